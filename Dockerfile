@@ -1,5 +1,5 @@
 # One image for the five services, the setup step and those commands of the program `equipoise` that use a cluster.
-# To build from a fixed base: --build-arg PYTHON_IMAGE=python:3.13-slim@sha256:… (docs/operations.md, "Install in a cluster").
+# To build from a fixed base: --build-arg PYTHON_IMAGE=python:3.13-slim@sha256:… (docs/install.md, "Install with kustomize").
 ARG PYTHON_IMAGE=python:3.13-slim
 
 FROM ${PYTHON_IMAGE} AS build

@@ -20,7 +20,18 @@ OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANG
 """Files outside of docs/, and their pages."""
 
 SECTIONS = {
-    "Use": ("operations", "runbooks", "upgrading", "metrics", "lab", "traces", "security", "reliability"),
+    "Use": (
+        "install",
+        "operate",
+        "diagnose",
+        "runbooks",
+        "upgrading",
+        "metrics",
+        "lab",
+        "traces",
+        "security",
+        "reliability",
+    ),
     "Understand": ("architecture", "others", "glossary", "events", "peers", "benchmarks"),
     "Change": ("extending", "contributing", "changelog"),
 }

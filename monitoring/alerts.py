@@ -110,7 +110,7 @@ ALERTS: Sequence[Alert] = (
         ),
         action=(
             "Check the pod `nats-0`, its certificate and the passwords (Secret `equipoise-nats`). An expired or "
-            "foreign certificate is named in `/readyz`: see [Certificates](operations.md#certificates)."
+            "foreign certificate is named in `/readyz`: see [Certificates](install.md#certificates)."
         ),
         heals=(
             "Scores are neutral and nothing is evicted meanwhile. Services connect within seconds when NATS is "
@@ -175,7 +175,7 @@ ALERTS: Sequence[Alert] = (
         summary="The certificate of NATS expires in {{ $value | humanizeDuration }}",
         meaning="Once it has expired, connections remain open, but no service that starts or reconnects gets one.",
         action=(
-            "Renew it ([NATS](operations.md#nats) has the two commands). Services know the certificate of their "
+            "Renew it ([NATS](install.md#nats) has the two commands). Services know the certificate of their "
             "last connection: the alert ends when one of them has connected again, for example after `kubectl -n "
             "equipoise-system rollout restart deployment equipoise-scorer`."
         ),
@@ -195,7 +195,7 @@ ALERTS: Sequence[Alert] = (
         meaning="Once it has expired, kube-scheduler gets no scores, and ignores that without a message.",
         action=(
             "`equipoise certificates --for extender` issues new ones of the same CA ([The "
-            "extender](operations.md#the-extender)). Renew that of kube-scheduler too: it was issued on the same "
+            "extender](install.md#the-extender)). Renew that of kube-scheduler too: it was issued on the same "
             "day."
         ),
         heals=(
@@ -277,7 +277,7 @@ ALERTS: Sequence[Alert] = (
             "Of two installations the younger one evicts and annotates nothing. `/readyz` names the namespace of "
             "the other one."
         ),
-        action="Delete one of the two ([One installation per cluster](operations.md#one-installation-per-cluster)).",
+        action="Delete one of the two ([One installation per cluster](install.md#one-installation-per-cluster)).",
         heals="Ten minutes after the other one has stopped. Both never evict at the same time.",
     ),
     Alert(
@@ -445,7 +445,7 @@ ALERTS: Sequence[Alert] = (
         ),
         action=(
             "The dashboard Evictions shows the outcomes by reason and limit, `equipoise explain eviction "
-            "NAMESPACE/POD` the details. [Troubleshooting](operations.md#troubleshooting) has an action for each "
+            "NAMESPACE/POD` the details. [Troubleshooting](diagnose.md#troubleshooting) has an action for each "
             "outcome."
         ),
         heals=(
@@ -503,7 +503,7 @@ ALERTS: Sequence[Alert] = (
         ),
         action=(
             "`/readyz` of the annotator has the reason, and `equipoise doctor` finds what is missing. Apply "
-            "`k8s/hints` of this version, or disable hints ([placement hints](operations.md#placement-hints))."
+            "`k8s/hints` of this version, or disable hints ([placement hints](operate.md#placement-hints))."
         ),
         heals="Pods without hints are created and placed as without Equipoise. Writes are repeated with backoff.",
     ),

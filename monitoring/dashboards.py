@@ -261,7 +261,7 @@ SERVICES = Dashboard(
             panels=[
                 Panel(
                     title="CPU",
-                    text="Cores. docs/operations.md has what was measured for 100, 1,000 and 5,000 nodes.",
+                    text="Cores. docs/install.md has what was measured for 100, 1,000 and 5,000 nodes.",
                     queries=[Query(_ours(_rate("process_cpu_seconds_total")), "{{pod}} {{instance}}")],
                 ),
                 Panel(

@@ -110,7 +110,7 @@ _INTRODUCTION = """\
 # Runbooks
 
 One section for each alert of `k8s/metrics/alerting-rules.yaml`, which
-[Alerts and dashboards](operations.md#alerts-and-dashboards) describes. `monitoring/alerts.py` is the source of both.
+[Alerts and dashboards](diagnose.md#alerts-and-dashboards) describes. `monitoring/alerts.py` is the source of both.
 
 No alert is `critical`, so none wakes anybody. Whatever fails, pods are scheduled as without Equipoise, running pods
 stay where they are, and the limits of evictions hold without any action: what could harm workloads is refused first,

@@ -389,7 +389,7 @@ def _live_page(base: Manifests) -> Group:
             "enabled": Value(
                 False,
                 BOOLEAN,
-                "Run `equipoise dashboard` in the cluster. The page has no login: see docs/operations.md.",
+                "Run `equipoise dashboard` in the cluster. The page has no login: see docs/operate.md.",
             ),
             "replicas": Value(at("spec.replicas"), COUNT, "Number of pods."),
             "allowHosts": Value(

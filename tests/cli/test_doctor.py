@@ -677,8 +677,8 @@ def test_a_configuration_without_a_heartbeat_and_one_that_differs_from_it_are_na
 
 
 def test_the_checks_are_documented() -> None:
-    """In docs/operations.md."""
-    page = (ROOT / "docs" / "operations.md").read_text()
+    """In docs/diagnose.md."""
+    page = (ROOT / "docs" / "diagnose.md").read_text()
     assert [name for name in CHECKS if f"`{name}`" not in page] == []
 
 

@@ -74,7 +74,7 @@ def _program(name: str, service: Mapping[str, Any], secrets: Mapping[str, Any], 
 
 def _environment(service: Mapping[str, Any]) -> dict[str, str]:
     values = {key: str(value) for key, value in service.get("environment", {}).items()}
-    if service.get("env_file") == "secrets/nats.env":  # created as in docs/operations.md
+    if service.get("env_file") == "secrets/nats.env":  # created as in docs/install.md
         values |= {f"EQUIPOISE_{user.upper()}_PASSWORD": f"'secret:{user}'" for user in STANDARD_USERS}
     return values
 

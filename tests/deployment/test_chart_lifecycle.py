@@ -351,7 +351,7 @@ async def test_helm_3_does_the_same(cluster: Cluster, tmp_path: Path) -> None:
 
 @pytest.mark.weekly
 async def test_it_takes_over_an_installation_by_kustomize(cluster: Cluster, helm: Helm) -> None:
-    """Without the flags of docs/operations.md it is refused."""
+    """Without the flags of docs/install.md it is refused."""
     helm = replace(helm, kubeconfig=cluster.kubeconfig)
     release = (RELEASE, CHART, "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
     async with cluster.api() as api:

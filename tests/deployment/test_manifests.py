@@ -377,7 +377,7 @@ def test_only_programs_that_use_the_api_server_get_the_kubeconfig_of_the_user() 
     discovery, access = scrape["kubernetes_sd_configs"][0], scrape["authorization"]
     assert {discovery["kubeconfig_file"], access["credentials_file"]} == set(own)
     [token] = [path for path, source in own.items() if source == "secret:prometheus-token"]
-    assert f"set users.prometheus.tokenFile {token}" in (ROOT / "docs" / "operations.md").read_text()
+    assert f"set users.prometheus.tokenFile {token}" in (ROOT / "docs" / "install.md").read_text()
 
 
 MUTATIONS = [

@@ -25,7 +25,7 @@ def test_only_hot_nodes_are_relieved_by_default() -> None:
 
 def test_the_documented_settings_of_level_day_are_its_defaults() -> None:
     """Each with a comment. The page, README and glossary state that it is chosen and needs a measured day."""
-    page = (ROOT / "docs" / "operations.md").read_text()
+    page = (ROOT / "docs" / "operate.md").read_text()
     [written] = re.findall(r"    - name: level_day\n((?:      # .*\n)+)", page)
     documented = yaml.safe_load("".join(re.sub("^      # ", "", line) for line in written.splitlines(keepends=True)))
 
