@@ -12,8 +12,8 @@ from equipoise.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = (
-    "README.md", "docs/install.md", "docs/operate.md", "docs/diagnose.md", "docs/colocation.md", "docs/extending.md", "docs/lab.md", "docs/benchmarks.md",
-    "docs/metrics.md",
+    "README.md", "docs/install.md", "docs/operate.md", "docs/diagnose.md", "docs/colocation.md", "docs/extending.md",
+    "docs/lab.md", "docs/benchmarks.md", "docs/metrics.md",
 )  # fmt: skip
 
 
