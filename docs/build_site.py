@@ -75,7 +75,9 @@ def moved(text: str) -> str:
 
     def link(match: re.Match[str]) -> str:
         target = match[1].removeprefix("docs/")
-        target = "decisions/index.md" if target == "decisions/" else OUTSIDE.get(target, target)
+        target = (
+            "decisions/index.md" if target in ("decisions/", "decisions/README.md") else OUTSIDE.get(target, target)
+        )
         return f"]({target}{match[2] or ''})"
 
     return _LINK.sub(link, text)
@@ -107,10 +109,7 @@ def stage(folder: Path, docs: Path = ROOT / "docs") -> Path:
         path.write_text(text, encoding="utf-8")
     for source, page in OUTSIDE.items():
         (target / page).write_text(moved((docs.parent / source).read_text(encoding="utf-8")), encoding="utf-8")
-    decisions = sorted((target / "decisions").glob("*.md"))
-    titles = [path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for path in decisions]
-    listing = "".join(f"- [{title}]({path.name})\n" for title, path in zip(titles, decisions, strict=True))
-    (target / "decisions" / "index.md").write_text(f"# Decisions\n\n{listing}", encoding="utf-8")
+    (target / "decisions" / "README.md").rename(target / "decisions" / "index.md")
     pages = [str(path.relative_to(target)) for path in target.rglob("*.md")]
     sections = [f"{{{json.dumps(name)} = {json.dumps(names)}}}" for name, names in navigation(pages)]
     (folder / "theme").mkdir()
