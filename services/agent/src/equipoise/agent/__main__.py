@@ -68,7 +68,7 @@ class AgentProgram:
         self.log.info("started", node=node, configuration=configuration.hash, evict=settings.evict)
 
     def run(self, stop: Event, file: ConfigurationFile) -> AgentConfiguration | None:
-        """Until a signal (None), or with the configuration to go on with."""
+        """Runs until a signal and returns None, or returns the configuration to go on with."""
         self.watch.start()
         following = time.monotonic()
         looked_at = following

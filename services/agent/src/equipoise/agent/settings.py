@@ -19,7 +19,7 @@ class AgentSettings(Section, frozen=True, kw_only=True):
     """The name of the node. Empty: the environment variable NODE_NAME."""
 
     cgroup_root: str = "/sys/fs/cgroup"
-    """Where the cgroups of the node are mounted, writable."""
+    """The directory at which the cgroups of the node are mounted, writable."""
 
     cgroup_parent: str = ""
     """The group of all pods below the root. Empty: where the kubelet puts it by default, or kind."""

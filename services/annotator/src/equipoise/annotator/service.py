@@ -76,10 +76,10 @@ class _Object:
     message: Annotated
     last: WrittenValue | None = None
     precondition: Precondition | None = None
-    """Of the next write; None: the object must be read first."""
+    """The precondition of the next write; None: the object must be read first."""
 
     not_before: float = 0.0
-    """In backoff until then (Unix seconds)."""
+    """The end of the backoff (Unix seconds)."""
 
     backoff: float = 0.0
     """The last backoff in seconds; 0 after a write."""

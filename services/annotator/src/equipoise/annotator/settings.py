@@ -59,13 +59,13 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
     """Change in percent of the written value: a workload has no base."""
 
     crane: bool = False
-    """Also write crane-scheduler's annotations on nodes, for programs that read those. Needs k8s/overlays/crane."""
+    """Writes crane-scheduler's annotations on nodes too, for programs that read those. Needs k8s/overlays/crane."""
 
     writes_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 10.0
     """Maximum rate of writes by all replicas together, including failed attempts."""
 
     reads_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 150.0
-    """Of all replicas together. A replica reads each object before it writes it for the first time.
+    """The maximum for all replicas together. A replica reads each object before it writes it for the first time.
 
     150: a lost replica's objects are taken over within 38 s. Its 2,500 nodes (half of 5,000) are then read within the
     rest of a minute. To API priority and fairness the read of one object occupies one seat for some milliseconds: so
@@ -78,6 +78,6 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
 
     @property
     def node_band(self) -> DeadBand:
-        """As `nodes`, but as often as crane's annotations need it if they are enabled."""
+        """The same as `nodes`, but as often as crane's annotations need it if they are enabled."""
         period = min(self.nodes.refresh_period, max(Duration(crane.PERIOD), self.nodes.min_interval))
         return msgspec.structs.replace(self.nodes, refresh_period=period) if self.crane else self.nodes

@@ -90,7 +90,7 @@ class Collector:
             bus=self.bus, max_age=self.load.freshness.score,
         )  # fmt: skip
         self._measured_at = -math.inf
-        """When a round of the shortest window ended last (monotonic)."""
+        """The time at which a round of the shortest window ended last (monotonic)."""
 
     # Subscribe and watch
 
@@ -135,7 +135,7 @@ class Collector:
             self.source.close()
 
     async def _prune(self) -> NoReturn:
-        """On standbys too: they watch for as long."""
+        """Prunes the placement, on standbys too: they watch for as long."""
         while True:
             await self.clock.sleep(self.settings.placement_resync_period)
             self._placement.prune(self.clock.now())
@@ -197,7 +197,7 @@ class Collector:
             await self.clock.sleep(max(period * (1.0 + spread) - duration, period / 10))
 
     async def _publish_utilization(self, *, workloads: bool, shards: Iterable[OwnedShard] | None = None) -> None:
-        """Of all our shards, or of these."""
+        """Publishes the utilization of all our shards, or of these."""
         cycles, unknown = await self._utilization_publisher.publish(shards or self._shards.owned, workloads=workloads)
         if shards is None:
             self._metrics.on_cycle(cycles)

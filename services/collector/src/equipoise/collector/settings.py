@@ -101,7 +101,7 @@ class PrometheusSettings(Section, frozen=True, kw_only=True):
 
     @property
     def shown_url(self) -> str:
-        """For messages: a command may reach the server at another address."""
+        """The address for messages: a command may reach the server at another one."""
         return self.url
 
     def __post_init__(self) -> None:

@@ -69,7 +69,7 @@ def _asking(pod: Pod) -> BandPod | None:
 
 
 def _free(pod: Pod) -> BandPod | None:
-    """Of the bands batch and free without amounts: by label or by priority, and of the QoS class BestEffort."""
+    """A pod of the band batch or free without amounts: by label or by priority, and of the QoS class BestEffort."""
     labels = {PRIORITY_CLASS_LABEL: pod.metadata.labels.get(PRIORITY_CLASS_LABEL, "")}
     band = priority_class_of(labels, pod.spec.priority, "Guaranteed")
     return _pod(pod, band) if band in ("batch", "free") and qos_of(pod.status.qos_class) == "BestEffort" else None

@@ -13,7 +13,7 @@ KUBEPODS = (
     "kubelet/kubepods.slice",
     "kubelet.slice/kubepods.slice",
 )
-"""Where the group of all pods can be, below the root of a hierarchy."""
+"""The paths at which the group of all pods can be, below the root of a hierarchy."""
 
 _UID = r"[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32}"
 _POD = re.compile(rf"(?:kubelet-)?(?:kubepods-)?(?:(?:burstable|besteffort)-)?pod({_UID})(?:\.slice)?")

@@ -18,7 +18,7 @@ Seconds = Annotated[float, Meta(ge=1)]
 
 
 class MemoryEviction(Section, frozen=True, kw_only=True):
-    """When batch pods are evicted because the node runs out of memory."""
+    """The conditions under which batch pods are evicted because the node runs out of memory."""
 
     threshold: Percentage | None = 90.0
     """Percent of the node's memory in use (MemTotal − MemAvailable) from which pods are evicted. null: never. The
@@ -32,7 +32,7 @@ class MemoryEviction(Section, frozen=True, kw_only=True):
 
 
 class CpuEviction(Section, frozen=True, kw_only=True):
-    """When batch pods are evicted because a limit on all of them leaves them too little CPU time."""
+    """The conditions under which batch pods are evicted when a limit on all of them leaves them too little CPU time."""
 
     satisfaction_lower: Annotated[float, Meta(gt=0, le=60)] | None = None
     """Percent: limit of all best-effort pods / Σ batch-cpu of the pods, at or below which pods are evicted. null:
@@ -57,7 +57,7 @@ class Victim(msgspec.Struct, frozen=True, kw_only=True):
     pod: BandPod
     reason: Literal["memory", "cpu"]
     text: str
-    """For people: what is short, by how much."""
+    """The explanation for people: what is short, by how much."""
 
 
 def memory_to_release(rules: MemoryEviction, used: float, total: float) -> float:

@@ -14,24 +14,24 @@ PAGE = 4_096
 """Bytes: the kernel rounds memory down to pages, so a value that is none would never read back."""
 
 MIN_SHARES, MAX_SHARES = 2, 262_144
-"""Of cgroup v1. The kubelet gives the minimum to each best-effort pod."""
+"""The limits of CPU shares on cgroup v1. The kubelet gives the minimum to each best-effort pod."""
 
 
 class PodValues(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one pod. None: no limit."""
+    """The limits and the CPU shares of one pod. None: no limit."""
 
     quota: int | None
     """Microseconds per period."""
 
     shares: int
-    """Of cgroup v1. `weight_of` is what v2 has in its place."""
+    """CPU shares of cgroup v1. `weight_of` is what v2 has in its place."""
 
     memory_high: int | None
     """Bytes above which the kernel reclaims memory of the pod and slows it down. Nothing is killed."""
 
 
 KUBELET_VALUES = PodValues(quota=None, shares=MIN_SHARES, memory_high=None)
-"""As the kubelet leaves a best-effort pod."""
+"""The values with which the kubelet leaves a best-effort pod."""
 
 
 def pod_values(pod: BandPod) -> PodValues:

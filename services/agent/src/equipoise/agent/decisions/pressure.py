@@ -6,7 +6,7 @@ import msgspec
 
 
 class PodPressure(msgspec.Struct, frozen=True):
-    """Of one latency-sensitive pod, since the last round."""
+    """The pressure on one latency-sensitive pod, since the last round."""
 
     waiting: float
     """Percent of the time in which a process of the pod was ready and had no CPU."""
@@ -31,7 +31,7 @@ def stalled_seconds(text: str) -> float | None:
 
 
 def throttled_seconds(text: str) -> float:
-    """From `cpu.stat` of either version; 0 without a quota."""
+    """The seconds of throttling in `cpu.stat` of either version; 0 without a quota."""
     for line in text.splitlines():
         name, _, value = line.partition(" ")
         if name == "throttled_usec":

@@ -38,7 +38,7 @@ Policy = Literal["quota", "cpuset", "off"]
 
 
 class CpuSuppression(Section, frozen=True, kw_only=True):
-    """When the best-effort pods of a node are limited together, and how."""
+    """The conditions under which the best-effort pods of a node are limited together, and the kind of limit."""
 
     policy: Policy = "quota"
     """quota: of CPU time. cpuset: fewer CPUs, which also keeps caches and sibling threads free; not with the static CPU
@@ -62,22 +62,22 @@ class CpuSuppression(Section, frozen=True, kw_only=True):
 
 
 class CpuUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the last round, in cores."""
+    """The CPU usage in the last round, in cores."""
 
     capacity: float
     node: float
     pods: float
-    """Of all pods."""
+    """The usage of all pods."""
 
     best_effort: float
-    """Of the pods in the kubelet's group for best effort."""
+    """The usage of the pods in the kubelet's group for best effort."""
 
     pressure: float | None
     """Percent of the time in which the latency-sensitive pod that waits most waits. None: the kernel reports none."""
 
 
 class CpuLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all best-effort pods together."""
+    """The CPU limit of all best-effort pods together."""
 
     cores: float | None = None
     """None: no limit."""
@@ -121,7 +121,7 @@ def next_limit(rules: CpuSuppression, usage: CpuUsage, before: CpuLimit) -> CpuL
 
 
 def _wanted(rules: CpuSuppression, usage: CpuUsage, before: CpuLimit) -> CpuLimit:
-    """Without a reason: nothing asks for a limit."""
+    """The limit that the rules ask for; without a reason if nothing asks for one."""
     limits = []
     if rules.cpu_threshold is not None:
         above = usage.node > usage.capacity * rules.cpu_threshold / 100

@@ -19,7 +19,7 @@ TIMEOUT = 10.0
 """Seconds for a request, and for the beginning of a response."""
 
 WATCH_SECONDS = 300
-"""After that the API server ends a watch."""
+"""The time after which the API server ends a watch."""
 
 LONGEST = 12 * 2**20
 """Bytes of a response, or of an event, that are held: a pod has at most 9 MiB (`contracts.unreadable.long_objects`)."""
@@ -118,7 +118,7 @@ class AgentApi:
                 raise RequestFailed(0, f"the watch broke: {error or type(error).__name__}") from error
 
     def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Of this very pod: one of the same name that was created since is not evicted. Raises RequestFailed."""
+        """Evicts this very pod: one of the same name that was created since is not evicted. Raises RequestFailed."""
         body: dict[str, Any] = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

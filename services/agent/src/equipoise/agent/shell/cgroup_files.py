@@ -16,13 +16,13 @@ LONGEST = 65_536
 
 
 class CgroupFiles:
-    """By path. A file is opened at its first use, and closed when its group is gone or nobody reads it any more."""
+    """Open files by path. One is opened at its first use, and closed when its group is gone or nobody reads it."""
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
         self._used: set[str] = set()
         self.error = ""
-        """Of the last write that was refused."""
+        """The error of the last write that was refused."""
 
     def read(self, path: str) -> str | None:
         """None: the file does not exist (any more) or cannot be read."""
@@ -63,7 +63,7 @@ class CgroupFiles:
 
     @staticmethod
     def _write(path: str, text: str) -> None:
-        """Without a buffer: that would report the kernel's error when the file is closed, or never."""
+        """Writes without a buffer, which would report the kernel's error when the file is closed, or never."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.write(descriptor, text.encode() or b"\n")

@@ -26,7 +26,7 @@ class PodGroups(msgspec.Struct, frozen=True):
     kubepods: str
     best_effort: str | None
     pods: dict[str, PodCgroup]
-    """By uid."""
+    """The groups of pods, by UID."""
 
 
 class CgroupTree:
@@ -51,7 +51,7 @@ class CgroupTree:
 
     @property
     def pressure_hierarchy(self) -> str:
-        """On v1 only the unified hierarchy, if there is one, has pressure by group."""
+        """The hierarchy with the pressure of each group. On v1 only the unified hierarchy, if there is one, has it."""
         return self._root if self.version == 2 else f"{self._root}/unified"
 
     def groups(self) -> PodGroups | None:

@@ -14,7 +14,7 @@ class AgentConfiguration(msgspec.Struct, frozen=True):
     """What the agent runs with, or why it cannot."""
 
     version: str = ""
-    """Of this package: the module that knows it takes memory."""
+    """The version of this package: the module that knows it takes memory."""
 
     hash: str = ""
     agent: AgentSettings = AgentSettings()

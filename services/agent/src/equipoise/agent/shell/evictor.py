@@ -10,7 +10,7 @@ from equipoise.agent.shell.log import Log
 from equipoise.agent.shell.metrics import Metrics
 
 RETRY_SECONDS = 60.0
-"""Before a pod that could not be evicted, for example because of a PodDisruptionBudget, is chosen again."""
+"""The time before a pod that could not be evicted, for example because of a PodDisruptionBudget, is chosen again."""
 
 DRY_RUN_COOLDOWN = 300.0
 """Seconds between two evictions that are only logged: the pods that they name stay."""
@@ -53,7 +53,7 @@ class Evictor:
             self._thread.start()
 
     def wait(self, seconds: float) -> None:
-        """Until the evictions that were started have their results."""
+        """Waits, `seconds` at most, until the evictions that were started have their results."""
         if self._thread is not None:
             self._thread.join(seconds)
 

@@ -26,10 +26,10 @@ class LimitWriter:
         self._written: dict[str, str] = {}
         self._used: set[str] = set()
         self.results: Counter[tuple[str, Result]] = Counter()
-        """Of this round, by file."""
+        """The number of writes in this round, by file and result."""
 
         self.resets: Counter[str] = Counter()
-        """Of this round, by file: values that another program had changed."""
+        """The number of values that another program had changed, by file, in this round."""
 
     def begin_round(self) -> None:
         for path in self._written.keys() - self._used:
@@ -90,14 +90,14 @@ class LimitWriter:
     # CPUs
 
     def available_cpus(self, groups: PodGroups) -> frozenset[int]:
-        """Of all pods."""
+        """The CPUs of all pods."""
         return self._cpus(groups.kubepods)
 
     def best_effort_cpus(self, groups: PodGroups) -> frozenset[int]:
         return self._cpus(groups.best_effort or groups.kubepods)
 
     def write_cpus(self, groups: PodGroups, cpus: frozenset[int] | None) -> None:
-        """Of all best-effort pods; None: those of all pods. On v1 every group below has a set of its own."""
+        """Sets the CPUs of best-effort pods; None: those of all pods. On v1 every group below has a set of its own."""
         if groups.best_effort is None:
             return
         if self._tree.version == 2:

@@ -16,7 +16,7 @@ CONTAINERS_ROUNDS = 10
 
 
 class NodeMeasurement(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one round."""
+    """The measurement of one round."""
 
     capacity: float
     node: float | None
@@ -86,7 +86,7 @@ class Meter:
         return found
 
     def forget_others(self) -> None:
-        """At the end of a round."""
+        """Forgets what the round did not read, at its end."""
         self._rates.forget_others()
         self._files.close_unused()
 
@@ -110,7 +110,7 @@ class Meter:
         return None if waiting is None else PodPressure(waiting * 100, bool(throttled))
 
     def _throttled(self, group: PodCgroup) -> float:
-        """Of the pod and its containers: the quota of a container stops it before that of the pod does."""
+        """Seconds of throttling of the pod and its containers: a container's quota stops it before that of the pod."""
         if group.path not in self._containers:
             self._containers[group.path] = self._tree.containers("cpu", group.path)
         texts = (

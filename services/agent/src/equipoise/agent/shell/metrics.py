@@ -117,7 +117,7 @@ def _escaped(value: str) -> str:
 
 
 def process_usage(proc: str) -> dict[str, float]:
-    """Of this process, by the names of the metrics."""
+    """The usage of this process, by the names of the metrics."""
 
     found = {"process_cpu_seconds_total": time.process_time()}
     with suppress(OSError, ValueError, IndexError), open(f"{proc}/self/statm", encoding="ascii") as file:

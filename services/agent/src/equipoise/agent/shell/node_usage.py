@@ -8,10 +8,10 @@ import msgspec
 from equipoise.agent.decisions.cpu_sets import parse_cpus
 
 _IDLE = (3, 4)
-"""Of a line of /proc/stat after its name: idle and iowait."""
+"""The positions of idle and iowait in a line of /proc/stat, after its name."""
 
 _GUEST = 8
-"""From here on the times are contained in the ones before."""
+"""The position of the first time that is contained in the ones before, as all later ones are."""
 
 
 _LONGEST_LINE = 4_096

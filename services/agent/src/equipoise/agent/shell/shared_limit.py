@@ -13,7 +13,7 @@ from equipoise.agent.shell.node_usage import read_siblings
 
 
 class SharedLimit:
-    """Of one policy."""
+    """The limit of all best-effort pods together, by one policy."""
 
     def __init__(self, policy: Policy, writer: LimitWriter, system: str) -> None:
         self._policy = policy
@@ -47,7 +47,7 @@ class SharedLimit:
         before: CpuLimit,
         capacity: float,
     ) -> CpuLimit:
-        """Also the values of pods. The limit that is written, which grows in steps."""
+        """Writes the limit, and the values of pods. Returns the written limit, which grows in steps."""
         match self._policy:
             case "quota":
                 return self._write_quota(groups, pods, target, before, capacity)

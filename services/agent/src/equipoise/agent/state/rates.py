@@ -9,7 +9,7 @@ class Rates:
         self._seen: set[str] = set()
 
     def rate(self, key: str, counter: float | None, now: float) -> float | None:
-        """Per second since the last call. None: not known yet, not readable, or the group was created again."""
+        """The rate per second since the last call. None: not known yet, not readable, or its group was recreated."""
         if counter is None:
             self._last.pop(key, None)
             return None

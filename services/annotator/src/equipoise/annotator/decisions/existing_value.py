@@ -40,7 +40,7 @@ class Precondition(msgspec.Struct, frozen=True, kw_only=True):
     """Our annotation of it."""
 
     read_at: float = 0.0
-    """When the version was read (monotonic seconds)."""
+    """The time at which the version was read (monotonic seconds)."""
 
     def is_current(self, now: float) -> bool:
         """False when it is likely to fail: our value stays until it is changed, a version changes often."""

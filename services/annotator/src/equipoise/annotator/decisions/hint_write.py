@@ -10,8 +10,8 @@ from equipoise.contracts.configuration.settings import Percent, Section
 from equipoise.contracts.messages.placement import WorkloadHint
 
 MAX_BYTES = 60 * 1024
-"""Of the hints in one object, which has less than 64 KiB with its metadata: a new pod gets what was written at most
-some milliseconds before, and one write takes milliseconds."""
+"""The maximum size of the hints in one object, which has less than 64 KiB with its metadata: a new pod gets what was
+written at most some milliseconds before, and one write takes milliseconds."""
 
 
 LONGEST_VALIDITY = 600.0
@@ -19,7 +19,7 @@ LONGEST_VALIDITY = 600.0
 
 
 class HintBand(Section, frozen=True, kw_only=True):
-    """When the hints of a namespace are written again."""
+    """The conditions under which the hints of a namespace are written again."""
 
     min_change: Percent = 10
     """A workload whose hint differs by more is a reason to write: the part of the weight on other nodes, in percent."""

@@ -15,7 +15,7 @@ Scale = Literal["points", "relative"]
 
 
 class DeadBand(Section, frozen=True, kw_only=True):
-    """When an object's annotation is written again."""
+    """The conditions under which an object's annotation is written again."""
 
     min_change: Percent
     """A mean that differs by more than this is written."""
@@ -39,7 +39,7 @@ class WrittenValue(msgspec.Struct, frozen=True, kw_only=True):
 
     sampled_at: float
     means: Mapping[str, float]
-    """By window and resource."""
+    """The written means, by window and resource."""
 
 
 class DueWrite(msgspec.Struct, frozen=True, kw_only=True):

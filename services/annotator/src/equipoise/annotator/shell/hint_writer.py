@@ -70,17 +70,17 @@ class _Namespace:
 
     is_read: bool = False
     version: str = ""
-    """Of the object; empty: there is none."""
+    """The resource version of the object; empty: there is none."""
 
     written: WrittenHints | None = None
     not_before: float = 0.0
-    """In backoff until then (Unix seconds)."""
+    """The end of the backoff (Unix seconds)."""
 
     backoff: float = 0.0
     """The last backoff in seconds; 0 after a write."""
 
     refusal: str = ""
-    """Of the last write, by the API server."""
+    """The reason for which the API server refused the last write."""
 
     busy: bool = False
     """Being read or written; considered again after that."""
@@ -322,7 +322,7 @@ class HintWriter:
 
 
 def _key(namespace: str) -> str:
-    """By which a replica is chosen."""
+    """The key by which a replica is chosen."""
     return f"hints/{namespace}"
 
 

@@ -22,7 +22,7 @@ RETRY_PERIOD = 5.0
 """Seconds without requests after the API server failed, unless it requests more."""
 
 RESOURCES: Mapping[tuple[str, str], Resource[Any]] = {("", "Node"): NODES, **WORKLOAD_RESOURCES}
-"""By group and kind: the objects that can be annotated."""
+"""The objects that can be annotated, by group and kind."""
 
 
 @dataclass(kw_only=True)

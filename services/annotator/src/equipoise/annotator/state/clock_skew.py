@@ -19,6 +19,6 @@ class ClockSkews:
             self._received[cycle.shard] = cycle, now
 
     def largest(self, now: float) -> float:
-        """Of all shards, in seconds, positive when the source is ahead. A shard without new cycles is ignored."""
+        """The largest skew of the shards, in seconds, positive when the source is ahead; without outdated cycles."""
         # By our time of arrival: a cycle's own times are on the skewed clock.
         return skew_of(cycle for cycle, at in self._received.values() if now - at <= UTILIZATION_MAX_AGE)

@@ -110,7 +110,7 @@ def _too_hot(predicted: Resources | None, source: Resources | None, thresholds: 
 
 
 def refused_nodes(pod: PodInfo, snapshot: ClusterSnapshot, volumes: Volumes) -> Mapping[str, str]:
-    """By node: why kube-scheduler's filters refuse the replacement. `volumes`: claims and volumes of the pod."""
+    """Reasons of kube-scheduler's filters to refuse the pod, by node. `volumes`: claims and volumes of the pod."""
     unknown = [resource for resource in pod.requests if resource not in REPORTED]
     filters = ReplacementFilters(volumes, unknown_resources=unknown, pods_known=False)
     diagnosis = filters.refusals(pod, snapshot, snapshot.rows, current=None)

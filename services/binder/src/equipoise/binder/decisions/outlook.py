@@ -24,7 +24,7 @@ def refusals_now(
     dry_run: bool,
     cluster_pods: int | None = None,
 ) -> list[str]:
-    """Per move, in their order: why the limits do not allow it now and when they will; "" if they allow it.
+    """The reason for which the limits do not allow each move now, and when they will, in order; "" if they allow it.
 
     Each allowed move counts for the following ones. Limits that depend on the replicas of a workload are not checked.
     `dry_run`: what binders do with intents. `cluster_pods`: None if they were not counted.

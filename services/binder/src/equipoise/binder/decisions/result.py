@@ -37,14 +37,14 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
 
     limit_scope: str = ""
     retry_at: float | None = None
-    """When that limit may agree, if that depends on time alone."""
+    """The time at which that limit may agree, if that depends on time alone."""
 
     reservation: Reservation = "none"
     recorded: bool = False
     """The ledger has the outcome already, does not need it, or cannot be written."""
 
     settled_at: float | None = None
-    """When it was recorded."""
+    """The time at which the outcome was recorded."""
 
     workload: Workload | None = None
     """The workload in the ledger's entry."""

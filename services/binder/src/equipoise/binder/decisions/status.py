@@ -25,7 +25,7 @@ class LimitUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     counted: int
     max: str
-    """As configured, not halved."""
+    """The configured limit, not halved."""
 
     allowed: int | None = None
     """What that comes to now, halved if limits are; None: unlimited, or it depends on the workload, or is not known."""
@@ -40,13 +40,13 @@ class LedgerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Times: Unix seconds at the API server."""
 
     evictions: Literal["allowed", "dry run", "paused", "closed", "unknown"]
-    """By the ledger alone they are never "dry run": only binders and their configuration have that."""
+    """Whether pods are evicted. Never "dry run" by the ledger alone: only binders and their configuration have that."""
 
     why: str = ""
     """Why not. With "allowed": the maintenance times that forbid evictions now, and until when."""
 
     halved_until: float | None = None
-    """Until then every limit is half of itself."""
+    """The time until which every limit is half of itself."""
 
     halved_by: str = ""
     last_day: int | None = None
@@ -54,7 +54,7 @@ class LedgerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     dry_runs_last_day: int | None = None
     usage: list[LimitUsage] = []
-    """Of dry runs, while there are no evictions in the windows."""
+    """The usage of each limit: of dry runs, while there are no evictions in the windows."""
 
     usage_of_dry_runs: bool = False
     """It takes nothing from the limits of evictions."""
@@ -126,7 +126,7 @@ def _usage(limits: Limits, view: LedgerView, cluster_pods: int | None) -> Iterat
 
 
 def _allowed(limit: Limit, view: LedgerView, cluster_pods: int | None) -> int | None:
-    """As the limit itself computes it for an eviction, of whatever pod."""
+    """The maximum that the limit itself computes for an eviction, of whatever pod; None: unlimited, or not known."""
     if not isinstance(limit, CountingLimit):
         return None
     if limit.per == "workload" and type(limit).maximum is not CountingLimit.maximum:

@@ -1,4 +1,4 @@
-"""Where the ledger is stored: one ConfigMap, written by compare-and-swap only.
+"""Storage of the ledger: one ConfigMap, written by compare-and-swap only.
 
 Missing, empty or unreadable means closed: nothing may be evicted. Only setup and `equipoise resume` create a ledger,
 because a new one does not have the recent evictions.
@@ -18,7 +18,7 @@ from equipoise.runtime.process.clock import Clock
 NAME = "equipoise-ledger"
 KEY = "ledger"
 SUMMARY = "summary"
-"""For people; it is never read back."""
+"""The key of the summary for people; it is never read back."""
 
 RESERVE_BYTES = 900_000
 """Nothing new is reserved in a document above this size; a ConfigMap holds 1 MiB."""
@@ -103,7 +103,7 @@ def _new(kube: Kube, namespace: str, clock: Clock) -> ConfigMap:
 
 
 async def create_ledger(kube: Kube, namespace: str, clock: Clock) -> bool:
-    """For setup: creates a ledger where there is none. False when there is one already, whatever it holds."""
+    """Creates a ledger where there is none, for setup. False when there is one already, whatever it holds."""
     try:
         await kube.create(CONFIG_MAPS, _new(kube, namespace, clock))
     except Conflict:
@@ -112,7 +112,7 @@ async def create_ledger(kube: Kube, namespace: str, clock: Clock) -> bool:
 
 
 async def read_installed(kube: Kube, namespace: str) -> StoredLedger | LedgerClosed:
-    """For commands, which may be used with a cluster that has no Equipoise.
+    """Reads the ledger for commands, which may be used with a cluster that has no Equipoise.
 
     Raises NotInstalled if the namespace does not exist, and KubeError when the API server does not respond.
     """

@@ -262,7 +262,7 @@ class LedgerWriter:
         return entry
 
     async def take_over(self, intent: EvictionIntent) -> LedgerEntry | None:
-        """From now on more than one binder may send a POST for this reservation.
+        """Records that from now on more than one binder may send a POST for this reservation.
 
         Returns its entry, which may have been settled meanwhile; None when it was returned. Raises KubeError.
         """

@@ -72,7 +72,7 @@ class OutcomeReporter:
             await self._write(intent_event(intent, self._now(), self._identity, each, refusal=refusal))
 
     async def _reference(self, workload: Workload | None) -> ObjectReference | None:
-        """With the UID, without which `kubectl describe` does not find the Event."""
+        """The reference to a workload, with the UID, without which `kubectl describe` does not find the Event."""
         if workload is None:
             return None
         try:

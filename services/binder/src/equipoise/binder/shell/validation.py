@@ -39,7 +39,7 @@ class ValidIntent(msgspec.Struct, frozen=True, kw_only=True):
     eviction: ProposedEviction
     lease: Lease | None
     read_at: float
-    """When the first read that this is based on began, on the monotonic clock."""
+    """The time at which the first read that this is based on began, on the monotonic clock."""
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Validation:
         return intent.sampled_at + self._load.freshness.eviction - self._latest_time()
 
     def _latest_time(self) -> float:
-        """With a slow clock an expired intent would be valid, and an old sample fresh: the later clock counts."""
+        """The later of two clocks: with a slow clock an expired intent would be valid, and an old sample fresh."""
         now = self.clock.now()
         return max(now, self.kube.server_time_bounds(now)[0])
 
@@ -131,7 +131,7 @@ class Validation:
         )
 
     def _with_pod_counts(self, candidate: Candidate) -> Candidate:
-        """With the number of its workload's pods, now and before, as the bus reports it."""
+        """The candidate with the number of its workload's pods, now and before, as the bus reports it."""
         workload, now = candidate.workload, self.clock.now()
         if workload is None:
             return candidate

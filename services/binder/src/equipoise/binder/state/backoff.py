@@ -22,7 +22,7 @@ class Backoff:
         self._longest = longest
         self._random = random
         self._refusals: dict[str, tuple[int, float]] = {}
-        """By key: consecutive refusals, and the end of the wait."""
+        """Consecutive refusals and the end of the wait, by key."""
 
     def refused(self, key: str, now: float, at_least: float = 0.0) -> float:
         """Counts a refusal; returns the seconds to wait."""

@@ -19,7 +19,7 @@ from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import converted
 
 FORMAT_VERSION = 1
-"""Of the document. It is raised when an older binder must not use the ledger, not for a new field: those are kept."""
+"""Version of the document. It is raised when an older binder must not use it, not for a new field: those are kept."""
 
 HOUR = 3_600.0
 DAY = 24 * HOUR
@@ -82,7 +82,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
     dry_run: bool = False
     reserved_at: Time
-    """When it was decided."""
+    """The time of the decision."""
 
     expires_at: Time
     """No binder sends a POST for the intent after this time."""
@@ -106,7 +106,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """The time of the read which found that the pod has left and its workload has its ready replicas again."""
 
     failing_since: Time | None = None
-    """Since when its replacement is known to fail at creation."""
+    """The time since which its replacement is known to fail at creation."""
 
     failure: str = ""
     """Why it cannot be created."""
@@ -195,7 +195,7 @@ class HourlyCount(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     evictions: Count = 0
     dry_runs: Count = 0
     unknown_fields: dict[str, Any] = {}
-    """As in an entry."""
+    """Fields that this version does not know, as in an entry."""
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -203,11 +203,11 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     format_version: int = FORMAT_VERSION
     unknown_fields: dict[str, Any] = {}
-    """As in an entry."""
+    """Fields that this version does not know, as in an entry."""
 
     created_at: Time
     started_at: Time
-    """When evictions were last allowed: at creation, or by `equipoise resume`."""
+    """The time at which evictions were last allowed: at creation, or by `equipoise resume`."""
 
     outage_ended_at: Time | None = None
     """End of the last outage; any binder that saw it records it. The grace period counts from the later of both."""
@@ -225,7 +225,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     limits is rolled out."""
 
     retention_needed_at: Time = 0.0
-    """When a binder last needed it. It is forgotten when all entries that it keeps are older, after a day at least."""
+    """The time at which a binder last needed the retention, which is forgotten when all entries that it keeps are
+    older, after a day at least."""
 
     complete_since: Time = 0.0
     """The time since which no entry that counted was dropped: `problem` misses none of an earlier hour. A clock that
@@ -313,13 +314,13 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self._update(intent_id, taken_over=True)
 
     def release(self, intent_id: str) -> "Ledger":
-        """Without a reservation whose POST was definitely refused for now: the intent will be decided again."""
+        """The ledger without a reservation whose POST was surely refused for now: the intent will be decided again."""
         return self._keeping(
             lambda entry: entry.intent_id != intent_id or entry.settled_at is not None or entry.taken_over
         )
 
     def with_replacements(self, statuses: Mapping[str, ReplacementStatus], now: float) -> "Ledger":
-        """With what was read of the replacements of these intents."""
+        """The ledger with what was read of the replacements of these intents."""
 
         def update(entry: LedgerEntry) -> LedgerEntry:
             status = statuses.get(entry.intent_id)
@@ -343,7 +344,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return _replace(self, retention=retention, retention_needed_at=now)
 
     def pruned(self, now: float) -> "Ledger":
-        """Without the entries that no limit reads (older than `retention`) and no redelivery needs.
+        """The ledger without the entries that no limit reads (older than `retention`) and no redelivery needs.
 
         Of those that do not count, only the latest are kept: they must never fill the document.
         """

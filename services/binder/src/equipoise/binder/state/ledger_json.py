@@ -39,7 +39,7 @@ class NewerFormat(Exception):
 
 
 def decode(text: str) -> Ledger:
-    """With the fields that this version does not know, of the document, of each entry and of each hour.
+    """The ledger, with the fields that this version does not know, of the document, of each entry and of each hour.
 
     Raises msgspec.MsgspecError, UnicodeError, RecursionError and NewerFormat.
     """
@@ -87,7 +87,7 @@ def _json(value: object) -> str:
 
 
 def summary(ledger: Ledger) -> str:
-    """For people. It is written with the ledger and not updated afterwards, so it shows times and no ages."""
+    """A summary for people. It is written with the ledger and not updated afterwards, so it shows times and no ages."""
     if ledger.paused:
         lines = [f"evictions: paused ({ledger.pause_reason or 'no reason given'}), until `equipoise resume`"]
     else:
@@ -118,5 +118,5 @@ def _line(entry: LedgerEntry) -> str:
 
 
 def clock_time(at: float) -> str:
-    """For people: `2026-11-21 20:44:27 UTC`."""
+    """A time for people: `2026-11-21 20:44:27 UTC`."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

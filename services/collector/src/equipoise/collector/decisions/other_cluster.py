@@ -37,7 +37,8 @@ def nodes_of_another_cluster(sampled: Collection[str], known: Container[str]) ->
 def pods_of_another_cluster(
     sampled: Collection[PodName], known: Container[PodName], *, measured: int, settled: int
 ) -> str:
-    """As for nodes. `measured` of the `settled` pods of this cluster, which run for long enough, have a value."""
+    """The same as `nodes_of_another_cluster`, for pods. `measured` of the `settled` pods of this cluster, which run for
+    long enough, have a value."""
     unknown = sorted(f"{namespace}/{name}" for namespace, name in sampled if (namespace, name) not in known)
     if len(sampled) < MANY or settled < MANY or 2 * len(unknown) <= len(sampled) or 2 * measured >= settled:
         return ""
@@ -49,7 +50,7 @@ def pods_of_another_cluster(
 
 
 def _is_address(name: str) -> bool:
-    """Of a series that names its node only by its address: it may be a node of this cluster."""
+    """Whether a series names its node only by its address: it may be a node of this cluster."""
     try:
         ip_address(name)
     except ValueError:

@@ -15,7 +15,7 @@ class PublishTracker:
         self._max_backoff = max_backoff
         self._published: dict[str, NodePlacement] = {}
         self._retries: dict[str, tuple[float, float]] = {}
-        """By node: when to publish again, and the backoff after that."""
+        """The time of the next publication and the backoff after that, by node."""
 
     def reset(self) -> None:
         """Treat every placement as not published."""

@@ -43,8 +43,8 @@ class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between inner evaluations, for `last` and for statistics of cpu."""
 
     min_samples: float = 0.0
-    """Of a `mean`: series with fewer raw samples in the window are left out. The source checks it, because the counts
-    of many pods would double the size of the response and nearly all are complete."""
+    """The minimum for a `mean`: series with fewer raw samples in the window are left out. The source checks it, because
+    the counts of many pods would double the size of the response and nearly all are complete."""
 
     pod_series: PodSeries = "pods"
     pods: tuple[PodName, ...] = ()

@@ -50,23 +50,23 @@ class UnknownUsage(NamedTuple):
 
     reason: Reason
     text: str
-    """For people."""
+    """The explanation for people."""
 
 
 class MeasurementTarget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A node or pod to be measured, as the API server has it."""
 
     since: float
-    """When it was created or began to run: earlier samples under its name belong to another object."""
+    """The time at which it was created or began to run: earlier samples under its name belong to another object."""
 
     capacity: Resources
-    """Of its machine."""
+    """The capacity of its machine."""
 
     node: str = ""
-    """For a pod: where it runs."""
+    """The node on which a pod runs; "" for a node."""
 
     has_pods: bool = False
-    """For a node: pods ran on it throughout the window."""
+    """Whether pods ran on a node throughout the window; False for a pod."""
 
 
 class ScrapeIntervals(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class ScrapeIntervals(msgspec.Struct, frozen=True, kw_only=True):
 
     by_node: Mapping[str, float] = {}
     default: float | None = None
-    """Of nodes that are not in `by_node`; None: unknown."""
+    """The interval of nodes that are not in `by_node`; None: unknown."""
 
     pod_series: PodSeries = "pods"
     """The series that show the usage of all pods, for intervals of pods."""
@@ -106,7 +106,7 @@ class WindowCriteria(msgspec.Struct, frozen=True, kw_only=True):
     """0..1: a window with fewer samples is unknown."""
 
     max_age: float
-    """Of the newest sample."""
+    """The maximum age of the newest sample."""
 
     lookback: float
     """How far back the last sample of an ended series is searched for."""
@@ -140,7 +140,7 @@ class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Readings = Mapping[ResourceName, Mapping[str, NodeReading]]
-"""By resource and node."""
+"""The readings of nodes, by resource and node."""
 
 
 def scrape_intervals(samples: Collection[Sample], names: NodeNames, scrapes: Scrapes) -> ScrapeIntervals:

@@ -62,8 +62,8 @@ def choose_scrapes(samples: Iterable[Sample], names: NodeNames, before: Scrapes)
 def _highest(
     nodes: Mapping[Scrape, set[str]], ranks: Mapping[Scrape, tuple[int, int, bool]], before: Scrapes
 ) -> dict[str, Scrape]:
-    """By node, the scrape of the highest rank that has series of it or measured it last. Of equal ones the last, if one
-    of them did."""
+    """The scrape of the highest rank that has series of a node or measured it last, by node. Of equal ones the last, if
+    one of them did."""
     candidates = {scrape: set(found) for scrape, found in nodes.items()}
     for node, last in before.items():
         candidates[last].add(node)

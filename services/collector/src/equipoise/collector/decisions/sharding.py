@@ -17,7 +17,7 @@ REPLICA_TIMEOUT = 30.0
 """Seconds without a heartbeat after which a replica is not counted: heartbeats come every 10 s."""
 
 KEEP_SECONDS = 300.0
-"""For how long a shard beyond our share is kept when no other replica acquired it: they may not be able to."""
+"""The time for which a shard beyond our share is kept when no other replica acquired it: they may not be able to."""
 
 
 @lru_cache(maxsize=2**16)
@@ -76,7 +76,7 @@ class OwnedShards:
         """Free shards that others may acquire first."""
 
         self._kept_since: dict[int, float] = {}
-        """When a shard was acquired that had been offered to others."""
+        """The time at which a shard was acquired that had been offered to others."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -92,7 +92,7 @@ class OwnedShards:
         return self._held.get(shard_of(name, self._shards))
 
     def select(self, owned: OwnedShard, names: Iterable[str]) -> list[str]:
-        """Those of the names that belong to this shard."""
+        """The names that belong to this shard."""
         return [name for name in names if shard_of(name, self._shards) == owned.shard]
 
     def acquire(self, shard: int, epoch: int, now: float) -> OwnedShard:

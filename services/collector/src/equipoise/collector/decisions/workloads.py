@@ -31,7 +31,7 @@ class ReplicaMean(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The pods of one workload in one window."""
 
     usage: Resources
-    """Per replica."""
+    """The mean usage per replica."""
 
     replicas: int
     sampled_at: float
@@ -57,7 +57,7 @@ def replica_means(pods: Iterable[MeasuredPod]) -> dict[Workload, ReplicaMean]:
 
 
 def weighted_mean(parts: Sequence[tuple[float, Resources]], min_weight: float = 0.0) -> Resources:
-    """Per resource the mean of the known values; unknown when their weights sum to less than `min_weight`."""
+    """The mean of the known values of each resource; unknown when their weights sum to less than `min_weight`."""
 
     def mean(values: Iterable[tuple[float, float | None]]) -> float | None:
         known = [(weight, value) for weight, value in values if value is not None]
@@ -81,7 +81,7 @@ class RecentMeans(msgspec.Struct, frozen=True, kw_only=True):
     """The newest means of the shortest window, and older ones at least its length apart."""
 
     length: float
-    """Of the shortest window; seconds."""
+    """The length of the shortest window; seconds."""
 
     horizon: float
     """Length of the longest window that is made of them; seconds."""
@@ -164,7 +164,7 @@ class LearnedProfile:
         return None if mean == Resources() else WindowUsage(sampled_at=max(slots) * slot, mean=mean)
 
     def by_resource(self) -> dict[str, list[float | None]]:
-        """As messages carry it: a resource without any known slot is left out."""
+        """The profile as messages carry it: a resource without any known slot is left out."""
         slots = {"cpu": [slot.cpu for slot in self._slots], "memory": [slot.memory for slot in self._slots]}
         return {resource: values for resource, values in slots.items() if any(value is not None for value in values)}
 
@@ -181,7 +181,7 @@ class WorkloadRound(msgspec.Struct, frozen=True, kw_only=True):
 
     recent: RecentMeans
     means: Mapping[str, Mapping[Workload, Resources]]
-    """By window, up to `podWindowLimit`."""
+    """The means by window, up to `podWindowLimit`."""
 
 
 class WorkloadStore:

@@ -80,7 +80,7 @@ class LoadWatcherSource(PollingSource):
         self._current_only = False
 
     def _now(self) -> float:
-        """By the Date headers of its responses, to the second."""
+        """The server's time by the Date headers of its responses, to the second."""
         return self._clock.now() + self._skew
 
     def unsupported(self, query: MetricQuery) -> str:

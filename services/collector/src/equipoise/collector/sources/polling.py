@@ -1,4 +1,4 @@
-"""For sources that only return current values: poll them, and run queries about windows on what was collected.
+"""Polling of sources that only return current values, and queries about windows on what was collected.
 
 Samples keep the times that the source gave them; a repeated sample counts once.
 """
@@ -157,7 +157,7 @@ def _aggregate(query: MetricQuery, times: Sequence[float], values: Sequence[floa
 
 
 def _quantile(quantile: float, values: Sequence[float]) -> float:
-    """As PromQL's quantile_over_time: linear interpolation between the two nearest ranks."""
+    """The quantile as PromQL's quantile_over_time computes it: linear interpolation between the two nearest ranks."""
     ordered = sorted(values)
     rank = quantile * (len(ordered) - 1)
     below, above = math.floor(rank), math.ceil(rank)

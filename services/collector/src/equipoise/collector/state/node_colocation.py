@@ -48,7 +48,7 @@ class _ThirdParty(msgspec.Struct, frozen=True):
 
 
 def node_colocation(node: Node) -> NodeColocation:
-    """Of a node without reclaimed resources and annotations: empty."""
+    """The reclaimed resources and reservations of a node; empty without reclaimed resources and annotations."""
     status, annotations = node.status, node.metadata.annotations
     offers = any(name in status.allocatable or name in status.capacity for name in OFFERED_NAMES)
     if not offers and RESERVATION not in annotations and THIRD_PARTY not in annotations:
@@ -98,7 +98,7 @@ def _reserved(text: str | None) -> Resources:
 
 
 def _count(cpus: str) -> int:
-    """Of a list such as `0-3,8`. Raises ValueError."""
+    """The number of CPUs in a list such as `0-3,8`. Raises ValueError."""
     count = 0
     for part in cpus.split(","):
         first, _, last = part.partition("-")

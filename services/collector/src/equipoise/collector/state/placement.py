@@ -36,7 +36,7 @@ MAX_REMOVED = 1_000
 """Maximum number of deleted nodes that are kept, so that the next holder of their shard can publish them again."""
 
 USAGE_ROUNDS = 2
-"""For how many rounds the usage of pods is kept: the scrape of a round may have failed."""
+"""The number of rounds for which the usage of pods is kept: the scrape of a round may have failed."""
 
 _replace = msgspec.structs.replace
 
@@ -82,12 +82,12 @@ class ClusterPlacement:
 
         self._pruned_at = 0.0
         self._removed_since: dict[str, float] = {}
-        """When each of them was found."""
+        """The time at which each deleted node was found (Unix seconds)."""
 
         self._pods: dict[str, dict[str, TrackedPod]] = {}
         self._gone: dict[str, dict[str, GonePod]] = {}
         self.departed: dict[PodName, tuple[float, Workload | None, str]] = {}
-        """When a pod left recently, its workload and its node: the source still has samples of it."""
+        """The time at which a pod left recently, its workload and its node: the source still has samples of it."""
 
         self._usage: tuple[Mapping[str, Resources], ...] = ()
         """Usage by pod UID in the last rounds, the newest first."""
@@ -110,7 +110,7 @@ class ClusterPlacement:
             return workload_from_pod(pod)
 
     def workload_lookup(self) -> Callable[[Pod], Workload | None]:
-        """As `workload_of`, for many pods: each owner is looked up once."""
+        """The same as `workload_of`, for many pods: each owner is looked up once."""
         return workload_lookup(self.workload_of)
 
     def record_usage(self, usage: Mapping[str, Resources]) -> None:

@@ -53,7 +53,7 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 """Phases of pods that use nothing any more, though their object still exists."""
 
 MAX_CONSTRAINT_BYTES = 1_000
-"""Of the tolerations of a pod, and of its node selector: a message about 250 pods must stay below 1 MiB."""
+"""The maximum of a pod's tolerations, and of its node selector: a message about 250 pods must stay below 1 MiB."""
 
 _LABELS = ("pod-template-hash", "rollouts-pod-template-hash", PRIORITY_CLASS_LABEL, QOS_LABEL, QOS)
 _EXCLUSIVE = "LSE"
@@ -237,7 +237,7 @@ def _since(status: PodStatus, condition: str, reason: str = "") -> float | None:
 
 
 def _running_since(pod: Pod, now: float, start_timeout: float) -> float | None:
-    """Since when its containers use resources: since Ready, else since its start time.
+    """The time since which its containers use resources: since Ready, else since its start time.
 
     A Ready time more than `start_timeout` seconds after the start is of a later return to Ready and is not used.
     """

@@ -25,13 +25,13 @@ class PreviousMessages:
 
     def __init__(self) -> None:
         self.nodes: dict[str, PublishedPlacement] = {}
-        """By node, with the highest epoch of its placements."""
+        """The placements of the nodes by name, each with the highest epoch of its node."""
 
         self.cycles: dict[str, UtilizationCycle] = {}
         """The last cycle of every shard that was ever on the bus."""
 
         self.cycle_epochs: dict[str, int] = {}
-        """By shard, the highest epoch of its cycles."""
+        """The highest epoch of the cycles of each shard."""
 
         self._highest_epoch = 0
 

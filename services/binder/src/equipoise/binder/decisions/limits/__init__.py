@@ -56,7 +56,7 @@ class Limits(Section, frozen=True, kw_only=True):
     """
 
     startup_grace_period: Duration = Duration(3_600)
-    """For this long after setup, `equipoise resume` or an outage every limit is half of itself, rounded up."""
+    """The time after setup, `equipoise resume` or an outage for which every limit is half of itself, rounded up."""
 
     outage_threshold: Duration = Duration(60)
     """API server, ledger or bus unavailable for longer than this is an outage; it starts the grace period again."""

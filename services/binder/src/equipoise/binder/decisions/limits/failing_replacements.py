@@ -14,7 +14,7 @@ class FailingReplacements(CountingLimit, frozen=True, kw_only=True):
     per = scope = "namespace"
 
     max: Count = 1
-    """With so many nothing is evicted, until they are created or `equipoise resume` accepts the failure."""
+    """The number at which evictions stop, until they are created or `equipoise resume` accepts the failure."""
 
     def entries(self, view: LedgerView) -> list[LedgerEntry]:
         return view.failing()

@@ -12,7 +12,7 @@ class LateReplacements(CountingLimit, frozen=True, kw_only=True):
     counts = "replacements that are not ready after {limit.after}"
 
     max: Count = 3
-    """With so many late replacements nothing is evicted."""
+    """The number of late replacements at which evictions stop."""
 
     after: Duration = Duration(300)
     """A replacement is late after this time. After `limits.migrationTimeout` it is no longer waited for."""

@@ -29,7 +29,7 @@ class WeeklyTimes(Section, frozen=True, kw_only=True):
     begin: ClockTime = msgspec.field(name="from", default="00:00")
 
     end: ClockTime = msgspec.field(name="to", default="00:00")
-    """If not later than `from`: on the next day."""
+    """The end. If it is not later than `from`, it is on the next day."""
 
     time_zone: str = "UTC"
     """An IANA name: Europe/Berlin."""
@@ -99,6 +99,6 @@ class Maintenance(Limit, frozen=True, kw_only=True):
         return f"{why}, until {clock_time(opens_at)}" if opens_at is not None else why
 
     def opens_at(self, now: float) -> float | None:
-        """When pods may be evicted again; None when not within the next week."""
+        """The time from which pods may be evicted again; None when not within the next week."""
         edges = {edge for times in (*self.only, *self.never) for span in times.occurrences(now) for edge in span}
         return next((edge for edge in sorted(edges) if edge > now and not self.refusal_at(edge)), None)

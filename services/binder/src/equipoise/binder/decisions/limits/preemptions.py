@@ -15,7 +15,7 @@ class Preemptions(WindowedLimit, frozen=True, kw_only=True):
     counts = "pods preempted in {limit.window} on the intended targets of {eviction.workload}"
 
     max: Count = 1
-    """With so many no pod of the workload is evicted. The preempted pods themselves count as evicted by Equipoise."""
+    """The number at which the workload's evictions stop. Preempted pods themselves count as evicted by Equipoise."""
 
     window: Duration = Duration(3_600)
 

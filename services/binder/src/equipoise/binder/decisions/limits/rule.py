@@ -81,7 +81,7 @@ class Limit(Section, frozen=True, kw_only=True):
         return ""
 
     def retry_at(self, eviction: ProposedEviction, view: LedgerView) -> float | None:
-        """When the limit agrees if nothing else happens; None when time alone does not help."""
+        """The time at which the limit agrees if nothing else happens; None when time alone does not help."""
         if not self.retention:
             return None
         # One millisecond more: times are floats, and the end of a window belongs to it.

@@ -10,7 +10,7 @@ from equipoise.collector.decisions.query import MetricQuery, Subject
 from equipoise.collector.state.placement import PodName
 
 MemoryKind = Literal["workingSet", "anonymous"]
-"""As in `load.memory`."""
+"""The kinds of memory of `load.memory`."""
 
 
 Matchers = Mapping[str, str | Sequence[str]]

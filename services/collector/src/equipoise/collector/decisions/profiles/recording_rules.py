@@ -46,7 +46,7 @@ class RecordedWindow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     interval: str
-    """Of evaluation. Below five minutes, after which Prometheus no longer shows a sample."""
+    """The interval of evaluation. Below five minutes, after which Prometheus no longer shows a sample."""
 
     from_recorded: bool
     """True: its mean is made of the recorded series. False: of the scraped ones."""

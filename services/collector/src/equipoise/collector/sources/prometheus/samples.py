@@ -99,7 +99,7 @@ def vector(result: Any, subject: Subject, labels: "LabelCache") -> list[Sample]:
 
 
 def spacings(result: Any, subject: Subject, labels: "LabelCache") -> list[Sample]:
-    """Per series of a range vector the median seconds between raw samples; series of fewer than two are left out."""
+    """Median seconds between raw samples, by series of a range vector; series of fewer than two are left out."""
     samples = []
     for element in elements(result):
         times = _times(decoded(element.values))
