@@ -18,7 +18,7 @@ from equipoise.descheduler.state.tracker import TrackerSettings
 Count = Annotated[int, Meta(ge=1)]
 
 POINTS_PER_EXTENDER_WEIGHT = 50
-"""For a pod that replaces an evicted one, the scorer gives other nodes at most half of what it gives the target.
+"""The points that a replacement's target has above other nodes: the scorer gives those at most half of its score.
 
 kube-scheduler scales the scores of an extender to 100 points, and multiplies them by its weight."""
 

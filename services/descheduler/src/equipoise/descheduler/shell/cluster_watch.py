@@ -82,7 +82,7 @@ class ClusterWatch:
             self._all += [self._claims, self._volumes]
 
     async def run(self) -> None:
-        """Until canceled."""
+        """Watches until canceled."""
         async with asyncio.TaskGroup() as tasks:
             for reflector in self._all:
                 tasks.create_task(reflector.run())

@@ -33,7 +33,7 @@ from equipoise.runtime.bus import AlreadyQueued, BusError
 from equipoise.runtime.process.lifecycle import Runtime
 
 MAX_PODS_INLINE = 2_000
-"""In a larger cluster decisions run in a thread: they take seconds, and the event loop has to send heartbeats."""
+"""The most pods for decisions without a thread: more take seconds, and the event loop has to send heartbeats."""
 
 MAX_MESSAGE = 900_000
 """Bytes of a decision or plan. The bus takes 1 MiB, and more only where NATS is configured for it."""
@@ -75,7 +75,7 @@ class Evaluator:
         self._plans = PlanServer(runtime.bus, runtime.health, self._preview)
 
     async def run(self, epoch: LeaseEpoch) -> None:
-        """Until canceled. The counts restart: those of another leader are not known."""
+        """Evaluates until canceled. The counts restart: those of another leader are not known."""
         self.tracker.reset_counts()
         try:
             async with self._plans.serving(epoch):
@@ -198,7 +198,7 @@ class Evaluator:
         return FollowUp(replacements=placed, load_reductions=reductions, cooldowns=cooldowns, dry_run_moves=dry_runs)
 
     async def _approve(self, proposed: Sequence[TrackedMove]) -> str:
-        """Before they are published. Returns why they cannot be proposed; "" when they are approved, or need not be.
+        """Approves moves before they are published. Returns why they cannot be proposed; "" when they can be.
 
         Approves nothing while evictions are dry runs or paused, and removes the approvals of earlier moves that ended.
         """
@@ -246,7 +246,7 @@ class Evaluator:
         return True
 
     async def _publish_decision(self, decision: DescheduleDecision) -> None:
-        """For people and records: no service depends on it."""
+        """Publishes a decision for people and records: no service depends on it."""
         decision, lacking = shortened(decision, MAX_MESSAGE)
         if lacking:
             decision = msgspec.structs.replace(decision, shortened=lacking)

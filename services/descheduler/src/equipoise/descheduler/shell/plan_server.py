@@ -38,7 +38,7 @@ class PlanServer:
 
     @asynccontextmanager
     async def serving(self, epoch: LeaseEpoch) -> AsyncIterator[None]:
-        """Without it nobody responds."""
+        """Responds to plan requests while the context is open."""
 
         async def respond(_: PlanRequest) -> PlanResponse:
             return await self.plan(epoch)

@@ -1,4 +1,4 @@
-"""At how many evaluations in a row a node was above its threshold: a burst does not count."""
+"""The number of evaluations in a row at which a node was above its threshold: a burst does not count."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,7 +31,7 @@ class AbnormalCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 AbnormalCounts = Mapping[str, AbnormalCount]
-"""By node. A node that was normal, or never seen, has none."""
+"""The counts by node. A node that was normal, or never seen, has none."""
 
 
 def counted(

@@ -82,14 +82,14 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Cores and bytes that are 100 % load."""
 
     usage: Mapping[str, Resources] = {}
-    """By window name: the mean, corrected for pods that arrived or left. Windows without a fresh value are absent."""
+    """The mean by window name, corrected for pods that arrived or left. Windows without a fresh value are absent."""
 
     expected: Mapping[str, Resources] = {}
-    """By window name: cores and bytes in `usage` that are only expected, of pods that are not measured yet. They count
+    """Cores and bytes in `usage` that are only expected, of pods that are not measured yet, by window name. They count
     for what may be moved to the node, and not for what has to leave: no pod is evicted for load that may never come."""
 
     sampled_at: Mapping[str, float] = {}
-    """By window name: the newest raw sample in it."""
+    """The time of the newest raw sample, by window name."""
 
     coming: Resources = Resources(cpu=0.0, memory=0.0)
     """Cores and bytes that pending moves will add, minus what they will remove; may be negative."""
@@ -132,12 +132,12 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def allocatable(self) -> Amounts:
-        """By resource name, in its base unit."""
+        """The allocatable amounts by resource name, in its base unit."""
         return amounts_of(self.object.status.allocatable)
 
     @cached_property
     def requested(self) -> Amounts:
-        """As `allocatable`: requests of the pods that take room."""
+        """The requests of the pods that take room, in the units of `allocatable`."""
         total: dict[str, int] = {}
         for pod in self.occupying:
             for resource, amount in pod.requests.items():

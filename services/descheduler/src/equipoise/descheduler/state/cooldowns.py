@@ -15,22 +15,24 @@ class CooldownSettings(Section, frozen=True, kw_only=True):
     """How long no further move is proposed after an eviction, a refusal or a move without effect."""
 
     eviction: Duration = Duration(300)
-    """For a workload, after one of its pods was evicted."""
+    """The cooldown of a workload, after one of its pods was evicted."""
 
     refusal: Duration = Duration(600)
-    """For a pod whose eviction was refused; for everything, when replacements come late.
+    """The cooldown of a pod whose eviction was refused; of everything, when replacements come late.
 
     After a refusal by a limit of evictions per time, the cooldown ends when that limit has capacity again.
     """
 
     same_node_return: Duration = Duration(1_800)
-    """For a workload whose replacement was scheduled to the evicted node; twice as long for that workload on that node.
+    """The cooldown of a workload whose replacement was scheduled to the evicted node; twice as long for that workload on
+    that node.
 
     Doubles with every further return.
     """
 
     no_load_reduction: Duration = Duration(1_800)
-    """For a node whose load did not fall by half of what was expected, one window after evictions, twice in a row.
+    """The cooldown of a node whose load did not fall by half of what was expected, one window after evictions, twice in
+    a row.
 
     Doubles each further time.
     """
@@ -46,17 +48,17 @@ GONE = (Outcome.ALREADY_GONE, Outcome.UID_CHANGED)
 
 
 class Cooldown(msgspec.Struct, frozen=True, kw_only=True):
-    """When it ends, and why it began."""
+    """The end of a cooldown, and why it began."""
 
     until: float
     why: str
     repeated: int = 0
-    """Of a workload: replacements in a row that returned to the evicted node. Of a node: trials in a row without a
-    load reduction."""
+    """Replacements of a workload in a row that returned to the evicted node; trials of a node in a row without a load
+    reduction."""
 
 
 Cooldowns = Mapping[str, Cooldown]
-"""By pod UID, workload, workload and node, namespace, node, and for everything."""
+"""The cooldowns by pod UID, workload, workload and node, namespace, node, and for everything."""
 
 EVERYTHING = "everything"
 
@@ -181,7 +183,7 @@ def after_reduction(
 
 
 def _shortfall(result: LoadReduction) -> str:
-    """Per resource that was above its threshold: the expected and the measured reduction."""
+    """The expected and the measured reduction, for each resource that was above its threshold."""
     parts = []
     for name in result.over:
         scale, unit = (1.0, "cores") if name == "cpu" else (2.0**30, "GiB")
@@ -198,7 +200,7 @@ def node_cooldown(cooldowns: Cooldowns, node: str, now: float) -> str:
 
 
 def nodes_in_cooldown(cooldowns: Cooldowns, now: float) -> list[NodeCooldown]:
-    """In the order of names."""
+    """The nodes in cooldown, ordered by name."""
     return [
         NodeCooldown(node=key.removeprefix(_NODE), until=cooldown.until, why=cooldown.why)
         for key, cooldown in sorted(cooldowns.items())
@@ -218,7 +220,7 @@ def pod_cooldown(
 
 
 def pruned(cooldowns: Cooldowns, settings: CooldownSettings, now: float) -> dict[str, Cooldown]:
-    """Without those that ended; repeated ones are kept for another `settings.max` seconds."""
+    """The cooldowns without those that ended; repeated ones are kept for another `settings.max` seconds."""
     return {
         key: cooldown
         for key, cooldown in cooldowns.items()

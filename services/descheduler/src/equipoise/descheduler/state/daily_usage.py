@@ -30,7 +30,7 @@ MEASURED_USAGE = 0.8
 """The least share of the usage of a node's pods, of each resource, that is measured in a measured hour."""
 
 MOST_OF_PRESENT = 4.0
-"""By how much an hour of a pod's day may exceed what the pod uses now, for what has to leave its node."""
+"""The factor by which an hour of a pod's day may exceed what the pod uses now, for what has to leave its node."""
 
 _NOT_MEASURED = Resources(cpu=0.0, memory=0.0)
 
@@ -50,7 +50,7 @@ class NodePods(msgspec.Struct, frozen=True):
     """Current usage of a pod. Called only for workloads without a profile, as it is slow."""
 
     measured: Mapping[str, Resources]
-    """By UID, the measured usage of pods; that of a pod that a move brings is measured on the node that it leaves."""
+    """The measured usage of pods by UID; that of a pod that a move brings is measured on the node that it leaves."""
 
 
 class BatchWork(msgspec.Struct, frozen=True):
@@ -146,7 +146,7 @@ class NodeDay(msgspec.Struct, frozen=True):
     """The part of `usage` that what is measured on the node now explains: no pod is evicted for more."""
 
     explained_share: Array
-    """Per resource: by which factor the days of its pods are reduced in `explained`, 0..1."""
+    """The factors by which the days of its pods are reduced in `explained`, one per resource, 0..1."""
 
     measured: Flags
     """Whether the hour is measured, by slot."""
@@ -160,7 +160,7 @@ class _ProfileRows:
         self.usage: list[HourlyUsage] = []
         self.measured: list[Flags] = []
         self.weights: list[Array] = []
-        """Per resource: the share that counts."""
+        """The share of the usage that counts, per resource."""
 
         self._profile_of = profile_of
         self._batch_weight = batch_weight

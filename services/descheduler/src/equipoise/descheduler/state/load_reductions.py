@@ -30,7 +30,7 @@ class ReductionTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ReductionTrials = Mapping[str, ReductionTrial]
-"""By node. Evictions within one window of each other are evaluated together."""
+"""The trials by node. Evictions within one window of each other are evaluated together."""
 
 
 def after_eviction(trials: ReductionTrials, move: TrackedMove) -> dict[str, ReductionTrial]:

@@ -22,7 +22,7 @@ from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.replacement import ReplacementFilters
 
 _UNITS = np.array([1_000.0, 1.0, 1.0])
-"""Of the snapshot, in cores, bytes and pods."""
+"""The units of the snapshot in a core, a byte and a pod."""
 
 
 class RefusedNodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class RefusedNodes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> Flags:
-        """Per node."""
+        """Whether each node refuses the pod."""
         return ~self.diagnosis.passed
 
     def reasons(self, positions: Indexes) -> Counter[str]:
@@ -67,7 +67,7 @@ class NodeFit:
         self._everywhere = np.arange(len(names))
         self._platforms = platforms
         self._moved: dict[str, int] = {}
-        """By uid: position of the node to which the pod was moved."""
+        """The position of the node to which a pod was moved, by UID."""
 
     @property
     def room(self) -> Array:
@@ -87,11 +87,11 @@ class NodeFit:
         return shares
 
     def refusals(self, pod: MovablePod) -> RefusedNodes:
-        """By any filter. The pod itself occupies nothing."""
+        """The nodes that refuse the pod by any filter. The pod itself occupies nothing."""
         return RefusedNodes(diagnosis=self._refusals(pod, self._everywhere))
 
     def constraint_refusals(self, pod: MovablePod) -> Flags:
-        """Per node: whether it refuses the pod for other reasons than requests and host ports."""
+        """Whether each node refuses the pod for other reasons than requests and host ports."""
         return ~self._refusals(pod, self._everywhere, constraints=True).passed
 
     def refuses(self, pod: MovablePod, position: int, *, constraints: bool = False) -> bool:
@@ -105,7 +105,7 @@ class NodeFit:
         return best
 
     def outscored(self, pod: MovablePod) -> Flags:
-        """Per node: whether it is feasible, but would not get the replacement as the target of a move.
+        """Whether each node is feasible, but would not get the replacement as the target of a move.
 
         Another node, which may be the pod's own, has an equal or a higher total even if the target has the points that
         Equipoise's scores give it. kube-scheduler chooses at random among nodes with equal totals.
@@ -119,7 +119,7 @@ class NodeFit:
         return outscored
 
     def move(self, pod: MovablePod, target: int) -> None:
-        """To another node, even if it does not fit there."""
+        """Moves a pod to another node, even if it does not fit there."""
         row = self._current(pod)
         if row is not None:
             self._snapshot.remove_pod(pod.info, row)

@@ -43,14 +43,14 @@ class TrackedMove(msgspec.Struct, frozen=True, kw_only=True):
     """Cores and bytes that the pod used when it was proposed."""
 
     expires_at: float = 0.0
-    """When the intent expires; 0 when another leader proposed the move."""
+    """The time at which the intent expires; 0 when another leader proposed the move."""
 
     until: float
-    """When the move expires: without an outcome, without a replacement, or at the end of a dry run's lifetime."""
+    """The time at which the move expires: without an outcome or a replacement, or at the end of a dry run's lifetime."""
 
     evicted_at: float | None = None
     dry_run_at: float | None = None
-    """When the binder reported the move as a dry run; None for a real one."""
+    """The time at which the binder reported the move as a dry run; None for a real one."""
 
     siblings: frozenset[str] = frozenset()
     """UIDs of the workload's pods when the move was proposed: none of them is the replacement."""
@@ -70,7 +70,7 @@ class TrackedMove(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PendingMoves = Mapping[str, TrackedMove]
-"""By intent id, in the order in which they were proposed or reported."""
+"""The moves by intent id, in the order in which they were proposed or reported."""
 
 
 class PodLocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +141,7 @@ def earlier(moves: PendingMoves, seconds: float, now: float) -> dict[str, Tracke
 
 
 def replacements(moves: PendingMoves, pods: Mapping[Workload, Sequence[Pod]]) -> dict[str, Pod]:
-    """By intent id the pod that replaces an evicted one, once it is on a node. One pod replaces one.
+    """The pod that replaces an evicted one, once it is on a node, by intent id. One pod replaces one.
 
     `pods`: those of the workloads of evicted pods.
     """

@@ -36,7 +36,7 @@ class Tracker:
         self._latest = 0.0
         self._trials: ReductionTrials = {}
         self.counts: Mapping[str, AbnormalCounts] = {}
-        """By strategy."""
+        """The counts by strategy."""
 
         self.pending: PendingMoves = {}
         self._cooldowns: Cooldowns = {}

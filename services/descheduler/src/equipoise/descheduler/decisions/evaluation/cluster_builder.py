@@ -71,17 +71,17 @@ class ClusterBuilder:
             self._budgets.setdefault(budget.metadata.namespace, []).append(budget)
         self._pods: dict[str, list[Pod]] = defaultdict(list)
         self._requesting: dict[str, list[PodInfo]] = defaultdict(list)
-        """By node: its pods, and those nominated to it."""
+        """The pods of each node, and those nominated to it."""
 
         self._unknown_requests: dict[str, str] = {}
         """Why it is not known what one of the pods of a node requests, by node."""
 
         self._moved_off: dict[str, list[Pod]] = {}
-        """By node: the pods that a dry run moved to another node."""
+        """The pods that a dry run moved to another node, by the node that they left."""
 
         self._moved_to: dict[str, list[Pod]] = {}
         self._batch_work: dict[str, list[Pod]] = {}
-        """By node: the pods that give way to others."""
+        """The pods that give way to others, by node."""
 
         self._terminating: dict[str, list[Pod]] = {}
         """Terminating pods, which run until they end, by node."""
@@ -232,7 +232,7 @@ class ClusterBuilder:
         ]
 
     def _usage_after_moves(self, node: str, uid: str, workload: Workload | None) -> Resources:
-        """As measured when its move was proposed, else as measured now, else that of a replica of its workload."""
+        """Usage as measured at the move's proposal, else as measured now, else that of a replica of its workload."""
         if uid in self._moving:
             return self._moving[uid].expected_reduction
         dry_run = self._dry_runs.get(uid)
@@ -250,7 +250,7 @@ class ClusterBuilder:
         return self._measured[name]
 
     def _usage_of(self, pod: Pod) -> Resources:
-        """As measured on the node on which it runs; for an unmeasured pod of a dry run, as when it was proposed."""
+        """Usage as measured on the node where it runs; for an unmeasured pod of a dry run, as when it was proposed."""
         usage = self._measured_node(pod.spec.node_name).pods.get(pod.metadata.uid, Resources())
         move = self._dry_runs.get(pod.metadata.uid)
         if move is None:
@@ -442,7 +442,7 @@ def _replacement(move: TrackedMove) -> PodInfo | None:
 
 
 def owners_by_name(workloads: Mapping[Workload, WorkloadObject]) -> Mapping[tuple[str, str, str], WorkloadObject]:
-    """By kind, namespace and name, with the kind, which the items of a list do not have."""
+    """The objects by kind, namespace and name, with the kind, which the items of a list do not have."""
     keys = {(each.kind, each.namespace, each.name): each for each in workloads if each.group == "apps"}
     return LazyMapping(keys, lambda key: msgspec.structs.replace(workloads[keys[key]], kind=key[0]))
 

@@ -30,10 +30,10 @@ from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
 from equipoise.descheduler.state.pending_moves import TrackedMove, reported_dry_runs, reported_pending
 
 MAX_ENTRIES = 500
-"""Of each list: a message of the bus holds 1 MiB."""
+"""The maximum of each list: a message of the bus holds 1 MiB."""
 
 MAX_DRY_RUN_MOVES = 50
-"""Of a decision, the newest first."""
+"""The maximum in a decision, the newest first."""
 
 
 class FollowUp(msgspec.Struct, frozen=True, kw_only=True):

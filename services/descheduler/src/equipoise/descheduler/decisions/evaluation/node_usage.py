@@ -36,10 +36,10 @@ class MeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
     """The part of `usage` that is only expected, of pods that are not measured yet, by window. Absent: none."""
 
     sampled_at: Mapping[str, float] = {}
-    """By window: the newest raw sample in it."""
+    """The time of the newest raw sample, by window."""
 
     pods: Mapping[str, Resources] = {}
-    """By UID, over the shortest window; unknown unless both resources are known."""
+    """The usage of pods by UID, over the shortest window; unknown unless both resources are known."""
 
     unknown: str = ""
 

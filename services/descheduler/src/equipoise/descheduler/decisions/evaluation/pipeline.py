@@ -41,7 +41,7 @@ class StrategyResult(msgspec.Struct, frozen=True, kw_only=True):
     """The first of the windows that it uses."""
 
     cluster: ClusterView
-    """As it was planned with: the moves of earlier strategies are pending."""
+    """The cluster with which the strategy planned: the moves of earlier strategies are pending."""
 
     classifications: Sequence[NodeClassification]
     plan: MovePlan
@@ -51,7 +51,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """What all strategies decided, in their order."""
 
     cluster: ClusterView
-    """As it was classified: no move of this evaluation is pending."""
+    """The cluster that was classified: no move of this evaluation is pending."""
 
     problem: str
     """Why nothing may be moved; "" when pods may be moved."""
@@ -106,7 +106,7 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
 
 
 def preferred_nodes(evaluation: Evaluation) -> Mapping[tuple[str, str], str]:
-    """By strategy and UID of each planned pod: the node that kube-scheduler's own scores prefer for its replacement.
+    """The node that kube-scheduler's own scores prefer for its replacement, by strategy and UID of each planned pod.
 
     Of equally preferred nodes the target. Earlier moves of the plan are done.
     """

@@ -48,14 +48,14 @@ class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: Mapping[str, Namespace]
     budgets: Sequence[PodDisruptionBudget] = ()
     workloads: Mapping[Workload, WorkloadObject] = {}
-    """Of every watched kind, ReplicaSets of Deployments included."""
+    """The objects of every watched kind, ReplicaSets of Deployments included."""
 
     claims: Mapping[tuple[str, str], PersistentVolumeClaim] = {}
-    """By namespace and name."""
+    """The claims by namespace and name."""
 
     volumes: Mapping[str, PersistentVolume] = {}
     infos: "Mapping[str, PodInfo]" = {}
-    """By UID, of pods that were converted before."""
+    """The pods that were converted before, by UID."""
 
     def owner_of(self, workload: Workload) -> OwnerReference | None:
         """The controller of a ReplicaSet. Raises KeyError when it is not watched (yet)."""
@@ -105,7 +105,7 @@ class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def locations(self, uids: Collection[str]) -> dict[str, PodLocation]:
-        """By UID, of those of these pods that run and are not terminating."""
+        """The node and workload of those of these pods that run and are not terminating, by UID."""
         return {
             pod.metadata.uid: PodLocation(node=pod.spec.node_name, workload=self.workload_of(pod))
             for pod in (self.pods if uids else ())
@@ -122,12 +122,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     workloads: Mapping[Workload, WorkloadUtilization]
     cycles: Collection[UtilizationCycle]
     placements: Mapping[str, NodePlacement]
-    """By node, with the pods that started or left recently; see `LatestMessages.on_placement`."""
+    """The placements by node, with the pods that started or left recently; see `LatestMessages.on_placement`."""
 
     pending: PendingMoves = {}
     cooldowns: Cooldowns = {}
     counts: Mapping[str, AbnormalCounts] = {}
-    """By strategy, as of the last evaluation."""
+    """The counts of the last evaluation, by strategy."""
 
     watch_problem: str = ""
     """Why the watched objects may be outdated; "" when they are current."""

@@ -33,7 +33,7 @@ Scope = Literal["node", "prod"]
 """Whose usage is compared with thresholds: that of the whole node, or that of its production pods."""
 
 SCOPES: tuple[Scope, ...] = ("node", "prod")
-"""In the order in which moves are planned. The usage of production pods counts only if the whole node is not hot."""
+"""The order in which moves are planned. The usage of production pods counts only if the whole node is not hot."""
 
 
 class CurrentLoads(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,14 +49,14 @@ class CurrentLoads(msgspec.Struct, frozen=True, kw_only=True):
     """That of the first window."""
 
     least_measured: Array
-    """As `least`, without what is only expected."""
+    """The same as `least`, without what is only expected."""
 
     first_measured: Array
-    """As `first`, without what is only expected."""
+    """The same as `first`, without what is only expected."""
 
     production: Array
     production_complete: Flags
-    """Per node: the usage of all its production pods is known."""
+    """Whether the usage of all production pods is known, per node."""
 
     base: Array
     """The amounts that are a load of 1."""
@@ -83,7 +83,7 @@ def current_loads(nodes: Sequence[ClusterNode], windows: Sequence[str], *, produ
 
 
 def within(load: Array, thresholds: Mapping[Resource, float]) -> Flags:
-    """Per node: whether its load is at or below the threshold in every resource that has one. False if unknown."""
+    """Whether the load of each node is at or below the threshold in every resource that has one. False if unknown."""
     limited = [resource in thresholds for resource in MEASURED]
     return np.asarray((load <= row(thresholds))[:, limited].all(axis=1), dtype=np.bool_)
 
@@ -124,7 +124,7 @@ class PoolClassification:
 
         above: Flags = loads.least > row(applied.hot)
         self._only_expected = [each.any() for each in above & ~hot.any(axis=1, keepdims=True)]
-        """Per node: it would be hot with what is only expected."""
+        """Whether each node would be hot with what is only expected."""
 
         self._missing = np.array([each in applied.limited for each in MEASURED]) & np.isnan(loads.most)
         """Nodes × resources: there is a threshold, and the load is not known over some window."""

@@ -43,7 +43,7 @@ class MovePair(msgspec.Struct, frozen=True, kw_only=True):
     second: int
     target: int
     gain: float
-    """Of both moves."""
+    """The gain of both moves together."""
 
 
 class DayGainTable:
@@ -73,7 +73,7 @@ class DayGainTable:
         self.pods: list[MovablePod] = []
         nodes = len(base)
         self.location: Indexes = np.zeros(0, dtype=np.int64)
-        """Per pod: the node on which it is."""
+        """The node of each pod."""
 
         self._workload: Indexes = np.zeros(0, dtype=np.int64)
         self._workloads: dict[Workload | None, int] = {}
@@ -131,7 +131,7 @@ class DayGainTable:
         self._find_best(new)
 
     def best_gains(self, rows: Indexes) -> Array:
-        """Per node: the largest gain of one of these pods, whether it fits or not; −∞ where all are excluded."""
+        """The largest gain of one of these pods on each node, whether it fits or not; −∞ where all are excluded."""
         if not len(rows):
             return np.full(len(self.base), -np.inf)
         gains: Array = np.where(self._excluded[rows], -np.inf, self._gain[rows]).max(axis=0)
@@ -163,13 +163,13 @@ class DayGainTable:
         return SingleMove(pod=row, target=int(self._best[row]), gain=gain) if gain > 0 else None
 
     def promising(self, rows: Indexes) -> Indexes:
-        """Those of these pods with a positive gain on some node, whether they fit or not; the largest gain first."""
+        """The pods among these with a positive gain on some node, whether they fit or not; the largest gain first."""
         gains = np.where(self._excluded[rows], -np.inf, self._gain[rows]).max(axis=1, initial=-np.inf)
         ordered: Indexes = rows[np.argsort(-gains, kind="stable")]
         return ordered[: int((gains > 0).sum())]
 
     def best_pairs(self, seconds: Indexes, *, most: int, min_gain: float) -> list[MovePair]:
-        """At most `most` pairs of moves with a gain above `min_gain`, best first.
+        """The best pairs of moves with a gain above `min_gain`, at most `most`, best first.
 
         In each, one of these pods is moved, and another makes room for it on its target.
         """
@@ -208,7 +208,7 @@ class DayGainTable:
         ]
 
     def _likely_pairs(self, seconds: Indexes, min_gain: float) -> tuple[Indexes, Indexes]:
-        """Those of these pods that may gain more than `min_gain` in a pair, and the other pods of such pairs.
+        """The pods among these that may gain more than `min_gain` in a pair, and the other pods of such pairs.
 
         Computed with bounds per node, which are far fewer than pods. By Cauchy and Schwarz the common usage of two pods
         in the same hours is at most the root of the product of their squares.
@@ -282,7 +282,7 @@ class DayGainTable:
         return gains
 
     def _find_best_after(self, *changed: int) -> None:
-        """As `_find_best` for every pod, after a move between these nodes: the other columns did not change."""
+        """The same as `_find_best` for every pod, after a move between these nodes: other columns did not change."""
         lost = np.isin(self._best, changed) | np.isin(self.location, changed)
         self._find_best(np.flatnonzero(lost))
         others = np.flatnonzero(~lost)
@@ -298,7 +298,7 @@ class DayGainTable:
             self._best_gain[others[reduced]] = gains[reduced]
 
     def _find_best(self, pods: Indexes) -> None:
-        """Per pod: the node with the largest gain on which its requests fit."""
+        """Finds, for each pod, the node with the largest gain on which its requests fit."""
         for begin in range(0, len(pods), _BLOCK):
             some = pods[begin : begin + _BLOCK]
             gains = np.where(self._excluded[some], -np.inf, self._gain[some])

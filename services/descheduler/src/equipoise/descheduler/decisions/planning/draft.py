@@ -26,7 +26,7 @@ class PlanDraft:
         self._moves: list[PodMove] = []
         self._later: list[PodMove] = []
         self._refused: dict[RefusedMove, None] = {}
-        """In their order, each once."""
+        """The refused moves in their order, each once."""
 
         self._protected: list[RefusedMove] = []
         self._protections: Counter[str] = Counter()

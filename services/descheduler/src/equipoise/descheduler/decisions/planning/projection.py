@@ -33,7 +33,7 @@ class Projection:
     def __init__(self, cluster: ClusterView, window: str, *, production: bool = False) -> None:
         """`production`: whether to project the usage of production pods."""
         self.positions = {node.name: index for index, node in enumerate(cluster.nodes)}
-        """By name, the row of each node."""
+        """The row of each node, by name."""
 
         self.base = bases(cluster.nodes)
         self.amounts = amounts(cluster.nodes, window, projected=True)
@@ -54,7 +54,7 @@ class Projection:
         self._cluster = cluster
         self._nodes = cluster.nodes
         self._batch_work: dict[int, Array] = {}
-        """By row; only of the nodes for which it was needed."""
+        """The usage of batch work, by row; only of the nodes for which it was needed."""
 
         self._fit: NodeFit | None = None
         self._outscored = 0
@@ -81,7 +81,7 @@ class Projection:
         return known_loads(self.production[index] / self.base[index])
 
     def load_without_batch_work(self, node: ClusterNode) -> dict[Resource, float]:
-        """As `measured_load`, also without the pods that give way to others."""
+        """The same as `measured_load`, also without the pods that give way to others."""
         index = self.positions[node.name]
         return known_loads(np.maximum(self.measured(index) - self._batch_work_of(index), 0.0) / self.base[index])
 
@@ -98,7 +98,7 @@ class Projection:
         return self._fit
 
     def outscored(self, pod: MovablePod, targets: Indexes | int) -> Flags | None:
-        """Per node, see `NodeFit.outscored`; None: not computed after MAX_OUTSCORED pods without a target.
+        """The flags of `NodeFit.outscored`, per node; None: not computed after MAX_OUTSCORED pods without a target.
 
         `targets`: the nodes to which the pod may be moved.
         """

@@ -13,7 +13,7 @@ from equipoise.descheduler.decisions.planning.thresholds import AppliedThreshold
 from equipoise.descheduler.state.cluster import ClusterNode, MovablePod, Resource
 
 TOLERANCE = 1e-9
-"""Of a load: sums of shares are not exact."""
+"""The tolerance of a load: sums of shares are not exact."""
 
 
 OUTSCORED = "kube-scheduler would prefer another node for the replacement"
@@ -40,13 +40,13 @@ class TargetNodes(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes × resources: load (0..1) that must not be exceeded; infinite without a limit."""
 
     widest: Array
-    """As `limits`, but for pods whose source remains hotter than this target becomes by the move."""
+    """The same as `limits`, but for pods whose source remains hotter than this target becomes by the move."""
 
     production: Array
-    """As `limits`, for the usage of production pods."""
+    """The same as `limits`, for the usage of production pods."""
 
     idle: Flags
-    """Per node: at or below the idle thresholds when the plan began."""
+    """Whether each node was at or below the idle thresholds when the plan began."""
 
 
 def target_nodes(
@@ -191,7 +191,7 @@ def _within_limits(
 
 
 def _above(after: Array, production: Array | None, limits: Array, caps: Array) -> list[tuple[Flags, str]]:
-    """Per resource: the targets that would be above a limit with the pod."""
+    """The targets that would be above a limit with the pod, and the reason, by resource."""
     found = [
         (after[:, column] > limits[:, column] + TOLERANCE, f"{resource} would be above the target's threshold")
         for column, resource in enumerate(MEASURED)

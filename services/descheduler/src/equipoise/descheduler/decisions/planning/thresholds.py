@@ -23,7 +23,7 @@ class Deviation(Section, frozen=True, kw_only=True):
     """A node is idle when its load is so far below the mean."""
 
     prod_high: ResourceThresholds = ResourceThresholds()
-    """As `high`, for the usage of production pods and its mean."""
+    """The same as `high`, for the usage of production pods and its mean."""
 
     prod_low: ResourceThresholds = ResourceThresholds()
 
@@ -55,7 +55,7 @@ class AppliedThresholds(msgspec.Struct, frozen=True, kw_only=True):
     """A move must not bring its target above it in any resource."""
 
     idle: Mapping[Resource, float]
-    """At or below it in every resource a node is idle."""
+    """The load at or below which, in every resource, a node is idle."""
 
     aim: Mapping[Resource, float]
     """The load to which a hot node should be brought: pods are chosen by the distance to it."""
@@ -70,7 +70,7 @@ class Ceilings(msgspec.Struct, frozen=True, kw_only=True):
 
     node: Mapping[Resource, float]
     production: Mapping[Resource, float] = {}
-    """Of the usage of its production pods."""
+    """The ceiling of the usage of its production pods."""
 
 
 class KnownLoads(msgspec.Struct, frozen=True, kw_only=True):

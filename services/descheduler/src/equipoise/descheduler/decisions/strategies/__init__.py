@@ -34,7 +34,7 @@ class Strategy(Protocol):
 
 
 STRATEGIES: Mapping[str, type[Strategy]] = {kind.__struct_config__.tag: kind for kind in get_args(AnyStrategy)}
-"""By the name used in the configuration, subjects and intents."""
+"""The strategies by the name used in the configuration, subjects and intents."""
 
 
 def name_of(strategy: Strategy) -> str:

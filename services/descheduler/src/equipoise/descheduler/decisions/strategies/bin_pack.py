@@ -93,7 +93,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
         return self.windows or (cluster.windows[0],)
 
     def ceilings(self, cluster: ClusterView) -> dict[str, Ceilings]:
-        """By name of the node: up to which load it may be filled, as a whole and by production pods."""
+        """The load up to which each node may be filled, as a whole and by production pods; by name."""
         applied, production = self._applied(cluster.thresholds)
         ceilings = Ceilings(node=applied.ceiling, production={} if production is None else production.ceiling)
         return {node.name: ceilings for node in self._pool(cluster)}

@@ -163,7 +163,7 @@ class _DayPool:
         above = np.maximum(self._distance, 0.0) ** 2 @ self.slots @ self.resources
         below = np.minimum(self.table.distance(self.table.used), 0.0) ** 2 @ self.slots @ self.resources
         self.above: Array = 100.0 * np.sqrt(above / self.resources.sum())
-        """Per node, points: how far its day is above the cluster's, in the hours in which it is."""
+        """Points per node: how far its day is above the cluster's, in the hours in which it is."""
 
         self._below: Array = 100.0 * np.sqrt(below / self.resources.sum())
 
@@ -424,7 +424,7 @@ class _DayPlanner:
         self._table.move(row, target)
 
     def _pairs(self, min_gain: float) -> Iterator[MovePair]:
-        """Those of the most promising pods first; the others are computed only when those are not allowed."""
+        """The pairs of the most promising pods first; the others are computed only when those are not allowed."""
         promising = self._table.promising(self._hot_rows)
         for begin in range(0, len(promising), _BATCH):
             seconds = promising[begin : begin + _BATCH]

@@ -119,7 +119,7 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
         return self.windows or (cluster.windows[0],)
 
     def ceilings(self, cluster: ClusterView) -> dict[str, Ceilings]:
-        """By name of the node: up to which load it may be filled, as a whole and by production pods."""
+        """The load up to which each node may be filled, as a whole and by production pods; by name."""
         return {
             node.name: Ceilings(
                 node=pool.applied.ceiling, production={} if pool.production is None else pool.production.ceiling
@@ -197,7 +197,7 @@ class _HotNodePlanner:
         )  # fmt: skip
 
         self._too_large: dict[bool, list[tuple[Array, str]]] = {False: [], True: []}
-        """By whether the pod is production: the smallest amounts without a target since the last move, and why."""
+        """The smallest amounts without a target since the last move, and why; by whether the pod is production."""
 
     def plan(self, abnormal: Collection[str]) -> None:
         """Moves away from the hot nodes among `abnormal`, hottest first; nodes hot by their production come last."""
@@ -333,7 +333,7 @@ class _HotNodePlanner:
         return None
 
     def _target_for(self, pod: MovablePod, source: _HotNode, hot: Sequence[Resource]) -> TargetChoice:
-        """Where hundreds of hot nodes have no targets, most pods are larger than one that was refused before."""
+        """The target of a pod. Where hundreds of hot nodes have none, most pods are larger than one refused before."""
         amount = amount_of(pod)
         for smallest, why in self._too_large[pod.production]:
             if (smallest <= amount).all():
