@@ -91,7 +91,7 @@ class NatsPod(Object, frozen=True, kw_only=True):
 
     @property
     def password(self) -> SecretKey | None:
-        """Of the user tap; None if the server has no users."""
+        """The key of the password of the user tap; None if the server has no users."""
         variables = (variable for container in self.spec.containers for variable in container.env)
         found = (each.value_from for each in variables if each.name == TAP_PASSWORD)
         return next((source.secret_key_ref for source in found if source is not None), None)
@@ -225,7 +225,7 @@ def _kubeconfig(cluster: ClusterOptions) -> Kubernetes | None:
 
 
 async def _forward(stack: AsyncExitStack, bus: BusOptions, connection: Kubernetes) -> ForwardedNats:
-    """Until the stack is closed. Raises CommandFailed, and KubeError if the API server does not respond."""
+    """Forwards NATS until the stack is closed. Raises CommandFailed, and KubeError if the API server is unavailable."""
     api = await stack.enter_async_context(connect_kube(connection, bus.command, SystemClock()))
     namespace = connection.namespace
     pod = await _nats_pod(api, namespace)

@@ -40,7 +40,7 @@ class BusCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bus_cluster(options: ClusterOptions, server: Nats) -> BusCluster:
-    """Without a comparison: confirmed only for a bus that was reached through this cluster.
+    """The cluster of the bus, without a comparison: confirmed only for a bus that was reached through this cluster.
 
     Raises InvalidInput and ConfigurationError for invalid options.
     """

@@ -41,7 +41,7 @@ class ClusterName(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cluster_name(connection: Kubernetes, environment: Mapping[str, str]) -> ClusterName:
-    """Of the result of `cluster_connection`. Raises InvalidInput."""
+    """The cluster's name, from the result of `cluster_connection`. Raises InvalidInput."""
     if not connection.kubeconfig:
         host, port = (environment.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
         return ClusterName(context="", cluster="this pod's cluster", server=f"https://{host}:{port}")

@@ -94,7 +94,7 @@ nats_ca_option = click.option(
 
 
 def command_name() -> str:
-    """Of the running command, by which servers know this client: `report`, `explain-pod`."""
+    """The name of the running command, by which servers know this client: `report`, `explain-pod`."""
     names: list[str] = []
     context: click.Context | None = click.get_current_context()
     while context is not None and context.parent is not None:
@@ -127,7 +127,7 @@ class BusOptions:
     ca_file: str | None
 
     def settings(self) -> "Nats":
-        """Without --nats, NATS on this machine. Raises click.UsageError."""
+        """The connection to NATS; without --nats, to NATS on this machine. Raises click.UsageError."""
         from equipoise.runtime.bus.connection import CommandNats
         from equipoise.runtime.configuration import Nats, Tls
 

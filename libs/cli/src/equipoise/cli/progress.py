@@ -11,7 +11,7 @@ from equipoise.cli.terminal import VisibleConsole
 _LINE_SECONDS = 15.0
 
 Report = Callable[[str], None]
-"""To be called for each item when it is done, with its name."""
+"""A function to be called for each item when it is done, with its name."""
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def print_result(
     as_json: bool = False,
     watched: bool = False,
 ) -> None:
-    """As JSON on one line, as YAML, or as `show` prints it. On a terminal with colors, elsewhere unfolded.
+    """Writes it as JSON on one line, as YAML, or as `show` prints it. Colored on a terminal, elsewhere unfolded.
 
     `as_json`: of commands without --output yaml. `watched`: one of several results, each a document of YAML, written
     at once.
@@ -70,7 +70,7 @@ def yaml_text(value: object) -> str:
 
 
 def plain(value: object, name: str = "") -> Any:
-    """For programs: snake_case names, as in messages, and times as RFC 3339.
+    """The value for programs: snake_case names, as in messages, and times as RFC 3339.
 
     A field that is not set is omitted. `name`: of the field; of a time it ends in `at`, `since` or `until`. A time of 0
     is unknown.

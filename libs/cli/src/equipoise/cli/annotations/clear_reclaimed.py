@@ -43,7 +43,7 @@ class ClearedNodes(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes whose status contains amounts."""
 
     in_use: dict[str, list[str]] = {}
-    """By node: the pods that request them. A kubelet that restarts would reject these pods without the amounts."""
+    """The pods that request them, by node. A kubelet that restarts would reject these pods without the amounts."""
 
     removed: int = 0
     deleted: int = 0
@@ -70,7 +70,7 @@ async def find_offering(kube: Kube) -> list[OfferingNode]:
 
 
 async def find_users(kube: Kube) -> dict[str, list[str]]:
-    """By node: its pods that request reclaimed resources. Raises KubeError."""
+    """The pods that request reclaimed resources, by node. Raises KubeError."""
     found = defaultdict[str, list[str]](list)
     async with aclosing(kube.pages(PODS)) as pages:
         async for page in pages:

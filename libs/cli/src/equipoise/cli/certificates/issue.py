@@ -69,7 +69,7 @@ def server_pair(
     now: float,
     subject: str = "server",
 ) -> CertificatePair:
-    """For a server with these names and addresses."""
+    """The certificate and key of a server with these names and addresses."""
     alternatives = x509.SubjectAlternativeName([*map(x509.DNSName, names), *map(x509.IPAddress, addresses)])
     return _signed(ca, subject, ExtendedKeyUsageOID.SERVER_AUTH, days, now, [alternatives])
 

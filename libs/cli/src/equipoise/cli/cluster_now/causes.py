@@ -38,16 +38,16 @@ class UnevenWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """Running pods whose usage is known, on nodes that count."""
 
     pods_above: int
-    """Those on nodes above the mean."""
+    """The number of these on nodes above the mean."""
 
     nodes_above: int
     """Nodes above the mean on which they are."""
 
     usage: float
-    """Per pod: cores or bytes, measured."""
+    """Measured usage per pod, in cores or bytes."""
 
     request: float | None
-    """Per pod; None: it requests nothing of this resource."""
+    """Request per pod, in cores or bytes; None: it requests nothing of this resource."""
 
     reason: Reason
 
@@ -96,7 +96,7 @@ class _Pods:
 
     def __init__(self) -> None:
         self.load: defaultdict[str, float] = defaultdict(float)
-        """By node."""
+        """Load of the pods (0..1) by node."""
 
         self._count: defaultdict[str, int] = defaultdict(int)
         self._usage = self._requests = 0.0

@@ -43,7 +43,7 @@ class NowOptions:
 
     @property
     def words(self) -> list[str]:
-        """As they would be given to another command."""
+        """The options, as they would be given to another command."""
         given = {
             "--prometheus": self.prometheus_url,
             "--config": self.cluster.configuration,
@@ -79,7 +79,7 @@ class Reading:
 
     @property
     def prometheus_url(self) -> str:
-        """As it can be given to another command."""
+        """The URL of Prometheus, as it can be given to another command."""
         return self.settings.collector.prometheus.shown_url
 
     @property

@@ -61,7 +61,7 @@ def nodes_now(
     not_expected: Mapping[str, str],
     window: str,
 ) -> list[NodeNow]:
-    """In the order of `sort_key`. `unknown`, `not_expected`: by node, why its load is not known."""
+    """The nodes in the order of `sort_key`. `unknown`, `not_expected`: by node, why its load is not known."""
     found = []
     for node in nodes:
         requested, available = node.requested, node.allocatable
@@ -100,7 +100,7 @@ def counted(nodes: Iterable[NodeNow]) -> list[NodeNow]:
 
 
 def spread_of(loads: Sequence[Resources]) -> Spread:
-    """Of the nodes that count."""
+    """Mean and spread of these loads, which are of the nodes that count."""
     mean, spread = {}, {}
     for resource in RESOURCES:
         known = [load for each in loads if (load := getattr(each, resource)) is not None]

@@ -115,5 +115,5 @@ def _workload(resource: Resource[WorkloadObject], item: WorkloadObject) -> Workl
 
 
 def _name(resource: Resource[Any]) -> str:
-    """As kubectl writes it: `deployments.apps`."""
+    """The name of the resource as kubectl writes it: `deployments.apps`."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural

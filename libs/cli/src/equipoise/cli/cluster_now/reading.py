@@ -41,13 +41,13 @@ class ClusterNow(msgspec.Struct, frozen=True, kw_only=True):
 
     snapshot: Snapshot
     placements: Mapping[str, NodePlacement]
-    """By node, with all of its pods. Those of the snapshot have only the pods that windows must be corrected for."""
+    """All pods of each node, by node. Those of the snapshot are only the pods that windows must be corrected for."""
 
     unknown: Mapping[str, UnknownUsage]
     """Why the load of a node is not known, by node; also if only one of its resources is not known."""
 
     not_expected: Mapping[str, str]
-    """By node: why no load of it is expected."""
+    """Why no load of a node is expected, by node."""
 
     missing: tuple[str, ...]
     """Resources that this user may not list; without them no move can be planned."""
@@ -125,7 +125,7 @@ async def detected_profile(settings: CollectorSettings, load: LoadSettings, node
 
 
 def evaluation_settings(settings: AllSettings) -> EvaluationSettings:
-    """As the descheduler has them."""
+    """The settings of an evaluation, as the descheduler has them."""
     shared = settings.shared
     rules = Rules(protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace)
     return settings.descheduler.evaluation(shared.load, shared.thresholds, rules)

@@ -9,7 +9,7 @@ from equipoise.cli.main import PLUGIN, main
 from equipoise.runtime.process.visible_stream import make_output_visible
 
 NO_FILES = 4
-"""For kubectl: file names are not completed."""
+"""The directive for kubectl that file names are not completed."""
 
 
 def complete() -> None:

@@ -35,7 +35,7 @@ FILES = {
 }
 
 COMMENT_SECONDS = 15.0
-"""Without an event for so long, a comment keeps proxies from closing the stream, and shows a closed one."""
+"""Seconds without an event after which a comment keeps proxies from closing the stream, and shows a closed one."""
 
 WRITE_SECONDS = 10.0
 """A browser that reads nothing for so long is dropped."""

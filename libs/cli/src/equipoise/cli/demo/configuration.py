@@ -159,7 +159,7 @@ def scheduler_configuration(extender_url: str | None, *, timeout: str = "200ms")
 
 
 def services_scrape(ports: Mapping[str, int]) -> Document:
-    """For Prometheus: the metrics of the services, so that alerts and dashboards can be tried."""
+    """The scrape job of the services' metrics for Prometheus, so that alerts and dashboards can be tried."""
     targets = [
         {"targets": [f"127.0.0.1:{ports[service]}"], "labels": {"namespace": "equipoise-system", "pod": service}}
         for service in ALL_SERVICES
@@ -213,7 +213,7 @@ def compressed_document(document: Document, factor: float) -> Document:
 
 
 def window_limits(document: Document) -> list[WindowLimit]:
-    """Those limits of a complete document that can be verified with the audit log: evictions in any window."""
+    """The limits of a complete document that can be verified with the audit log: evictions in any window."""
     limits = document["binder"]["limits"]
 
     def seconds(name: str) -> float:

@@ -97,12 +97,12 @@ def read_audit_log(audit_log: Path) -> AuditedEvents:
 
 
 class WindowLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """At most `count` evictions within any `seconds`, for each workload, each namespace or the whole cluster."""
+    """A limit of `count` evictions within any `seconds`, for each workload, each namespace or the whole cluster."""
 
     scope: str
     count: int
     share: float | None = None
-    """If set: also at most this share (0..1) of the pods bound at that time, but at least one."""
+    """A second limit: this share (0..1) of the pods bound at that time, but at least one. None: there is none."""
 
     seconds: float
 
@@ -166,14 +166,14 @@ class DemoResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pods_moved_share: float
     same_node_returns: int
     replacements: dict[str, int]
-    """By where they were placed: as_planned, elsewhere, returned. Those that wait at the end are absent."""
+    """Replacements by where they were placed: as_planned, elsewhere, returned. Those that still wait are absent."""
 
     outcomes: dict[str, int]
     rejected: int
     limit_violations: int
     protected_evictions: int
     seconds: float
-    """Of the whole run, without building the testbed."""
+    """Duration of the whole run, without building the testbed."""
 
     colocation: ColocationResult | None = None
     """None, and no key of the JSON object: without batch pods."""

@@ -34,7 +34,7 @@ _CELLS_PER_ROW = 10
 
 
 def cell_style(load: float) -> str:
-    """From blue (idle) over green to red (full)."""
+    """The style of a cell, from blue (idle) over green to red (full)."""
     return next(f"bold {digits} on {color}" for limit, color, digits in _COLORS if load < limit)
 
 
@@ -69,7 +69,7 @@ class LiveView:
     def __init__(self, title: str, seconds: float) -> None:
         self._title = title
         self.seconds = seconds
-        """From the measurement before to the measurement after."""
+        """Duration from the measurement before to the measurement after."""
 
         self._spreads: deque[float] = deque(maxlen=2_000)
         self._lines: deque[Text] = deque(maxlen=9)

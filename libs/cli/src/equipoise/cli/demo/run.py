@@ -93,7 +93,7 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The reclaimer runs too, and a queue of batch pods that never ends."""
 
     batch_hours: float = colocation_run.HOURS
-    """Of the trace: how long each batch pod runs."""
+    """Hours of the trace that each batch pod runs."""
 
     keep: bool = False
 
@@ -402,7 +402,7 @@ class Demo:
                 self.screen.print(sentence)
 
     async def keep_running(self, result: DemoResult) -> None:
-        """Until Ctrl-C."""
+        """Keeps the cluster and the services running until Ctrl-C."""
         self.screen.print(result.encoded())
         self.screen.print(how_to_connect(self.cluster))
         await asyncio.Event().wait()

@@ -119,7 +119,7 @@ def _stream(stream: Stream) -> Document:
 
 
 def _operations(channel: Channel) -> Iterable[tuple[str, Document]]:
-    """Of each service on this channel."""
+    """The operations of each service on this channel."""
     name = name_of(channel)
     for service in channel.publishers:
         yield f"{service}.publishes.{name}", _operation("send", name, service)

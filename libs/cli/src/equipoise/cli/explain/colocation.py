@@ -29,11 +29,11 @@ class CoLocatedPod(msgspec.Struct, frozen=True, kw_only=True):
 
     band: PriorityClass
     hours: float | None
-    """For how long its node is expected to have what it requests; None: unknown."""
+    """Hours for which its node is expected to have what it requests; None: unknown."""
 
     qos: Qos
     requests: Resources
-    """Of its band; it requests no cpu and memory."""
+    """Requests of the resources of its band; it requests no cpu and memory."""
 
     limits: Resources
 

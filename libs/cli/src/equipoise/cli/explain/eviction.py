@@ -182,7 +182,7 @@ def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 LABEL_WIDTH = 16
-"""In characters."""
+"""Width of a label, in characters."""
 
 _RESULTS = {
     Outcome.EVICTED: "evicted",

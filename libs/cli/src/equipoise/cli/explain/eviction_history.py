@@ -56,7 +56,7 @@ class EvictionRecord(msgspec.Struct, frozen=True, kw_only=True):
     replacement: ReplacementPlaced | None
     load_reduction: LoadReduction | None
     source: str = ""
-    """Where it is from, if not from the bus; then evaluations, amounts and the replacement are not known."""
+    """The origin, if it is not the bus; then evaluations, amounts and the replacement are not known."""
 
 
 _OF_BOTH = [name for name in ProposedMove.__struct_fields__ if name in EvictionOutcome.__struct_fields__]

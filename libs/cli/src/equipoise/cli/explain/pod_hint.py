@@ -18,14 +18,14 @@ class PodHint(msgspec.Struct, frozen=True, kw_only=True):
     """The key of its hint, `Deployment.web`."""
 
     version: str
-    """Of the object with the hints."""
+    """The version of the object with the hints."""
 
     preferred: int
     """Nodes."""
 
     avoided: int
     node_weight: int | None
-    """Of its node: 0 if it is neither preferred nor avoided, negative if avoided; None: it has none yet."""
+    """The weight of its node: 0 if it is neither preferred nor avoided, negative if avoided; None: it has none yet."""
 
     def __str__(self) -> str:
         text = f"created with the placement hint of {self.workload}: {_nodes(self.preferred, self.avoided)}"
@@ -33,7 +33,7 @@ class PodHint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def placed_hint_text(hint: PlacedHint | None) -> str:
-    """As the bus has it, without its workload. Empty: unknown, or the pod was created without one."""
+    """The hint as the bus has it, without its workload. Empty: unknown, or the pod was created without one."""
     if hint is None or hint.node == "none":
         return ""
     nodes = _nodes(hint.preferred, hint.avoided)

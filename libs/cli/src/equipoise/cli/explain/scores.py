@@ -59,7 +59,7 @@ class ShownExplanation(Explanation, frozen=True, kw_only=True):
     """Why it is unknown whether the pod was created with a hint; empty if it is known."""
 
     co_located: CoLocatedPod | msgspec.UnsetType = msgspec.UNSET
-    """Of a pod that requests reclaimed resources."""
+    """The pod, if it requests reclaimed resources."""
 
 
 async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOptions, *, output: Output) -> None:

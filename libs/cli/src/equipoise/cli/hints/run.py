@@ -34,12 +34,12 @@ class NamespaceHints(msgspec.Struct, frozen=True, kw_only=True):
 
     namespace: str
     version: str
-    """Of the object: a pod that got one of these hints names it in its annotation."""
+    """The version of the object: a pod that got one of these hints names it in its annotation."""
 
     until: float
     expired: bool
     hints: dict[str, WorkloadHint]
-    """By kind and name of the workload."""
+    """The hints by kind and name of the workload."""
 
 
 async def run_hints(name: str, bus: BusOptions, options: ClusterOptions, *, output: Output) -> None:
@@ -97,7 +97,7 @@ def workload_name(name: str) -> tuple[str, str]:
 
 
 def namespace_hints(stored: HintsObject, namespace: str, workload: str, now: float) -> NamespaceHints:
-    """Of this workload, by its name or kind and name; empty: of all. `now`: of the API server's clock."""
+    """The hints of this workload, by its name or kind and name; empty: all. `now`: of the API server's clock."""
     until = stored.until.timestamp() if stored.until else 0.0
     return NamespaceHints(
         namespace=namespace,
@@ -113,7 +113,7 @@ def _of(hints: Mapping[str, WorkloadHint], workload: str) -> dict[str, WorkloadH
 
 
 def show(found: NamespaceHints, to: Console, *, wide: bool, now: float) -> None:
-    """Until when they are valid, and per workload the nodes that its pods prefer, and those they avoid."""
+    """Writes until when they are valid, and per workload the nodes that its pods prefer, and those they avoid."""
     left = duration(abs(found.until - now))
     validity = f"expired {left} ago: new pods get none" if found.expired else f"valid for {left}"
     to.print(

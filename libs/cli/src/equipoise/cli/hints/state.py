@@ -15,7 +15,7 @@ from equipoise.runtime.process.clock import Clock
 
 
 class HintsState(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all namespaces."""
+    """Whether the placement hints of all namespaces have an effect."""
 
     state: Literal["on", "off", "without effect", "unknown"]
     """off: the kind of the hints is not installed. without effect: it is, but new pods get none."""
@@ -24,7 +24,7 @@ class HintsState(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is without effect or unknown."""
 
     namespaces: int | None = None
-    """With hints that have not expired."""
+    """The number of namespaces with hints that have not expired."""
 
     workloads: int | None = None
     expired: int | None = None
@@ -61,7 +61,7 @@ async def read_hints_state(kube: Kube, clock: Clock) -> HintsState:
 
 
 def hints_state(stored: Sequence[HintsObject], now: float) -> HintsState:
-    """With a policy that adds them. `now`: of the API server's clock."""
+    """The state with a policy that adds hints to pods. `now`: of the API server's clock."""
     left = [(each.until.timestamp() - now, len(each.hints)) for each in stored if each.hints and each.until is not None]
     fresh = [(seconds, workloads) for seconds, workloads in left if seconds > 0]
     if fresh:

@@ -358,7 +358,7 @@ def _trace(folder: Path | None, nodes: int, seed: int) -> "Trace":
 
 
 def _recorded(folder: Path) -> "Trace":
-    """With a note if it is too short to judge policies by it."""
+    """The trace, with a note if it is too short to judge policies by it."""
     from msgspec.structs import replace
 
     trace = _trace(folder, 0, 1)

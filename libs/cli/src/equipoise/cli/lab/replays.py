@@ -40,7 +40,7 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     batch: BatchRequest | None = None
     fewer_nodes: bool = False
     minutes: float = 30.0
-    """For fewer nodes: after this time, no more sizes are replayed."""
+    """The time after which no more sizes are replayed, for fewer nodes."""
 
     @property
     def any(self) -> bool:

@@ -42,10 +42,10 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     row: NodeRow | None = None
     facts: dict[str, str | float | None] = {}
     pods: list[PodRow] = []
-    """Of a node or workload, at most 500, those of the highest usage first."""
+    """Pods of a node or workload, at most 500, those of the highest usage first."""
 
     text: str = ""
-    """As the command prints it, with the escape sequences of colors."""
+    """The text as the command prints it, with the escape sequences of colors."""
 
     command: str = ""
     """The command that prints the same."""

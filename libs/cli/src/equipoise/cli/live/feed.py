@@ -61,7 +61,7 @@ SHOWN = frozenset(
 
 TICK_SECONDS = 1.0
 PLAN_SECONDS, PLAN_TIMEOUT = 30.0, 20.0
-"""Between two plans, and for one: with 5,000 nodes a plan takes seconds."""
+"""Time between two plans, and timeout of one: with 5,000 nodes a plan takes seconds."""
 
 LEDGER_SECONDS = 10.0
 DECISIONS_SECONDS, OUTCOMES_SECONDS = 3_600.0, 86_400.0
@@ -71,7 +71,7 @@ LATEST = (subjects.node_placement("*"), subjects.node_utilization("*"), subjects
 """Streams keep the last message of each of these subjects."""
 
 READ_BACK_SECONDS = 20.0
-"""For all of that; what is not read by then is missing."""
+"""Timeout of reading all of that; what is not read by then is missing."""
 
 MAX_EARLY = 50_000
 """Messages that are kept while the last hours are read back."""
@@ -111,7 +111,7 @@ class LiveFeed:
         """None until it is connected."""
 
     async def run(self, on_tick: Callable[[], object], *, watched: Callable[[], bool]) -> None:
-        """Until it is cancelled. `on_tick`: called each second after the state was brought up to date.
+        """Keeps the state up to date until cancelled. `on_tick`: called each second, after the state was updated.
 
         Plans and the ledger are read only while the view is watched: a plan costs the descheduler seconds. Raises
         BusError if the server rejects the credentials.

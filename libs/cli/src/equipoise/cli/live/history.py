@@ -54,7 +54,7 @@ class LoadHistory:
             self._frames.append((now, names, loads))
 
     def take_points(self) -> list[SpreadPoint]:
-        """Those that were added since the last call."""
+        """The points that were added since the last call."""
         added, self._new_points = self._new_points, []
         return added
 

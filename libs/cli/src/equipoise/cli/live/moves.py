@@ -79,7 +79,7 @@ class KnownMoves:
                 self._keep(replace(move, outcome="unknown", detail=why))
 
     def take_changes(self) -> list[Move]:
-        """Those that changed since the last call."""
+        """The moves that changed since the last call."""
         changed = list(self._changed.values())
         self._changed = {}
         return changed

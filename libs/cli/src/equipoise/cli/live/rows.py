@@ -170,10 +170,10 @@ class LimitsRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the messages come from."""
+    """The cluster and the server that the messages come from."""
 
     cluster: str
-    """Of the kubeconfig, and whether the bus belongs to it."""
+    """The cluster of the kubeconfig, and whether the bus belongs to it."""
 
     server: str
     problem: str = ""

@@ -332,7 +332,7 @@ class LiveState:
         )
 
     def _evictions(self) -> str:
-        """If binders differ, real evictions win."""
+        """The mode of the binders; if they differ, real evictions win."""
         modes = {each.evictions for _, each in self._heartbeats.values() if each.service == "binder"} - {""}
         return next((mode for mode in (REAL, DRY_RUN) if mode in modes), "; ".join(sorted(modes)))
 

@@ -30,7 +30,7 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """From one plan to a later one."""
+    """The changes from one plan to a later one."""
 
     since: float
     until: float

@@ -25,7 +25,7 @@ class TargetHint(msgspec.Struct, frozen=True, kw_only=True):
     """The pod that is moved."""
 
     weight: int
-    """Of the target, up to 100: 0 if the hint does not name it, negative if the hint avoids it."""
+    """The weight of the target, up to 100: 0 if the hint does not name it, negative if the hint avoids it."""
 
 
 class PlanHints(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class PlanHints(msgspec.Struct, frozen=True, kw_only=True):
 
     status: HintsState
     pending: list[TargetHint] = []
-    """Of pending moves whose workload has a hint."""
+    """The weights for pending moves whose workload has a hint."""
 
     def weight(self, move: PendingMove) -> int | None:
         """None: new pods of its workload get no hint."""
@@ -42,7 +42,7 @@ class PlanHints(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_plan_hints(plan: PlanResponse, options: ClusterOptions) -> PlanHints:
-    """Of the cluster of the kubeconfig."""
+    """The placement hints in the cluster of the kubeconfig."""
     clock = SystemClock()
     try:
         async with asyncio.timeout(TIMEOUT), connect_kube(options.connection(), "plan", clock) as kube:

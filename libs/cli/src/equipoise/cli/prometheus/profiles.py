@@ -188,7 +188,7 @@ async def _sampled_pods(
 
 
 def _interval_pods(pods: Mapping[PodName, MeasurementTarget]) -> dict[str, tuple[PodName, ...]]:
-    """By node."""
+    """The pods whose usage is read to determine scrape intervals, by node."""
     since: defaultdict[str, dict[PodName, float]] = defaultdict(dict)
     for name, pod in pods.items():
         since[pod.node][name] = pod.since

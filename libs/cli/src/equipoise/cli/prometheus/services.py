@@ -51,7 +51,7 @@ class ServerKind(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers, or names in the container."""
 
     path: str = ""
-    """Before /api/v1."""
+    """The path before /api/v1."""
 
 
 KINDS = (
@@ -65,11 +65,11 @@ OTHERS = ("alertmanager", "node-exporter", "operator", "pushgateway", "adapter",
 """Parts of the names of Services that are installed beside Prometheus."""
 
 _CLUSTER_HOST = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]*[a-z][a-z0-9-]*)(\.svc(\.[a-z0-9.-]+)?)?")
-"""As pods write the host of a Service of another namespace. An IP address is none."""
+"""The host of a Service of another namespace, as pods write it. An IP address is none."""
 
 
 def prometheus_services(services: Iterable[Service]) -> Mapping[ServiceAddress, Service]:
-    """Those that are one, by their address: the Service that the operator creates before one of a chart."""
+    """The Services of Prometheus by address: the one that the operator creates before one of a chart."""
     found = {address: each for each in services if (address := _prometheus_address(each)) is not None}
     return {address: found[address] for address in sorted(found, key=_order)}
 

@@ -25,7 +25,7 @@ class NodeBands(msgspec.Struct, frozen=True, kw_only=True):
     """Idle now; it is not offered."""
 
     terms: Mapping[str, ReclaimedTerms]
-    """By resource: how what is idle now was computed. Empty while that is unknown."""
+    """How what is idle now was computed, by resource. Empty while that is unknown."""
 
     mode: ReclaimMode
     written: bool
@@ -44,7 +44,7 @@ class NodeBands(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BandTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one band. Cores and bytes."""
+    """The totals of one band, in cores and bytes."""
 
     offered: Resources
     requested: Resources
@@ -52,7 +52,7 @@ class BandTotals(msgspec.Struct, frozen=True, kw_only=True):
     """What pods can still request: offered minus requested."""
 
     hours: float
-    """For how long it is expected to last, on every node."""
+    """Hours for which it is expected to last, on every node."""
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,14 +72,14 @@ class ReclaimedSummary(msgspec.Struct, frozen=True, kw_only=True):
     """off: no node was evaluated recently."""
 
     mode: ReclaimMode
-    """Of the latest evaluation."""
+    """The mode of the latest evaluation."""
 
     nodes: int
     """Evaluated recently."""
 
     written: int
     due: int
-    """With mode enforce: nodes whose status does not contain yet what is offered."""
+    """The number of nodes whose status does not contain yet what is offered, with mode enforce."""
 
     latest_at: float
     oldest_at: float
@@ -89,7 +89,7 @@ class ReclaimedSummary(msgspec.Struct, frozen=True, kw_only=True):
     """None: of no node all amounts are known."""
 
     not_counted: Mapping[str, str]
-    """By node: why the totals do not contain it."""
+    """Why the totals do not contain a node, by node."""
 
 
 def node_bands(message: ReclaimedNode, now: float, max_age: float) -> NodeBands:
@@ -116,7 +116,7 @@ def node_bands(message: ReclaimedNode, now: float, max_age: float) -> NodeBands:
 
 
 def summary_of(nodes: Sequence[NodeBands]) -> ReclaimedSummary:
-    """Of at least one node."""
+    """The summary of at least one node."""
     current = [node for node in nodes if not node.outdated]
     written = sum(node.written for node in current)
     latest = max(nodes, key=lambda node: node.evaluated_at)
@@ -162,7 +162,7 @@ def by(order: SortBy) -> Callable[[NodeBands], tuple[bool, float, str]]:
 
 
 def _totals(nodes: Sequence[NodeBands]) -> Totals | None:
-    """Of nodes of which all amounts are known."""
+    """The totals of nodes of which all amounts are known."""
     if not nodes:
         return None
     return Totals(
@@ -185,7 +185,7 @@ def _band(band: OfferedBand, nodes: Sequence[NodeBands]) -> BandTotals:
 
 
 def _sum(amounts: Iterable[Resources]) -> Resources:
-    """Of known amounts."""
+    """The sum of known amounts."""
     cpu, memory = 0.0, 0.0
     for each in amounts:
         assert each.cpu is not None

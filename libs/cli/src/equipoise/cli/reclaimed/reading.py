@@ -15,7 +15,7 @@ MAX_AGE = 300.0
 
 
 async def read_reclaimed(server: Nats, clock: Clock, *, node: str = "") -> list[ReclaimedNode]:
-    """Of all nodes, or of this one. Empty: there was no reclaimer in the last day. Raises BusError."""
+    """The messages of all nodes, or of this one. Empty: there was no reclaimer in the last day. Raises BusError."""
     pattern = reclaimed_node(node) if node else f"{PREFIX}.reclaim.node.*"
     since = clock.now() - RETENTION
     retained = retained_messages(server, pattern, since=since, clock=clock)

@@ -19,7 +19,7 @@ AGENTS = "agents: they do not use the bus; see `kubectl get daemonsets -A -l app
 
 
 class ReclaimerState(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a cluster that has, or had, a reclaimer."""
+    """The state of a cluster that has, or had, a reclaimer."""
 
     state: Literal["on", "off", "unknown"]
     """off: it does not evaluate nodes."""

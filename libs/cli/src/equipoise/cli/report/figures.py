@@ -28,7 +28,7 @@ _RESOURCES = ("cpu", "memory")
 
 
 class RegretSum(msgspec.Struct, kw_only=True):
-    """Of the pods of a workload, or of a node."""
+    """The regret of the pods of a workload, or of a node."""
 
     name: str
     placements: int = 0
@@ -41,7 +41,7 @@ class NodeAboveThreshold(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     seconds: float
     share: float
-    """Of the observed time, 0..1."""
+    """The share of the observed time, 0..1."""
 
 
 class AvoidableLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,10 +78,10 @@ class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
     """Placed pods with advice."""
 
     rated: int
-    """Those whose node has a rank."""
+    """Placements whose node has a rank."""
 
     elsewhere: int
-    """Those with a node that is at least 5 points better, unless the response of the scorer would have been neutral."""
+    """Placements with a node that is 5 points better or more, unless the scorer's response would have been neutral."""
 
     skipped: int
     """Placements without advice because they came too fast."""
@@ -94,7 +94,7 @@ class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
     """Number of rated placements with a regret of 0 to below 10, 10 to below 20 … 90 to 100 points."""
 
     hints: list[HintGroup]
-    """Without groups that have no pods."""
+    """The groups that have pods."""
 
     hint_chance: float | None
     """Share (0..1) of the candidates that hints preferred, mean of the pods that were created with a hint: so many of
@@ -118,7 +118,7 @@ class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
     """The latest high thresholds, as load 0..1."""
 
     idle: IdleCapacity | msgspec.UnsetType = msgspec.UNSET
-    """Of a cluster with a reclaimer: what could have been offered to co-located pods."""
+    """What could have been offered to co-located pods, in a cluster with a reclaimer."""
 
     @property
     def hinted(self) -> int:
@@ -295,7 +295,7 @@ def _largest(sums: Mapping[str, RegretSum]) -> list[RegretSum]:
 
 
 def _mean(weighted: Iterable[tuple[Resources, float]]) -> Resources:
-    """Per resource, weighted; unknown values do not count."""
+    """The weighted mean per resource; unknown values do not count."""
     known = list(weighted)
 
     def of(resource: str) -> float | None:

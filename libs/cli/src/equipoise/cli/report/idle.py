@@ -17,7 +17,7 @@ HOURS = 24
 _HOUR = 3_600.0
 
 Day = Mapping[str, Sequence[float]]
-"""By resource: what was idle in each of the last 24 hours, oldest first."""
+"""What was idle in each of the last 24 hours, oldest first, by resource."""
 
 
 class IdleFor(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,14 +25,14 @@ class IdleFor(msgspec.Struct, frozen=True, kw_only=True):
 
     hours: int
     mean: Resources
-    """Over all such periods of the last 24 hours. Cores and bytes."""
+    """The mean over all such periods of the last 24 hours, in cores and bytes."""
 
     lowest: Resources
-    """In the period in which the least was idle."""
+    """The least that was idle in any of these periods."""
 
 
 class IdleCapacity(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the nodes whose usage is known for all of the last 24 hours."""
+    """What was idle on the nodes whose usage is known for all of the last 24 hours."""
 
     nodes: int
     capacity: Resources
@@ -40,7 +40,7 @@ class IdleCapacity(msgspec.Struct, frozen=True, kw_only=True):
     """Shortest first; empty: of no node it is known."""
 
     not_counted: dict[str, str]
-    """By node: why it is unknown what was idle."""
+    """Why it is unknown what was idle, by node."""
 
 
 def idle_capacity(messages: Sequence[ReclaimedNode], now: float, max_age: float) -> IdleCapacity:
@@ -88,7 +88,7 @@ def _idle(terms: ReclaimedTerms, used: float | None) -> float:
 
 
 def _idle_for(hours: int, days: Sequence[Day]) -> IdleFor:
-    """Of each node the lowest of every period of so many hours."""
+    """The sum over the nodes of the lowest hour of every period of so many hours."""
     mean, lowest = {}, {}
     for resource in RESOURCES:
         periods = [sum(min(day[resource][first : first + hours]) for day in days) for first in range(HOURS - hours + 1)]

@@ -69,7 +69,7 @@ class BindingResponse(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
 
 
 class ExtenderClient:
-    """Of one extender. One request at a time, except for `bind`."""
+    """The client of one extender. One request at a time, except for `bind`."""
 
     def __init__(self, settings: HttpExtender) -> None:
         """Raises OSError or ValueError for certificates that cannot be used."""
@@ -92,7 +92,7 @@ class ExtenderClient:
         self._managed = frozenset(each.name for each in settings.managed_resources)
 
     def is_interested(self, pod: PodInfo) -> bool:
-        """In all pods, or in those with one of its resources."""
+        """Whether it handles the pod: it handles all pods, or those with one of its resources."""
         if not self._managed:
             return True
         containers = (*(pod.pod.spec.containers or ()), *pod.pod.spec.init_containers)
@@ -103,7 +103,7 @@ class ExtenderClient:
         )
 
     def of_pod(self, pod: PodInfo, snapshot: ClusterSnapshot) -> Extender:
-        """For one attempt."""
+        """The extender for one attempt."""
         settings = self.settings
         return Extender(
             filter=(lambda rows: self._filter(pod, snapshot, rows)) if settings.filter_verb else None,
@@ -231,7 +231,7 @@ def _by_row(rows: Mapping[str, int], reasons: Mapping[str, str] | None) -> dict[
 
 
 def _tls(settings: HttpExtender) -> ssl.SSLContext:
-    """With `enableHTTPS` and without a CA the certificate is not verified, as in kube-scheduler."""
+    """The TLS settings; with `enableHTTPS` and no CA the certificate is not verified, as in kube-scheduler."""
     tls = settings.tls or TlsSettings()
     context = ssl.create_default_context(
         cafile=(tls.ca_file or None) if not tls.ca_data else None,

@@ -18,10 +18,10 @@ from equipoise.scorer.settings import ScorerSettings
 from equipoise.scorer.state.demand import pod_demand
 
 NAME = "EquipoiseLoad"
-"""In a KubeSchedulerConfiguration."""
+"""The plugin's name in a KubeSchedulerConfiguration."""
 
 WEIGHT = 5
-"""Without a configuration: 500 points between the best and the worst node, as with the shipped extender entry."""
+"""The default weight: 500 points between the best and the worst node, as with the shipped extender entry."""
 
 
 class LoadPolicy:
@@ -52,7 +52,7 @@ def scoring_state(configuration: Configuration[ScorerSettings]) -> ScoringState:
 
 
 def with_policy(configuration: Configuration[ScorerSettings], name: str) -> Configuration[ScorerSettings]:
-    """With the policy of this name: as configured, or with its defaults. Raises InvalidInput."""
+    """The configuration with this policy: as configured, or with the policy's defaults. Raises InvalidInput."""
     policies: Mapping[str, object] = SINGLE_POLICIES
     configured = configuration.own.policy
     if name == configured.policy_name():

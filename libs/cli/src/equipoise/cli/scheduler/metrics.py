@@ -12,7 +12,7 @@ def _doubling(first: float, count: int) -> list[float]:
 
 
 class SchedulerMetrics:
-    """Of one process."""
+    """The metrics of one process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         outcome = ("result", "profile")
@@ -68,7 +68,7 @@ class SchedulerMetrics:
         self._victims.observe(victims)
 
     def pending(self, pods: Mapping[str, int]) -> None:
-        """By queue."""
+        """Sets the numbers of pending pods by queue."""
         for queue, count in pods.items():
             self._pending.labels(queue).set(count)
 

@@ -35,7 +35,7 @@ RESOURCES: Sequence[Resource[Any]] = (
 )  # fmt: skip
 
 SYNC_SECONDS = 30.0
-"""After so many seconds /readyz names the list that is missing."""
+"""Seconds after which /readyz names the list that is missing."""
 
 
 class ObjectWatch:

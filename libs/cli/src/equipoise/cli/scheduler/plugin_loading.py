@@ -19,7 +19,7 @@ _NO_WEIGHTS: Mapping[str, int] = {}
 
 
 def load_plugins(places: Sequence[str]) -> Mapping[str, Factory]:
-    """Of the option --plugin, by name. Raises InvalidInput."""
+    """The plugins of the option --plugin, by name. Raises InvalidInput."""
     try:
         return plugin_loading.load_plugins(places)
     except InvalidConfiguration as error:
@@ -29,7 +29,7 @@ def load_plugins(places: Sequence[str]) -> Mapping[str, Factory]:
 def load_configuration(
     text: str | None, plugins: Mapping[str, Factory], weights: Mapping[str, int] = _NO_WEIGHTS
 ) -> SchedulerConfiguration:
-    """Of a KubeSchedulerConfiguration. Without one, a single profile with all plugins, some with other weights than 1.
+    """Reads a KubeSchedulerConfiguration. The default is a profile with all plugins, some with other weights than 1.
 
     Raises InvalidInput.
     """

@@ -48,7 +48,7 @@ def event(
 
 
 def shortened(note: str) -> str:
-    """To what an event may hold."""
+    """The note, shortened to what an event may hold."""
     encoded = note.encode()
     return note if len(encoded) <= MAX_NOTE else encoded[: MAX_NOTE - 4].decode(errors="ignore") + " ..."
 
@@ -73,7 +73,7 @@ def not_scheduled(attempt: Attempt, *, error: bool, message: str, now: float) ->
 
 
 def disruption_target(scheduler: str, now: float) -> ExplainedCondition:
-    """Of a victim."""
+    """The condition of a victim."""
     return ExplainedCondition(
         type="DisruptionTarget",
         status="True",

@@ -61,13 +61,13 @@ FENCE = "equipoise-python-scheduler-fence"
 MANIFEST = "k8s/scheduler/equipoise-scheduler.yaml"
 
 STOP_SECONDS = 24.0
-"""For bindings to be completed at the end; Kubernetes kills after 30."""
+"""Seconds in which bindings are completed at the end; Kubernetes kills after 30."""
 
 LOAD_SECONDS = 10.0
-"""For the last values of all nodes to be received at the start."""
+"""Seconds in which the last values of all nodes are received at the start."""
 
 BUS_PAUSE_SECONDS = 30.0
-"""After the bus refused the credentials."""
+"""Seconds after which the bus is opened again when it refused the credentials."""
 
 log = structlog.get_logger()
 
@@ -77,15 +77,15 @@ class Stopped(Exception):
 
 
 class SchedulerProgramSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one run."""
+    """The settings of one run."""
 
     configuration: SchedulerConfiguration
     plugins: Mapping[str, Factory] = {}
     load: Configuration[ScorerSettings] | None = None
-    """For the plugin that scores nodes by their load; None: there is none."""
+    """The configuration of the plugin that scores nodes by their load; None: there is none."""
 
     namespace: str = "kube-system"
-    """Of the Lease."""
+    """The namespace of the Lease."""
 
     lease: str = LEASE
 
@@ -150,7 +150,7 @@ class LiveScheduler:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop`: then bindings are completed and the Lease is released."""
+        """Schedules pods until `stop`: then bindings are completed and the Lease is released."""
         leading = asyncio.create_task(self._lead(), name="leader")
         watching = asyncio.create_task(self._watch.run(self._health), name="watches")
         stopping = asyncio.create_task(stop.wait(), name="stop")
@@ -174,7 +174,7 @@ class LiveScheduler:
                     extender.close()
 
     async def _follow_loads(self, feed: LoadFeed, bus: Callable[[], AbstractAsyncContextManager[Bus]]) -> None:
-        """Without the bus, pods are scheduled without their load: it is opened again later."""
+        """Receives loads. Without the bus, pods are scheduled without their load: it is opened again later."""
         while True:
             try:
                 async with bus() as opened:
@@ -254,7 +254,7 @@ def run_scheduler(
     namespace: str,
     listen: str,
 ) -> None:
-    """Until SIGTERM or SIGINT. `policy`: its name, and the configuration of Equipoise.
+    """Schedules pods until SIGTERM or SIGINT. `policy`: its name, and the configuration of Equipoise.
 
     Raises InvalidInput, ConfigurationError and KubeError.
     """
@@ -327,7 +327,7 @@ async def _run(settings: SchedulerProgramSettings, connection: Kubernetes, liste
 def _bus_of(
     settings: SchedulerProgramSettings, clock: Clock, errors: BusErrors
 ) -> Callable[[], AbstractAsyncContextManager[Bus]] | None:
-    """As the scorer, whose messages this program reads."""
+    """A connection to the bus as the scorer, whose messages this program reads."""
     if settings.load is None:
         return None
     nats = settings.load.shared.nats

@@ -34,7 +34,7 @@ from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.scheduler import Decision, Extender
 
 Result = Literal["scheduled", "unschedulable", "error"]
-"""As in scheduler_schedule_attempts_total."""
+"""A result of an attempt, as in scheduler_schedule_attempts_total."""
 
 KIND_OF: Mapping[type[Object], Kind] = {
     Node: "Node",
@@ -45,7 +45,7 @@ KIND_OF: Mapping[type[Object], Kind] = {
     Namespace: "Other",
     VolumeAttachment: "Other",
 }
-"""Of events. Changes of other objects make no pod schedulable."""
+"""The kind of an object in events. Changes of other objects make no pod schedulable."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,16 +59,16 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     node: str = ""
     state: CycleState | None = None
-    """With a node."""
+    """What plugins keep for this attempt; only with a node."""
 
     waiting: WaitingPod | None = None
-    """With a node: Permit plugins let it wait."""
+    """The pod while Permit plugins let it wait; only with a node."""
 
     message: str = ""
-    """Without a node: why not, as in the event FailedScheduling."""
+    """Why there is no node, as in the event FailedScheduling."""
 
     failed_plugin: str = ""
-    """That raised an error, or whose result cannot be used."""
+    """The plugin that raised an error, or whose result cannot be used."""
 
     refused_by: frozenset[str] = frozenset()
     nominated: str | None = None
@@ -98,10 +98,10 @@ class SchedulerState:
         """`failure` is called for a plugin that fails in the queue, where no attempt can report it."""
         self.cluster = cluster
         self.assumed: dict[str, PodInfo] = {}
-        """By uid: pods as if their node was set already."""
+        """Pods by uid, as if their node was set already."""
 
         self.waiting: dict[str, PodInfo] = {}
-        """By uid: pods of these schedulers without a node, as last reported."""
+        """Pods of these schedulers without a node, by uid, as last reported."""
 
         self._nodes: dict[str, Node] = {}
         """Nodes by name, as reported."""
@@ -263,7 +263,7 @@ class SchedulerState:
     def give_back(
         self, attempt: Attempt, now: float, *, failed: bool = False, refused_by: frozenset[str] = frozenset()
     ) -> None:
-        """To the queue: it waits for an event, or after an error (`failed`) for a while.
+        """Returns the pod to the queue: it waits for an event, or after an error (`failed`) for a while.
 
         `refused_by`: plugins that refused the pod after the attempt.
         """
@@ -441,7 +441,7 @@ def _failed(plugin: Any, point: str, error: Exception) -> PluginFailed:
 
 
 def _hints(frameworks: Mapping[str, Framework], failure: Callable[[PluginFailed], None]) -> Mapping[str, object]:
-    """By plugin. A plugin without an entry is helped by every event."""
+    """The queueing hints by plugin. A plugin without an entry is helped by every event."""
     hints: dict[str, object] = {}
     for framework in frameworks.values():
         for point in ("preFilter", "filter", "reserve", "permit", "preEnqueue"):
@@ -478,7 +478,7 @@ def _reserve(
 
 
 def _message(decision: Decision, nodes: int) -> str:
-    """As in the event FailedScheduling of kube-scheduler, in a cluster of this many nodes."""
+    """The message of kube-scheduler's event FailedScheduling in a cluster of this many nodes."""
     status = decision.status
     if decision.diagnosis is None and status is not None and status.is_rejected and status.plugin:
         return one_node_refused(status)
@@ -486,7 +486,7 @@ def _message(decision: Decision, nodes: int) -> str:
 
 
 def one_node_refused(status: PluginStatus) -> str:
-    """By Reserve or Permit: kube-scheduler counts the selected node only."""
+    """The message when Reserve or Permit refuses: kube-scheduler counts the selected node only."""
     reasons = f" {counted(status.reasons)}." if status.reasons else ""
     return f"0/1 nodes are available:{reasons}"
 

@@ -86,7 +86,7 @@ class SchedulingLoop:
         self._stopping = False
         self._ending = asyncio.Event()
         self._reported: dict[str, tuple[str, float]] = {}
-        """By uid of the pod: the last FailedScheduling, and when it was reported (monotonic)."""
+        """The last FailedScheduling by uid of the pod, and when it was reported (monotonic)."""
 
         self._gauged_at = -GAUGE_SECONDS
         self._running = False
@@ -135,7 +135,7 @@ class SchedulingLoop:
         self._changed.set()
 
     async def run(self) -> None:
-        """Until `stop`. When it is cancelled, pods whose binding is not confirmed return to the queue."""
+        """Schedules pods until `stop`. When cancelled, pods whose binding is not confirmed return to the queue."""
         self._running = True
         async with asyncio.TaskGroup() as group:
             recording = group.create_task(self._events.run(), name="events")
@@ -202,7 +202,7 @@ class SchedulingLoop:
             return self._state.attempt(queued, Decision(status=failed(reason)))
 
     async def _wait(self) -> None:
-        """For a change, or until a pod leaves backoff."""
+        """Waits for a change, or until a pod leaves backoff."""
         if self._stopping:
             return
         due = self._state.queue.next_at()
@@ -301,7 +301,7 @@ class SchedulingLoop:
         raise NotBound(text, status.plugin, obsolete=gone)
 
     async def _until(self, decided: asyncio.Event) -> None:
-        """Until the event, or until the scheduler stops."""
+        """Waits until the event is set, or until the scheduler stops."""
         waits = [asyncio.create_task(each.wait()) for each in (decided, self._ending)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

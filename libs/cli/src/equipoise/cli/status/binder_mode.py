@@ -26,7 +26,7 @@ class BinderMode(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Literal["real", "dry run", "unknown"]
     why: str
-    """Where it is from, or why it is unknown."""
+    """The origin of the mode, or why it is unknown."""
 
     reported: tuple[str, ...] = ()
     """What binders on the bus report, if it is unknown whether they are of the cluster, or what they do."""
@@ -35,7 +35,7 @@ class BinderMode(msgspec.Struct, frozen=True, kw_only=True):
 def binder_mode(
     heartbeats: Collection[Heartbeat], holders: Collection[str] | None, url: str, *, same_cluster: bool = False
 ) -> BinderMode:
-    """By the last heartbeat of each process. `holders`: of the cluster's Leases; None: they may not be read.
+    """The mode by the last heartbeat of each process. `holders`: of the cluster's Leases; None: they may not be read.
 
     `same_cluster`: the bus was reached through the API server of the cluster.
 

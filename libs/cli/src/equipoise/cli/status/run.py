@@ -50,7 +50,7 @@ class ShownStatus(LedgerStatus, frozen=True, kw_only=True, rename="camel"):
     """What binders do with intents; None if it does not matter, because the ledger allows no eviction."""
 
     mode_source: str = ""
-    """Where that is from, or why it is unknown."""
+    """The origin of the mode, or why it is unknown."""
 
     configurations: tuple[RunningConfiguration, ...] = ()
     """What binders run with; the limits above are those of the first one."""

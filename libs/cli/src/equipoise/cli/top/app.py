@@ -205,7 +205,7 @@ class TopApp(App[None]):
 
 
 def _cells(row: NodeRow) -> Sequence[str | Text]:
-    """As `node_cells`, with both loads as bars before the requests."""
+    """The same as `node_cells`, with both loads as bars before the requests."""
     node, _, cpu_requests, _, memory_requests, pods, state = node_cells(row)
     style = "bold red" if row.state == "hot" else ""
     return node, bar(row.cpu), bar(row.memory), cpu_requests, memory_requests, pods, Text(state, style=style)

@@ -15,7 +15,7 @@ from equipoise.runtime.process.logging import configure_logging
 
 
 async def run_top(server: Nats, options: ClusterOptions) -> None:
-    """Until the user ends it. Raises InvalidInput, ConfigurationError and BusError."""
+    """Shows the view until the user ends it. Raises InvalidInput, ConfigurationError and BusError."""
     configure_logging(Logging(level="error"), "top")
     feed = LiveFeed(server, options, SystemClock())
     explanations = Explanations(feed.state, server, lambda: feed.bus, options)

@@ -17,7 +17,7 @@ HIGH, MIDDLE = 0.8, 0.6
 
 
 def node_cells(row: NodeRow) -> tuple[str, ...]:
-    """In the order of `NODE_COLUMNS`. Unknown is `?`, never 0."""
+    """The cells of a row in the order of `NODE_COLUMNS`. Unknown is `?`, never 0."""
     return (
         row.node,
         percent(row.cpu),

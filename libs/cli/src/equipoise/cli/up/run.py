@@ -58,7 +58,7 @@ def run_up(
     evict: bool,
     confirmation: str | None,
 ) -> None:
-    """Until Ctrl-C, SIGTERM or SIGHUP.
+    """Runs the services until Ctrl-C, SIGTERM or SIGHUP.
 
     Raises InvalidInput, ConfigurationError, NoNatsServer, BusError and KubeError.
     """

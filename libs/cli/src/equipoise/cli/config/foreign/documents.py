@@ -29,7 +29,7 @@ class SourceDocument(msgspec.Struct, frozen=True, kw_only=True):
     kind: SourceKind
     api_version: str
     place: str
-    """Where in the file it is; empty: it is the whole file."""
+    """The place in the file; empty: it is the whole file."""
 
     content: dict[str, Any]
     """The document without kind and apiVersion."""

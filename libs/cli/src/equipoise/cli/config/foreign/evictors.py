@@ -268,7 +268,7 @@ def default_evictor(to: Translation, args: DefaultEvictorArgs, path: str) -> Non
 
 
 def min_age(to: Translation, age: GoDuration | None, path: str) -> None:
-    """Since when a pod must run before it may be evicted."""
+    """Translates the age that a pod must have before it may be evicted: no setting is equal to it."""
     if age:
         reason = "a pod may move when it is measured; replicasSettlingPeriod and cooldowns protect new pods"
         to.lost(path, str(Duration(age)), reason)

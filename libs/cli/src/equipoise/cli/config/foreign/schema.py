@@ -175,7 +175,7 @@ class PrometheusQuery(Section, frozen=True, kw_only=True):
 
 
 class MetricsUtilization(Section, frozen=True, kw_only=True):
-    """Where LowNodeUtilization finds usage."""
+    """The source of the usage that LowNodeUtilization reads."""
 
     metrics_server: bool | None = None
     source: str | None = None

@@ -17,7 +17,7 @@ class UsageByNode(msgspec.Struct, frozen=True, kw_only=True):
     """nodes × times, in cores. NaN: not measured."""
 
     high_priority: Array
-    """Of all pods that are not batch pods."""
+    """Usage of all pods that are not batch pods."""
 
     batch: Array
 
@@ -26,10 +26,10 @@ class ColocationResult(msgspec.Struct, frozen=True, kw_only=True):
     """Hours are those of the trace."""
 
     hours: float
-    """Since all services were ready."""
+    """Hours since all services were ready."""
 
     measured_share: float
-    """Of these hours and of all nodes: what the figures are of. A busy machine does not measure all."""
+    """Share of these hours, of all nodes, that the figures are of. A busy machine does not measure all."""
 
     core_hours: float
     """What batch pods used, without what would have been suppressed."""
@@ -38,23 +38,23 @@ class ColocationResult(msgspec.Struct, frozen=True, kw_only=True):
     """The same as a share of all cores."""
 
     suppressed_share: float | None
-    """Of what batch pods used: beyond what high-priority pods left of the limit. None: no batch pod ran."""
+    """Share of batch usage beyond what high-priority pods left of the limit. None: no batch pod ran."""
 
     limit: float
     """Percent of a node's cores that high-priority and batch pods together should stay below."""
 
     node_hours_above_before: float
-    """With a load above the limit: as the stock scheduler placed the pods, without batch pods; computed."""
+    """Node-hours above the limit, as the stock scheduler placed the pods and without batch pods; computed."""
 
     node_hours_above_after: float
-    """With Equipoise and all batch pods, of which nothing was suppressed; measured."""
+    """Node-hours above the limit with Equipoise and all batch pods, of which nothing was suppressed; measured."""
 
     node_hours_above_without_batch: float
     """The same without the usage of batch pods: not more remain where agents suppress it."""
 
     pods_finished: int
     evictions: int
-    """Of batch pods."""
+    """Evictions of batch pods."""
 
 
 def colocation_result(

@@ -17,14 +17,14 @@ from equipoise.testbed.api import Api
 from equipoise.testbed.cluster import Cluster
 
 HOURS = 6
-"""Of the trace: how long each batch pod runs."""
+"""Hours of the trace that each batch pod runs."""
 
 _HOUR = 3_600.0
 
 
 @dataclass
 class Colocation:
-    """Of one run."""
+    """The reclaimer and the queue of batch pods of one run."""
 
     cluster: Cluster
     api: Api
@@ -41,13 +41,13 @@ class Colocation:
         self._variables: dict[str, str] = {}
 
     async def remember_placement(self) -> None:
-        """Where the stock scheduler placed the pods."""
+        """Reads where the stock scheduler placed the pods."""
         pods = (await self.api.request("GET", "/api/v1/pods?resourceVersion=0"))["items"]
         placed = ((pod["metadata"]["labels"].get("app", ""), pod["spec"].get("nodeName", "")) for pod in pods)
         self._before = usage_as_placed(self.trace, placed)
 
     async def add_account(self) -> None:
-        """With the policies that restrict it. The namespace must exist."""
+        """Creates the account with the policies that restrict it. The namespace must exist."""
         await self.api.apply(account_documents())
         token = await self.cluster.service_account_token(NAMESPACE, NAME)
         self._variables = {
@@ -57,7 +57,7 @@ class Colocation:
         }
 
     def variables(self, service: ServiceName) -> dict[str, str]:
-        """Of the service's environment."""
+        """The variables of the service's environment."""
         return self._variables if service == "reclaimer" else {}
 
     async def start_queue(self) -> None:

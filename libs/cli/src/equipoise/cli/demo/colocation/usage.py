@@ -12,7 +12,7 @@ from equipoise.lab.model.trace import Array, Trace
 
 
 class PodUsage:
-    """In cores; nodes in the trace's order."""
+    """Usage of pods in cores; nodes in the trace's order."""
 
     def __init__(self, session: aiohttp.ClientSession, prometheus_url: str, trace: Trace, seconds: float) -> None:
         """`seconds`: usage is the mean over this window."""
@@ -22,12 +22,12 @@ class PodUsage:
         self._window = f"{round(seconds * 1000)}ms"
 
     async def batch_now(self, moment: float) -> float | None:
-        """Of all batch pods; None: not measured."""
+        """Usage of all batch pods; None: not measured."""
         rows = await self._get("query", {"query": f"sum({self._rate('=')})", "time": f"{moment:.3f}"})
         return float(rows[0]["value"][1]) if rows else None
 
     async def between(self, times: Sequence[float]) -> UsageByNode:
-        """At these Unix times, which are equally far apart."""
+        """Usage by node at these Unix times, which are equally far apart."""
         high = await self._by_node("!=", times)
         batch = await self._by_node("=", times)
         # A node without a batch pod has no series of one. Each node has a pod of the DaemonSet.

@@ -32,4 +32,4 @@ CHECKS: Mapping[str, Check] = {
     "hints": hints,
     "colocation": colocation,
 }
-"""In the order of the output."""
+"""The checks in the order of the output."""

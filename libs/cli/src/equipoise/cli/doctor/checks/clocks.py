@@ -7,7 +7,7 @@ from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import LEASES, KubeError
 
 SkewBounds = tuple[float, float]
-"""By how many seconds a clock is ahead of this machine's: at least and at most."""
+"""Seconds that a clock is ahead of this machine's: at least and at most."""
 
 _REQUESTS = 3
 """The API server reports its time in whole seconds; several responses narrow it down."""
@@ -36,7 +36,7 @@ def _finding(name: str, skew: SkewBounds | str, freshness: Freshness) -> Finding
 
 
 def skew_finding(subject: str, skew: SkewBounds, freshness: Freshness) -> Finding:
-    """By the smallest possible skew."""
+    """The finding for the smallest possible skew."""
     at_least, at_most = skew
     certain = max(0.0, at_least, -at_most)
     direction = "ahead of" if at_least > 0 else "behind"

@@ -185,7 +185,7 @@ def _name(binding: WholeObject) -> str:
 
 
 def profile_findings(binding: WholeObject, stored: ConfigMap | None, classes: set[str]) -> Iterator[Finding]:
-    """Of one profile; `classes`: the PriorityClasses that exist."""
+    """The findings of one profile; `classes`: the PriorityClasses that exist."""
     reference = binding.spec.get("paramRef", {})
     place = f"ConfigMap {reference.get('namespace')}/{reference.get('name')}"
     again = "apply the output of `equipoise colocation profile` again"

@@ -195,7 +195,7 @@ def entry_faults(entry: dict[str, Any]) -> list[str]:
 
 
 def _seconds(text: Any) -> float:
-    """Of a Go duration with one unit; kube-scheduler's default is 5 s."""
+    """The seconds of a Go duration with one unit; kube-scheduler's default is 5 s."""
     for unit, size in (("ms", 0.001), ("s", 1.0), ("m", 60.0)):
         if isinstance(text, str) and text.endswith(unit):
             try:

@@ -36,12 +36,12 @@ DESCHEDULER = "descheduler of kubernetes-sigs"
 
 CONFIG_MAP = ("descheduler-policy-configmap", "kube-system")
 CONFIG_MAP_LABEL = "app.kubernetes.io/name=descheduler"
-"""Where the manifests and the chart of that descheduler have its policy."""
+"""The ConfigMap, or the label of one, in which the manifests and the chart of that descheduler have its policy."""
 
 POLICY = "DeschedulerPolicy"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 MOST_CONFIG_MAPS = 20
-"""That are read."""
+"""The maximum of ConfigMaps that are read."""
 
 
 async def hints(environment: Environment) -> list[Finding]:

@@ -110,7 +110,7 @@ async def _measure(
     at: float,
     sampled: set[str],
 ) -> dict[str, Readings]:
-    """By window, resource and node. Raises SourceError if the scrape interval cannot be determined.
+    """The readings by window, resource and node. Raises SourceError if the scrape interval cannot be determined.
 
     Adds the names of all nodes that have samples to `sampled`.
     """
@@ -134,7 +134,7 @@ async def _measure(
 async def _without_history(
     source: MetricSource, settings: CollectorSettings, mine: Sequence[Node], at: float, load: LoadSettings
 ) -> list[Finding]:
-    """Of a source that has only current values: its history is in the collector."""
+    """The findings of a source that has only current values: its history is in the collector."""
     name = settings.source
     newest = await source.query(MetricQuery(subject="node", resource="cpu", aggregate="newest", length=0.0, at=at))
     sampled = {sample.node for sample in newest}
@@ -168,7 +168,7 @@ def _unsupported_windows(source: MetricSource, load: LoadSettings, at: float) ->
 
 
 def _why_unknown(node: str, readings: Readings) -> UnknownUsage | None:
-    """Of the first resource that is unknown; None if all are known."""
+    """The reason for the first resource that is unknown; None if all are known."""
     found = (by_node[node] for by_node in readings.values())
     return next((reading.unknown for reading in found if reading.unknown), None)
 

@@ -141,7 +141,7 @@ REQUIRED: Sequence[ApiPermission] = (
     *_each("reclaimer", "list", LEASES, "leases", name="equipoise-descheduler"),
     *_each("agent", "list watch", "", "pods"),
 )
-"""Those of the reclaimer and of the agent only where these are installed."""
+"""The permissions of the services; those of the reclaimer and of the agent only where these are installed."""
 
 EVICT = ApiPermission(service="binder", verb="create", resource="pods", subresource="eviction")
 """Separate: overlays remove it, or grant it per namespace."""
@@ -218,7 +218,7 @@ class _AccessReviews:
         return f"ServiceAccount equipoise-{service}" if self.deployed else CURRENT_USER
 
     async def allowed(self, permission: ApiPermission, namespace: str = "") -> bool:
-        """In this namespace; by default where it is required. Raises KubeError."""
+        """Whether it is allowed in this namespace; by default where it is required. Raises KubeError."""
         attributes = ResourceAttributes(
             verb=permission.verb,
             group=permission.group,
@@ -259,7 +259,7 @@ async def _findings(reviews: _AccessReviews, settings: AllSettings, parts: Insta
 
 
 def is_required(permission: ApiPermission, settings: AllSettings, *, deployed: bool) -> bool:
-    """By the configuration; whether the cluster has workloads of a kind is unknown.
+    """Whether the configuration requires it; whether the cluster has workloads of a kind is unknown.
 
     `deployed`: the services have ServiceAccounts.
     """

@@ -36,7 +36,7 @@ _POLLED_FIXES: Mapping[str, str] = {
     "load-watcher": "check the metrics source of load-watcher: /watcher must have the nodes by their Kubernetes names",
     "metrics-server": "check that `kubectl top nodes` has the nodes; the log of metrics-server names failing kubelets",
 }
-"""For sources without profiles."""
+"""What to do, for sources without profiles."""
 
 
 async def prometheus(environment: Environment) -> list[Finding]:
@@ -88,7 +88,7 @@ async def _other_profiles(environment: Environment, nodes: Sequence[Node] | None
 def profile_finding(
     subject: str, chosen: str, profiles: Mapping[str, ProfileMatch], memory: MemoryKind = "workingSet"
 ) -> Finding:
-    """Of the chosen profile, or of a source without profiles; with another profile that matches, if there is one."""
+    """The finding for the chosen profile, or a source without profiles; names another profile that matches, if any."""
     match = profiles[chosen]
     name = chosen if chosen in _POLLED_FIXES else f"profile {chosen}"
     counts = ", ".join(

@@ -17,7 +17,7 @@ OLDEST_KUBERNETES = (1, 30)
 """It has ValidatingAdmissionPolicies, with which the API server limits what the services may evict."""
 
 NEWEST_KUBERNETES = (1, 36)
-"""Of the tests."""
+"""The newest version of the tests."""
 
 API_SERVER = "Kubernetes"
 SERVICE_FIX = "upgrade the services (docs/upgrading.md)"
@@ -108,7 +108,7 @@ def contradictions(
 
 
 async def _installed(environment: Environment) -> set[ServiceName]:
-    """Of the optional services; none if that is unknown: those that report in time are found, too."""
+    """The optional services in the cluster; none if that is unknown: those that report in time are found, too."""
     try:
         parts = await installed_parts(environment.api(), environment.settings.shared.kubernetes.namespace)
     except KubeError:

@@ -21,10 +21,10 @@ from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettin
 from equipoise.descheduler.state.cluster import IntentLimits
 
 MOST = 3
-"""Of the hottest nodes, the idlest nodes, and the workloads."""
+"""The number of hottest nodes, of idlest nodes, and of workloads."""
 
 MAX_MOVES = 500
-"""Of the moves after which the spread is estimated."""
+"""The maximum of moves after which the spread is estimated."""
 
 _LIFTED = IntentLimits(per_evaluation=MAX_MOVES, per_node=MAX_MOVES, per_workload=MAX_MOVES)
 _NOBODY = LeaseEpoch(lease_uid="", transitions=0, holder="")
@@ -52,19 +52,19 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing can be planned; empty when a plan was made."""
 
     moves: list[PlannedMove] = []
-    """Those of the next evaluation, with the limits on moves in one evaluation."""
+    """The moves of the next evaluation, with the limits on moves in one evaluation."""
 
     all_moves: int = 0
-    """Those of all evaluations until no move is left, at most 500."""
+    """The number of moves of all evaluations until no move is left, at most 500."""
 
     after: Spread | None = None
-    """After all of them."""
+    """The spread after all of these moves."""
 
     hottest_after: float | None = None
     """The highest load of the most uneven resource (0..1), after all of them."""
 
     why: Mapping[str, str] = {}
-    """By strategy: why it would move nothing."""
+    """Why a strategy would move nothing, by strategy."""
 
 
 class NowReport(msgspec.Struct, frozen=True, kw_only=True):
