@@ -57,7 +57,7 @@ Path(file).write_text(str(late[int(len(late) * 0.99)]))
 
 
 async def cost() -> None:
-    """Of the program, with an API server: 88 latency-sensitive and 22 batch pods."""
+    """Measures the cost of the program, with an API server: 88 latency-sensitive and 22 batch pods."""
     with real_cgroups() as real, tempfile.TemporaryDirectory() as directory:
         async with Cluster() as cluster:
             await cluster.add_nodes([node("alpha")])
@@ -160,7 +160,7 @@ def latency() -> None:
 
 
 def surge() -> None:
-    """From the moment the loop needs 60 % in place of 20 % until batch pods have what is left below 65 %."""
+    """Measures how long after a surge of the loop, from 20 % to 60 %, batch pods have what is left below 65 %."""
     reactions = []
     with real_cgroups() as real, tempfile.TemporaryDirectory() as name:
         system = one_cpu(real, Path(name) / "sys")

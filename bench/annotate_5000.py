@@ -49,7 +49,7 @@ FIRST_ROUNDS, ROUNDS = 20, 60
 """The first values of 5,000 nodes take 500 s at 10 writes per second. Then half an hour: one refresh period."""
 
 FEW_ROUNDS = 6
-"""Without a dead-band, all rounds are equal."""
+"""The number of rounds without a dead-band, where all are equal."""
 
 NO_DEAD_BAND = DeadBand(min_change=0, min_interval=Duration(PERIOD), refresh_period=Duration(PERIOD))
 """No dead-band: every measurement is written."""

@@ -52,7 +52,7 @@ UNLIMITED = Limits(
 
 
 def put_pods(kube: MemoryKube, count: int) -> None:
-    """For every pod to evict, its own StatefulSet with two replicas."""
+    """Creates for every pod to evict its own StatefulSet with two replicas."""
     kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
     metadata = objects.ObjectMeta(name=DESCHEDULER_LEASE, namespace=OWN, uid=LEADER.lease_uid)
     kube.put(LEASES, objects.Lease(metadata=metadata, spec=objects.LeaseSpec(holder_identity=LEADER.holder)))

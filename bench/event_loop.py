@@ -26,7 +26,7 @@ async def worst_lag(longest: list[float]) -> None:
 
 
 class Delay(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one wakeup, in seconds: by the wall clock, and CPU time of all threads meanwhile."""
+    """The delay of one wakeup, in seconds: by the wall clock, and CPU time of all threads meanwhile."""
 
     wall: float
     cpu: float

@@ -35,7 +35,7 @@ THRESHOLDS = Thresholds(high=ResourceThresholds(cpu=24), low=ResourceThresholds(
 
 
 def api_server(nodes: int, pods: int, clock: Clock) -> MemoryKube:
-    """As in `collect_5000`, with the objects that protect pods."""
+    """The API server of `collect_5000`, with the objects that protect pods."""
     kube, since = MemoryKube(clock), datetime.fromtimestamp(clock.now() - 90_000, UTC)
     kube.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="shop")))
     size = {"cpu": "64", "memory": "4Ti", "pods": "110"}  # a third of the memory is used

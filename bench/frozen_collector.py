@@ -75,7 +75,7 @@ async def start(runtime: Runtime[CollectorSettings]) -> None:
 
 
 def _long_measured(node: Node, at: float, *, has_pods: bool = False) -> MeasurementTarget:
-    """As if the node had been measured for days, so that samples cover every window from the start."""
+    """The target as if its node had been measured for days, so that samples cover every window from the start."""
     return MeasurementTarget(since=0.0, capacity=amounts(node.status.capacity), has_pods=has_pods)
 
 

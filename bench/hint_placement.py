@@ -1,4 +1,4 @@
-"""Where kube-scheduler places pods with placement hints: a burst of new pods, and replacements of evicted pods.
+"""The nodes that kube-scheduler selects with placement hints: a burst of pods, and replacements of evicted pods.
 
 The API server with the policy of k8s/hints, the unconfigured kube-scheduler, the collector with frozen metrics, the
 scorer and the annotator with their defaults. All nodes have 16 cores.
@@ -55,7 +55,7 @@ SCORER = {"hints": {"enabled": True}}
 
 
 def loads(nodes: int) -> list[float]:
-    """From 10 % to 70 %, in an order that has nothing to do with the names of the nodes."""
+    """Loads from 10 % to 70 %, in an order that has nothing to do with the names of the nodes."""
     found = [0.1 + 0.6 * number / (nodes - 1) for number in range(nodes)]
     random.Random(1).shuffle(found)
     return found
@@ -76,7 +76,7 @@ def app(name: str, replicas: int, *, hinted: bool = True) -> Document:
 
 
 async def placed(api: Api, name: str, count: int) -> dict[str, Document]:
-    """By UID: the pods of a Deployment, when all of them are placed."""
+    """The pods of a Deployment by UID, when all of them are placed."""
     found = await api.wait(
         f"{PODS}?labelSelector=app={name}",
         lambda pods: sum("nodeName" in pod["spec"] for pod in active(pods["items"])) == count,

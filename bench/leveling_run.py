@@ -117,13 +117,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     evaluations: int
     level_after_evaluations: int | None
-    """Until the spread was at most half of the initial one for the rest of the run; None: never."""
+    """Evaluations until the spread was at most half of the initial one for the rest of the run; None: never."""
 
     level_after_minutes: float | None
     """The same in uncompressed time."""
 
     spreads: tuple[float, ...]
-    """At every evaluation."""
+    """The spread at every evaluation."""
 
     outcomes: dict[str, int]
     """Number of intents of Equipoise, by outcome."""
@@ -419,7 +419,7 @@ async def _pods(api: Api, expected: int, *, running: bool = False) -> list[Docum
 
 
 async def stock_placement(trace: Trace) -> Placement:
-    """Where the stock scheduler places the pods. It chooses randomly among equal nodes, so each call differs."""
+    """The placement of the pods by the stock scheduler. It chooses randomly among equal nodes, so each call differs."""
     async with Cluster() as cluster, cluster.api() as api:
         await _create(cluster, api, trace)
         return _placement(await _pods(api, len(trace.pods) + len(trace.nodes), running=True))
@@ -428,7 +428,7 @@ async def stock_placement(trace: Trace) -> Placement:
 async def run_contender(
     contender: Contender, trace: Trace, start: Placement, *, interval: float, max_seconds: float, patience: float
 ) -> Result:
-    """On a cluster of its own, from the placement `start`."""
+    """Runs it on a cluster of its own, from the placement `start`."""
     descheduler = await asyncio.to_thread(build_descheduler) if contender.descheduler else None
     progress(f"{contender.name}: {len(trace.pods)} pods on {len(trace.nodes)} nodes")
     async with (

@@ -186,7 +186,7 @@ async def request_plan(bus: MemoryBus) -> PlanResponse:
 
 
 async def send_bookmarks(kube: MemoryKube) -> None:
-    """As a real API server does: a watch without events is considered broken."""
+    """Sends bookmarks, as a real API server does: a watch without events is considered broken."""
     while True:
         await asyncio.sleep(10.0)
         kube.bookmark()

@@ -33,7 +33,7 @@ NAMESPACE = "shop"
 PODS_PER_NODE = 30
 REPLICAS = 20
 CORES, MEMORY = 32, 128
-"""Of a node; GiB."""
+"""The capacity of a node; memory in GiB."""
 
 SYSTEM = Resources(cpu=0.5, memory=2 * GIB)
 HOT_CPU, NORMAL_CPU = (0.75, 1.0), (0.35, 0.55)
@@ -80,7 +80,7 @@ def make_node(name: str, uid: str) -> objects.Node:
 
 
 def placement_message(node: objects.Node) -> NodePlacement:
-    """Without pods: they started before every window, so their times do not matter."""
+    """The placement without pods: they started before every window, so their times do not matter."""
     return NodePlacement(node=node.metadata.name, uid=node.metadata.uid, epoch=1, sequence=1)
 
 

@@ -28,7 +28,7 @@ _POD_CORES = {"bitbrains": 0.1}
 """Its nodes are small."""
 
 _TARGETS = {"alibaba2018b": (6.0, 1.0), "bitbrains": (22.0, 2.5)}
-"""Of 6-hour pods at 65 %: percent of the cores that run at least, percent of core-hours suppressed at most."""
+"""Targets of 6-hour pods at 65 %: percent of the cores that run at least, percent of core-hours suppressed at most."""
 
 
 def _print(figures: BatchFigures, trace: str, rule: str, threshold: float, *, targeted: bool = False) -> None:

@@ -36,7 +36,7 @@ DEVIATION = 1.0
 """Standard deviation of the usage of a node, in cores and GiB, from minute to minute."""
 
 DAYS = 3
-"""Of deviations that are known at the beginning; arrays have space for eight from then on."""
+"""Days of deviations that are known at the beginning; arrays have space for eight from then on."""
 
 FIRST_ROUNDS, ROUNDS = 15, 10
 """Minutes. At first the amounts grow, by a tenth of the node at a time."""
@@ -118,7 +118,7 @@ def timed(step: Callable[[Deviations, float], bool], state: LatestNodes) -> floa
 
 
 def received(message: object, kind: type[T]) -> T:
-    """As it arrives from the bus: no part of it is shared with another one."""
+    """The message as it arrives from the bus: no part of it is shared with another one."""
     return msgspec.json.decode(msgspec.json.encode(message), type=kind)
 
 

@@ -44,7 +44,7 @@ def name(metric: str) -> dict[str, str]:
 
 
 def series(nodes: int, pods: int) -> Iterator[tuple[bytes, str, int]]:
-    """For each series its labels, what it measures, and the number of its usage."""
+    """The labels of each series, what it measures, and the number of its usage."""
     for number in range(nodes):
         node = f"n-{number}"
         yield labels(node=node, **name("node_cpu_usage_seconds_total")), "node cpu", number % RATES
@@ -56,7 +56,7 @@ def series(nodes: int, pods: int) -> Iterator[tuple[bytes, str, int]]:
 
 
 def samples(what: str, usage: int, times: Sequence[int]) -> bytes:
-    """Of a counter of CPU seconds or a constant gauge of bytes, at these times (Unix seconds)."""
+    """The samples of a counter of CPU seconds or a constant gauge of bytes, at these times (Unix seconds)."""
     cores = (8 if what.startswith("node") else 0.2) * (1 + usage / RATES)
     encoded = []
     for at in times:

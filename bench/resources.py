@@ -38,7 +38,7 @@ OWN = "equipoise-system"
 SERVICES = ("collector", "annotator", "scorer", "descheduler", "binder")
 PODS_PER_NODE = 30
 REPLICAS = 30
-"""Of a Deployment."""
+"""Replicas of a Deployment."""
 
 SPACING = 60
 """Seconds between two samples."""
@@ -127,7 +127,7 @@ async def write_samples(cluster: Cluster, nodes: int, last: int = 0) -> int:
 
 
 async def keep_writing(cluster: Cluster, nodes: int, last: int) -> None:
-    """Until cancelled."""
+    """Writes samples until cancelled."""
     while True:
         await asyncio.sleep(max(0.0, last + SPACING + 1 - SystemClock().now()))
         last = await write_samples(cluster, nodes, last)

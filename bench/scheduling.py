@@ -31,7 +31,7 @@ GIB = 2.0**30
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 STALLED_SECONDS = 300.0
-"""Without any progress on a slow machine."""
+"""The timeout without any progress, on a slow machine."""
 
 IN_TREE_SCORES = (
     "NodeResourcesFit",
@@ -171,13 +171,13 @@ class FrozenCluster:
         return self.cluster.bindings()[-count:]
 
     async def event_count(self) -> int:
-        """Of pods, whichever scheduler reported them."""
+        """The number of events of pods, whichever scheduler reported them."""
         async with self.cluster.api() as api:
             found = await api.request("GET", f"{EVENTS}?limit=1")
         return len(found["items"]) + int(found["metadata"].get("remainingItemCount", 0))
 
     async def remove_pods(self) -> None:
-        """Until none is left, however long that takes. Raises ClusterError when a component has ended.
+        """Deletes pods until none is left, however long that takes. Raises ClusterError when a component has ended.
 
         On a slow machine, deleting all pods takes longer than one request may: the request is repeated.
         """

@@ -62,7 +62,7 @@ NO_CONTROLLERS = {
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a figure of two participants in the same round; the target is that of the median."""
+    """The ratio of a figure of two participants in the same round; the target is that of the median."""
 
     name: str
     other: str
@@ -124,7 +124,7 @@ async def measure(frozen: FrozenCluster, setup: Setup, load: str) -> Run:
 async def cpu_samples(
     frozen: FrozenCluster, pids: Callable[[], Mapping[str, int]]
 ) -> AsyncIterator[Sequence[CpuSample]]:
-    """Of processes, by name, until the end of the block. `pids` is called for each sample: they may be restarted."""
+    """CPU times of processes by name, until the end of the block. `pids` is called for each sample: PIDs may change."""
     samples = list[CpuSample]()
 
     async def sample() -> None:
@@ -149,7 +149,7 @@ def _processes(cluster: Cluster, setup: Setup) -> Mapping[str, int]:
 
 
 async def page(url: str) -> str:
-    """With a certificate that kube-scheduler signed itself."""
+    """The page of an HTTP server, whose certificate kube-scheduler signed itself."""
     async with aiohttp.ClientSession() as session, session.get(url, ssl=False) as response:
         return await response.text()
 

@@ -9,11 +9,11 @@ import numpy as np
 
 HISTOGRAM = "scheduler_scheduling_algorithm_duration_seconds"
 TICKS = 100
-"""Per second, in /proc on Linux."""
+"""Ticks per second, in /proc on Linux."""
 
 
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
-    """Of Prometheus, in seconds."""
+    """A histogram of Prometheus, in seconds."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -46,7 +46,7 @@ class CpuSample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """From one binding to another, in Unix seconds."""
+    """The time from one binding to another, in Unix seconds."""
 
     start: float
     end: float
@@ -62,7 +62,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one run."""
 
     p50: float
-    """Of kube-scheduler's histogram, in milliseconds, like the next two."""
+    """The median of kube-scheduler's histogram, in milliseconds, like the next two."""
 
     p99: float
     mean: float
@@ -72,11 +72,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Round = Mapping[str, Mapping[str, Run]]
-"""By participant and load."""
+"""The runs of a round, by participant and load."""
 
 
 def read_histogram(metrics: str) -> Histogram:
-    """From a page of /metrics."""
+    """Reads it from a page of /metrics."""
     buckets = re.findall(rf'^{HISTOGRAM}_bucket{{le="([^"]+)"}} (\S+)$', metrics, re.MULTILINE)
     total = re.search(rf"^{HISTOGRAM}_sum (\S+)$", metrics, re.MULTILINE)
     if not buckets or total is None:
@@ -89,7 +89,7 @@ def read_histogram(metrics: str) -> Histogram:
 
 
 def middle(times: Sequence[float]) -> Window:
-    """Without the first and the last tenth: caches are filled at the start, and few pods are left at the end."""
+    """The window without the first and last tenth: caches are filled at the start, and few pods are left at the end."""
     ordered = sorted(times)
     first, last = len(ordered) // 10, len(ordered) - 1 - len(ordered) // 10
     return Window(start=ordered[first], end=ordered[last], pods=last - first)
@@ -106,11 +106,11 @@ def cpu_per_pod(samples: Sequence[CpuSample], window: Window) -> dict[str, float
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of a running process, user and system. Raises FileNotFoundError when it has ended."""
+    """The CPU time of a running process, user and system. Raises FileNotFoundError when it has ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def round_ratios(rounds: Sequence[Round], name: str, other: str, load: str, figure: str) -> list[float]:
-    """Of two participants in the same round: what slows down a round slows down both."""
+    """The ratios of two participants in the same round: what slows down a round slows down both."""
     return [getattr(each[name][load], figure) / getattr(each[other][load], figure) for each in rounds]

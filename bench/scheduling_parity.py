@@ -44,7 +44,7 @@ async def measure(family: type[ClusterGenerator], first_seed: int, clusters: int
 async def decisions(
     real: RealScheduler, generator: ClusterGenerator, pods: int
 ) -> AsyncIterator[tuple[Outcome, list[Difference]]]:
-    """Of the pods of a cluster that was prepared, and what differs."""
+    """The outcomes of the pods of a cluster that was prepared, and what differs."""
     documents = generator.new_pods(pods)
     if generator.at_once:
         before, outcomes = await real.place_all(documents)

@@ -33,7 +33,7 @@ SOURCES = Path(__file__).parent / "go"
 HASH = "5d4b"
 WORKLOADS = 50
 MAX_BYTES = 60 * 1024
-"""Of the hints of a namespace, as the annotator writes them."""
+"""The maximum size of the hints of a namespace, as the annotator writes them."""
 
 HINTS_API = f"/apis/{GROUP}/{VERSION}"
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
@@ -79,7 +79,7 @@ Participant = Callable[[FrozenCluster, Programs], AbstractAsyncContextManager[Se
 
 
 def workload(number: int) -> str:
-    """Of the pod with this number."""
+    """The workload of the pod with this number."""
     return f"web-{number % WORKLOADS}"
 
 
@@ -168,7 +168,7 @@ async def _policy(frozen: FrozenCluster) -> AsyncIterator[None]:
 
 
 async def _until_hinted(api: Api, wanted: bool) -> None:
-    """Until new pods get hints, or none."""
+    """Waits until new pods get hints, or none."""
     while True:
         pod = await api.request("POST", "/api/v1/namespaces/default/pods?dryRun=All", owned_pod(0))
         if is_hinted(pod) is wanted:
@@ -250,7 +250,7 @@ async def trimaran_stock(frozen: FrozenCluster, programs: Programs) -> AsyncIter
 
 
 def target_load_packing(url: str) -> Document:
-    """As its documentation recommends: instead of NodeResourcesBalancedAllocation."""
+    """The configuration that its documentation recommends: instead of NodeResourcesBalancedAllocation."""
     plugins = {
         "score": {
             "enabled": [{"name": "TargetLoadPacking"}],

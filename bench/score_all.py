@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def prioritize_cpu(state: ScoringState, names: list[str], requests: int = 1_000) -> None:
-    """From request body to response body. Requests are 5 ms apart and their pods never placed: 400 reservations.
+    """CPU time from request body to response body. Requests are 5 ms apart, pods never placed: 400 reservations.
 
     Of pods of 500 workloads in turn, and of a burst of pods of one workload.
     """

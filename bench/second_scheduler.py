@@ -33,13 +33,13 @@ class Burst(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one burst."""
 
     pods_per_second: float
-    """Between the first and the last tenth of the bindings."""
+    """Bindings per second between the first and the last tenth of the bindings."""
 
     seconds: float
-    """From the start of the program to the last binding."""
+    """Time from the start of the program to the last binding."""
 
     reported: float
-    """From the start of the program until each pod has its event, to half a second."""
+    """Time from the start of the program until each pod has its event, to half a second."""
 
     cpu: Mapping[str, float]
     """Milliseconds per pod, by process."""
@@ -67,7 +67,7 @@ async def of_kube_scheduler(frozen: FrozenCluster, programs: Programs, name: str
 
 
 async def of_policy(frozen: FrozenCluster, pods: int) -> Burst:
-    """With a policy of the scorer in process. The scorer itself only shows when all loads are published."""
+    """The burst with a policy of the scorer in process. The scorer itself only shows when all loads are published."""
     async with frozen.services():
         frozen.cluster.guard.stop(frozen.services_pids["scorer"])
         arguments = ["--policy", "profile", "--equipoise-config", str(frozen.cluster.directory / "equipoise.yaml")]
@@ -131,7 +131,7 @@ async def burst(
 
 
 async def measure(frozen: FrozenCluster, programs: Programs, name: str, pods: int) -> Burst:
-    """Of a participant. No other scheduler runs meanwhile."""
+    """Measures a participant. No other scheduler runs meanwhile."""
     await asyncio.to_thread(frozen.cluster.end, KUBE_SCHEDULER)
     if name in OURS_BY_NAME:
         found = await OURS_BY_NAME[name](frozen, pods)

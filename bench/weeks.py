@@ -16,7 +16,7 @@ from flow.weeks import LONG, Weeks  # type: ignore[import-not-found]  # mypy che
 DAYS = 120
 NODES, WORKLOADS = 60, 40
 FIRST_DAY = 10
-"""After which every stream has what it keeps."""
+"""The day after which every stream has what it keeps."""
 
 
 async def main() -> None:

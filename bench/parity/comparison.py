@@ -31,7 +31,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class First:
-    """Of several equal nodes the first one; which one is not compared."""
+    """A generator that takes the first one of several equal nodes; which one is not compared."""
 
     def random(self) -> float:
         return 0.0
@@ -45,7 +45,7 @@ def compare(state: State, outcome: Outcome, configuration: Document | None = Non
 def compare_all(
     state: State, outcomes: Sequence[Outcome], configuration: Document | None = None
 ) -> list[list[Difference]]:
-    """Of each attempt, with the pods where kube-scheduler has put them before."""
+    """The differences of each attempt, with the pods where kube-scheduler has put them before."""
     cluster = cluster_of(state, configuration)
     found = []
     tried: set[str] = set()
@@ -101,7 +101,7 @@ def _with_node_of(decision: Decision, cluster: ClusterScheduler, outcome: Outcom
 def equal_candidates(
     framework: Framework, snapshot: ClusterSnapshot, pod: PodInfo, decision: Decision
 ) -> Sequence[PreemptionCandidate]:
-    """Those that preemption could choose as well as the one that it chose."""
+    """The candidates that preemption could choose as well as the one that it chose."""
     assert decision.diagnosis is not None
     state = CycleState()
     framework.pre_filter(state, pod, snapshot)
@@ -149,7 +149,7 @@ def differences(
 
 
 def best_nodes(decision: Decision) -> set[str]:
-    """Those with the highest score."""
+    """The nodes with the highest score."""
     if decision.scores is None:
         return {decision.node}
     total = decision.scores.total

@@ -15,7 +15,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     body: Document | None = None
     node: str = ""
-    """Of a change of a node."""
+    """The node that is changed."""
 
     seen: str = ""
     """Part of the line that kube-scheduler logs when it knows of the change (`--vmodule=eventhandlers=4`)."""

@@ -20,10 +20,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What kube-scheduler did with a pod."""
 
     pod: Pod
-    """As it was created."""
+    """The pod as it was created."""
 
     node: str
-    """Where it is, or is nominated to be. Empty: nowhere."""
+    """The node on which it is, or is nominated to be. Empty: none."""
 
     message: str
     """Why there is no node."""
@@ -35,7 +35,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """UIDs of pods that are gone or terminating since: the victims of a preemption."""
 
     scores: Mapping[str, Mapping[str, int]] = {}
-    """By plugin and node, normalized and weighted, of the last attempt. Empty with one feasible node."""
+    """Scores by plugin and node, normalized and weighted, of the last attempt. Empty with one feasible node."""
 
     scored: frozenset[str] = frozenset()
     """The nodes that were scored in the last attempt."""

@@ -183,7 +183,7 @@ class RealScheduler:
             await self._api.wait(path, _is_empty, what=f"{path} is empty")
 
     async def _put(self, objects: Sequence[Document]) -> None:
-        """Those with a status are created first, and then updated, as their controllers do."""
+        """Creates the objects; those with a status are created first, and then updated, as their controllers do."""
         await self._api.apply([each for each in objects if each["kind"] != "PersistentVolumeClaim"])
         # A claim is bound as soon as it exists.
         await self._api.apply([each for each in objects if each["kind"] == "PersistentVolumeClaim"])

@@ -25,7 +25,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     """namespace/name."""
 
     scores: dict[str, dict[str, int]] = {}
-    """By plugin and node, normalized and weighted."""
+    """Scores by plugin and node, normalized and weighted."""
 
     scored: set[str] = set()
     """Names of nodes; empty if there was no choice."""

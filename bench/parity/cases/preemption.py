@@ -26,7 +26,7 @@ _SMALL = {"cpu": "1"}
 _WITH_PORT = {"name": "m", "image": "i", "ports": [{"containerPort": 80, "hostPort": 80}]}
 _BY_START = [a_pod(f"old-{node}-{number}", _SMALL, node=node, priority="low") for node in "ab" for number in range(2)]
 _MINUTES = (10, 30, 20, 40)
-"""Of the pods in _BY_START: node b has the later earliest start."""
+"""Start times of the pods in _BY_START: node b has the later earliest start."""
 
 CASES = (
     Case(

@@ -14,7 +14,7 @@ class NodeChangesCluster(ClusterGenerator):
         self._gone: set[str] = set()
 
     def _node(self, name: str) -> Document:
-        """Without images: that kube-scheduler counts those of deleted nodes is a difference that is intended."""
+        """A node without images: that kube-scheduler counts those of deleted nodes is a difference that is intended."""
         node = super()._node(name)
         node["status"]["images"] = []
         return node

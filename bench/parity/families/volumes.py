@@ -39,7 +39,7 @@ class VolumesCluster(ClusterGenerator):
         return [*found, *self._attachments(found), *super().objects()]
 
     def _attachments(self, objects: list[Document]) -> list[Document]:
-        """Of volumes that a node has not detached yet, or attaches for a pod."""
+        """VolumeAttachments of volumes that a node has not detached yet, or attaches for a pod."""
         volumes = [each for each in objects if each["kind"] == "PersistentVolume" and self._chance(0.2)]
         return [
             {
