@@ -24,8 +24,8 @@ class CooldownSettings(Section, frozen=True, kw_only=True):
     """
 
     same_node_return: Duration = Duration(1_800)
-    """The cooldown of a workload whose replacement was scheduled to the evicted node; twice as long for that workload on
-    that node.
+    """The cooldown of a workload whose replacement was scheduled to the evicted node; twice as long for that workload
+    on that node.
 
     Doubles with every further return.
     """

@@ -46,7 +46,7 @@ class TrackedMove(msgspec.Struct, frozen=True, kw_only=True):
     """The time at which the intent expires; 0 when another leader proposed the move."""
 
     until: float
-    """The time at which the move expires: without an outcome or a replacement, or at the end of a dry run's lifetime."""
+    """The time at which it expires: without an outcome or a replacement, or at the end of a dry run's lifetime."""
 
     evicted_at: float | None = None
     dry_run_at: float | None = None
