@@ -15,7 +15,7 @@ MAX_BYTES = 2.0**53
 
 Cores = Annotated[float, Meta(ge=-MAX_CORES, le=MAX_CORES)]
 Bytes = Annotated[float, Meta(ge=-MAX_BYTES, le=MAX_BYTES)]
-"""Also differences, which may be negative."""
+"""A number of bytes, or a difference, which may be negative."""
 
 Amount = Annotated[float, Meta(ge=-MAX_BYTES, le=MAX_BYTES)]
 """Cores or bytes, by the key of a mapping: see `implausible_amount`."""

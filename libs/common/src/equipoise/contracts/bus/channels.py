@@ -22,7 +22,7 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the table: who uses these subjects, and for which message."""
 
     pattern: str
-    """As in NATS: `*` is one token, a final `>` one or more."""
+    """The subjects, as in NATS: `*` is one token, a final `>` one or more."""
 
     tokens: tuple[str, ...] = ()
     """What each `*` and `>` stands for, in order."""
@@ -36,7 +36,7 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     """Services that receive the messages of a work queue when they are published, without a part in the work."""
 
     responder: ServiceName | None = None
-    """For requests: the service that responds."""
+    """The service that responds, if the messages are requests."""
 
     response_example: msgspec.Struct | None = None
     open_to_users: bool = False

@@ -28,7 +28,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     """A message may have a shorter maximum age of its own (`Message.max_age`)."""
 
     max_bytes: int
-    """Of all messages. A full work queue refuses new ones, every other stream removes the oldest."""
+    """The size of all messages. A full work queue refuses new ones, every other stream removes the oldest."""
 
     max_message_bytes: int | None = None
     """The maximum size of a message with its headers. None: what the server accepts."""

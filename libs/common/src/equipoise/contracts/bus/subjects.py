@@ -8,7 +8,7 @@ PREFIX = "equipoise"
 
 ServiceName = Literal["collector", "annotator", "scorer", "descheduler", "binder", "reclaimer"]
 SERVICES: tuple[ServiceName, ...] = ("collector", "annotator", "scorer", "descheduler", "binder")
-"""Of every installation."""
+"""The services of every installation."""
 
 OPTIONAL_SERVICES: tuple[ServiceName, ...] = ("reclaimer",)
 """Run only where they are enabled (`reclaimer.enabled`)."""

@@ -13,7 +13,7 @@ from equipoise.contracts.kubernetes.requests import pod_limit
 from equipoise.contracts.messages.resources import Resources
 
 Band = Literal["mid", "batch", "free"]
-"""By how long an amount is expected to last: mid a day, batch some hours, free is what is idle now."""
+"""The bands, by how long an amount is expected to last: mid a day, batch some hours, free is what is idle now."""
 
 OfferedBand = Literal["mid", "batch"]
 """The bands whose amounts are resources of a node; free is only in an annotation."""
@@ -24,7 +24,7 @@ RESOURCE_NAMES: Mapping[OfferedBand, tuple[str, str]] = {
     "mid": ("kubernetes.io/mid-cpu", "kubernetes.io/mid-memory"),
     "batch": ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"),
 }
-"""By band: cpu in whole milli-cores, memory in whole bytes."""
+"""The resource names of each band: cpu in whole milli-cores, memory in whole bytes."""
 
 
 def amounts_of_band(amounts: Mapping[str, float], band: OfferedBand) -> Resources:
@@ -40,7 +40,7 @@ def limits_of_band(pod: Pod, band: OfferedBand) -> Resources:
 
 
 OFFERED_NAMES = tuple(name for names in RESOURCE_NAMES.values() for name in names)
-"""Of all bands."""
+"""The resource names of all bands."""
 
 _NAMES = frozenset(OFFERED_NAMES)
 

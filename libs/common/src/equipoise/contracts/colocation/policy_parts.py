@@ -14,7 +14,7 @@ object.spec.containers.map(container, container.?resources.?requests[?'cpu'].has
 ? int(quantity(string(container.resources.requests['cpu'])).asApproximateFloat() * 1000.0 + 0.5) : 0).sum()"""
 
 WHOLE_CORES = f"{_ALL_CORES} > 0\n&& {_ALL_CORES} % 1000 == 0"
-"""Of the pod together, as in Koordinator."""
+"""The condition that the pod requests whole cores, summed over its containers, as in Koordinator."""
 
 
 def metadata(name: str) -> dict[str, Any]:

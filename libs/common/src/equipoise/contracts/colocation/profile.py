@@ -12,7 +12,7 @@ from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIN
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS
 
 PREFIX = "equipoise-colocation"
-"""Of the names of the policies and of their bindings."""
+"""The prefix of the names of the policies and of their bindings."""
 
 PROFILE_LABEL = "equipoise.dev/colocation-profile"
 """Label of a pod that a profile changed: the name of the profile."""
@@ -36,7 +36,7 @@ SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 """Their pods are never changed."""
 
 _BANDS_OF_QOS: dict[QosClass, tuple[ProfileBand, ...]] = {"BE": ("mid", "batch", "free"), "LSR": ("prod",)}
-"""Of the classes that do not go with every band. Source: Koordinator's admission webhook."""
+"""The bands of each class that does not go with every band. Source: Koordinator's admission webhook."""
 
 _LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -46,13 +46,13 @@ class Profile(Section, frozen=True, kw_only=True):
     """One profile. Fields that are absent change nothing of a pod."""
 
     name: Annotated[str, Meta(pattern="^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$")]
-    """Of its ConfigMap and its bindings."""
+    """The name of its ConfigMap and its bindings."""
 
     namespace_selector: dict[str, Any] = field(default_factory=dict)
-    """Of the namespaces whose new pods it changes: a label selector."""
+    """The namespaces whose new pods it changes: a label selector."""
 
     object_selector: dict[str, Any] = field(default_factory=dict)
-    """Of these pods; empty: all of them."""
+    """The pods that it changes in these namespaces: a label selector; empty: all of them."""
 
     qos: QosClass = "BE"
     """Label `equipoise.dev/qos`."""
@@ -61,11 +61,11 @@ class Profile(Section, frozen=True, kw_only=True):
     """Sets the PriorityClass `equipoise-<band>`."""
 
     convert_resources: bool = True
-    """In the bands mid and batch, cpu and memory of every container become amounts of the band."""
+    """Whether cpu and memory of every container become amounts of the band, in the bands mid and batch."""
 
     percent: Annotated[int, Meta(ge=0, le=100)] = 100
-    """Of the workloads, by a hash of their UID: all pods of a workload are changed, or none. Pods without an owner only
-    with 100."""
+    """The percentage of the workloads, by a hash of their UID: all pods of a workload are changed, or none. Pods
+    without an owner only with 100."""
 
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)

@@ -69,7 +69,7 @@ _QOS_RULES = (
         "'the QoS classes LSR and LSE need whole cores'",
     ),
 )
-"""Of new pods: a pod from before the policy must still be updated, for example to remove a finalizer."""
+"""The rules for new pods: a pod from before the policy must still be updated, for example to remove a finalizer."""
 
 _IMMUTABLE = (
     f"oldObject == null || variables.qos == {_labeled_qos('oldObject')}",

@@ -183,7 +183,7 @@ def _strictest(limits: Iterable[FilterLimit]) -> list[FilterLimit]:
 
 
 def _filter_limits(scorer: Section, shared: Thresholds) -> list[FilterLimit]:
-    """Of the policies with their own thresholds; if none has any, the shared ones."""
+    """The limits of the policies with their own thresholds; if none has any, the shared ones."""
     own = [limit for path, policy in _policies(scorer) for limit in _own_limits(path, policy)]
     return own or ([] if scorer.get("neutral") is True else _of_thresholds("thresholds.high", "high", shared.high))
 
@@ -209,7 +209,7 @@ def _of_thresholds(path: str, kind: Literal["high", "prodHigh"], thresholds: Res
 
 
 def _limits(predicates: Sequence[Section]) -> ResourceThresholds:
-    """By resource the strictest predicate: each of them may refuse a node. 0 is off."""
+    """The strictest predicate of each resource: each of them may refuse a node. 0 is off."""
     strictest: dict[str, float] = {}
     for predicate in predicates:
         resource, limit = predicate.get("resource"), predicate.get("limit")

@@ -9,7 +9,7 @@ _PART = re.compile(r"(?<!\d)(\d++(?:\.\d++)?+)(ms|s|m|h|d)", re.ASCII)
 """Linear: a number without a unit is looked at once, not from each of its digits. Pods have durations, too."""
 
 PATTERN = r"^(\d+(\.\d+)?(ms|s|m|h|d))+$"
-"""For the JSON Schema."""
+"""The pattern of a duration in the JSON Schema."""
 
 EXAMPLES = "250ms, 90s, 5m, 1h30m, 1d"
 

@@ -6,7 +6,7 @@ import textwrap
 
 
 def field_docstrings(kind: type) -> dict[str, str]:
-    """By field name; only of the fields in this class, not of inherited ones."""
+    """The docstrings, by field name; only of the fields in this class, not of inherited ones."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(tree, ast.ClassDef)
     texts = {}

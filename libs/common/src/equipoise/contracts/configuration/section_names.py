@@ -7,4 +7,4 @@ from equipoise.contracts.bus.subjects import ALL_SERVICES, ServiceName
 SectionName = ServiceName | Literal["agent"]
 
 SECTIONS: tuple[SectionName, ...] = (*ALL_SERVICES, "agent")
-"""Of the services on the bus, and of the agent on the nodes."""
+"""The sections of the services on the bus, and of the agent on the nodes."""

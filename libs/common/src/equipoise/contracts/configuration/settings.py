@@ -52,7 +52,7 @@ class Freshness(Section, frozen=True, kw_only=True):
     """A node with older samples is neither source nor target of an eviction."""
 
     score: Duration = Duration(180)
-    """For scores, the load of a node with older samples is unknown. Also the minimum lifetime of a window's value."""
+    """The age of samples above which scores take a load as unknown. Also the minimum lifetime of a window's value."""
 
     refresh_factor: Annotated[float, Meta(ge=1)] = 3.0
     """The value of a window is valid for max(score, refreshFactor × refreshPeriod of the window)."""
@@ -204,10 +204,10 @@ class Thresholds(Section, frozen=True, kw_only=True):
     """A node at or below it in every resource is idle. Must be at least 5 points below `high`."""
 
     prod_high: ResourceThresholds = ResourceThresholds()
-    """As `high`, for the usage of production pods. A pod is one by its Koordinator class, else priority, else QoS."""
+    """The same as `high`, for the usage of production pods (by Koordinator class, else priority, else QoS class)."""
 
     prod_low: ResourceThresholds = ResourceThresholds()
-    """As `low`, for the usage of production pods. Must be at least 5 points below `prodHigh`."""
+    """The same as `low`, for the usage of production pods. Must be at least 5 points below `prodHigh`."""
 
     def __post_init__(self) -> None:
         fault = contradiction(self)

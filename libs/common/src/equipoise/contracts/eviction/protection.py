@@ -22,7 +22,7 @@ OPT_OUT = "equipoise.dev/evict"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 DO_NOT_EVICT = "karpenter.sh/do-not-evict"
-"""Of older versions of Karpenter."""
+"""The annotation of older versions of Karpenter."""
 
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 DESCHEDULER_EVICT = "descheduler.alpha.kubernetes.io/evict"
@@ -43,7 +43,7 @@ VALUE_LIMIT = 60
 """Characters of an annotation that a reason quotes."""
 
 _MAX_EVICTION_COST = str(2**31 - 1)
-"""With this cost Koordinator never evicts a pod. Source: koordinator, FilterPodWithMaxEvictionCost."""
+"""The cost with which Koordinator never evicts a pod. Source: koordinator, FilterPodWithMaxEvictionCost."""
 
 REPLACING_KINDS = frozenset(
     {
@@ -258,7 +258,7 @@ def with_storage(candidate: Candidate, rules: Rules, now: float) -> str:
 
 
 def many_constraints(candidate: Candidate, rules: Rules, now: float) -> str:
-    """To find a node for its replacement would take the time that the other pods need."""
+    """Refuses a pod for whose replacement the search for a node would take the time that the other pods need."""
     if not has_too_many_constraints(candidate.pod.spec):
         return ""
     return f"it has more than {MOST_CONSTRAINTS} scheduling constraints, which are not planned with"

@@ -9,7 +9,7 @@ from equipoise.contracts.kubernetes.objects import Pod
 
 
 def hint_weights(pod: Pod) -> Mapping[str, int] | None:
-    """By hostname: the weight with which the pod prefers this node, the sum of the terms that name it; negative: avoids
+    """The weights with which the pod prefers nodes, by hostname: the sums of the terms that name it; negative: avoids
     it. None: it has no hint.
 
     Preferences for hostnames that its user wrote count too: the pod does not show who wrote them.

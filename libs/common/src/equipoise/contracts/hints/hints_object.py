@@ -21,7 +21,7 @@ class HintTerm(ApiValue, frozen=True, kw_only=True):
 
 
 class Hint(ApiValue, frozen=True, kw_only=True):
-    """Of one workload."""
+    """The hint of one workload."""
 
     prefer: tuple[HintTerm, ...] = ()
     avoid: HintTerm | None = None
@@ -31,11 +31,11 @@ class HintsObject(Object, frozen=True, kw_only=True):
     """PlacementHints. The API server accepts only what definition.py describes."""
 
     until: Time | None = None
-    """When the hints expire. None only in a bookmark."""
+    """The time at which the hints expire. None only in a bookmark."""
 
     hostnames: tuple[str, ...] = ()
     hints: dict[str, Hint] = msgspec.field(default_factory=dict)
-    """By `hint_key`."""
+    """The hints, by `hint_key`."""
 
 
 class StoredHints(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class StoredHints(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stored_hints(hints: Mapping[str, WorkloadHint], max_bytes: int) -> StoredHints:
-    """As many of the hints as the object holds, the first ones first: at most so many bytes of JSON."""
+    """The hints that fit into the object, the first ones first: at most so many bytes of JSON."""
     places: dict[str, int] = {}
     found: dict[str, Hint] = {}
     size = 0

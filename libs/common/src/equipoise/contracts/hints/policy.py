@@ -10,7 +10,7 @@ from equipoise.contracts.hints.definition import GROUP, KIND, VERSION
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, REQUIREMENT, room_for_annotations
 
 NAME = "equipoise-hints"
-"""Of the policy, of its binding, and of the object with the hints in each namespace."""
+"""The name of the policy, of its binding, and of the object with the hints in each namespace."""
 
 SWITCH = "equipoise.dev/hints"
 """Label of a pod or a namespace; with the value `off`, its pods get no hints."""
@@ -143,4 +143,4 @@ UNSUPPORTED = (
     f"the API server has no {POLICY_KIND}: placement hints need {REQUIREMENT}. Older clusters can use the scheduler "
     "extender"
 )
-"""For people: why there can be no hints."""
+"""The reason why there can be no hints, for people."""

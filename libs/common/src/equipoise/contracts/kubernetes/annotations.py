@@ -19,13 +19,13 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
 
 LOAD = "equipoise.dev/load"
-"""On nodes: load as shares of the base."""
+"""The annotation of nodes: load as shares of the base."""
 
 USAGE = "equipoise.dev/usage"
-"""On workloads: cores and bytes per replica."""
+"""The annotation of workloads: cores and bytes per replica."""
 
 RECLAIMED = "equipoise.dev/reclaimed"
-"""On nodes, where it is enabled: what can be reclaimed of each band, and for how long."""
+"""The annotation of nodes, where it is enabled: what can be reclaimed of each band, and for how long."""
 
 LIMIT = 16_384
 """Characters; annotations of Equipoise have about a thousand."""
@@ -68,7 +68,7 @@ class WorkloadUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     replicas: int
     windows: dict[str, Statistics]
     profile: dict[str, list[float | None]] = {}
-    """By resource: 24 hourly slots of a day in UTC."""
+    """The usage in the 24 hourly slots of a day in UTC, by resource."""
 
 
 class BandAmounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -77,7 +77,7 @@ class BandAmounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     cpu: float | None = None
     memory: float | None = None
     hours: float = 0.0
-    """For how long they are expected to last; 0: this is what is idle now."""
+    """The hours for which they are expected to last; 0: this is what is idle now."""
 
 
 class NodeReclaimed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

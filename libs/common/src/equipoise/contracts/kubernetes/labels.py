@@ -22,7 +22,7 @@ _INTEGER = re.compile("([+-]?)0*([0-9]{1,19})")
 
 
 def integer(text: str) -> int | None:
-    """As `strconv.ParseInt` of Go: ASCII digits of a number of 64 bits. None: it is none."""
+    """The number as `strconv.ParseInt` of Go reads it: ASCII digits, 64 bits. None: the text is no such number."""
     match = _INTEGER.fullmatch(text)
     number = int("".join(match.groups())) if match else None
     return number if number is not None and -(2**63) <= number < 2**63 else None

@@ -4,14 +4,14 @@ from collections.abc import Collection
 
 API_GROUP = "admissionregistration.k8s.io"
 API_VERSIONS = ("v1", "v1beta1")
-"""Of the policy, the newest first: stable from Kubernetes 1.36 on; in 1.34 and 1.35 a beta that is off by default."""
+"""The versions of the policy, newest first: stable from Kubernetes 1.36 on; in 1.34 and 1.35 a beta, off by default."""
 
 POLICY_KIND = "MutatingAdmissionPolicy"
 
 REQUIREMENT = (
     f"Kubernetes 1.36, or 1.34 with the feature gate {POLICY_KIND} and --runtime-config={API_GROUP}/v1beta1=true"
 )
-"""For people: which API servers have it."""
+"""The API servers that have the policy, for people."""
 
 
 MAX_ANNOTATION_BYTES = 256 * 1_024

@@ -85,13 +85,13 @@ def ready_condition(conditions: Iterable[Condition]) -> Condition | None:
 
 
 def is_ready(conditions: Iterable[Condition]) -> bool:
-    """Of a node or a pod; False without the condition."""
+    """Whether a node or a pod is Ready; False without the condition."""
     ready = ready_condition(conditions)
     return ready is not None and ready.status == "True"
 
 
 class SelectorRequirement(ApiValue, frozen=True, kw_only=True):
-    """On a label, or on a field of a node."""
+    """A requirement on a label, or on a field of a node."""
 
     key: str
     operator: str
@@ -204,7 +204,7 @@ class WeightedPodAffinityTerm(ApiValue, frozen=True, kw_only=True):
 
 
 class PodAffinity(ApiValue, frozen=True, kw_only=True):
-    """Also used for anti-affinity: the shape is the same."""
+    """The same as `high`, for the usage of production pods (by Koordinator class, else priority, else QoS class)."""
 
     required: list[PodAffinityTerm] = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default_factory=list
@@ -456,7 +456,7 @@ class PodDisruptionBudgetSpec(ApiValue, frozen=True, kw_only=True):
 class PodDisruptionBudgetStatus(ApiValue, frozen=True, kw_only=True):
     disruptions_allowed: Int64 = 0
     disrupted_pods: dict[str, str] = {}
-    """By name of a pod: when its eviction was accepted."""
+    """The time at which an eviction was accepted, by name of the pod."""
 
     expected_pods: Int64 = 0
     observed_generation: Int64 = 0
@@ -498,7 +498,7 @@ class ConfigMap(Object, frozen=True, kw_only=True):
 
 
 class PolicyRule(ApiValue, frozen=True, kw_only=True):
-    """Of a Role. Without resource names it applies to objects of every name."""
+    """A rule of a Role. Without resource names it applies to objects of every name."""
 
     api_groups: list[str] = []
     resources: list[str] = []

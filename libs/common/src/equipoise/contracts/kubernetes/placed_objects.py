@@ -14,7 +14,7 @@ REPORTED = frozenset({"cpu", "memory", "pods", *(name for names in RESOURCE_NAME
 
 
 def node_object(placement: NodePlacement) -> Node:
-    """With the REPORTED resources."""
+    """The Node, with the REPORTED resources."""
     bands = placement.colocation.amounts
     offered = {
         **_amounts(placement.allocatable),
@@ -29,7 +29,7 @@ def node_object(placement: NodePlacement) -> Node:
 
 
 def requested_amounts(placement: NodePlacement) -> Amounts:
-    """By all of its pods."""
+    """The amounts that all of its pods request."""
     total: Amounts = {}
     for pod in placement.pods:
         for resource, amount in amounts_of_pod(pod).items():
@@ -44,7 +44,7 @@ def amounts_of_pod(pod: PlacedPod) -> Amounts:
 
 
 def quantities(amounts: Amounts, rounded: Callable[[float], int] = math.ceil) -> dict[str, str]:
-    """As in a manifest. `rounded`: to whole millicores and bytes; requests upwards, what nodes have downwards."""
+    """Amounts as in a manifest. `rounded`: to whole millicores and bytes; requests upwards, capacities downwards."""
     # A float of 1.1 cores is 1100.0000000000002 millicores.
     return {
         name: f"{rounded(round(amount * 1_000, 6))}m" if name == "cpu" else str(rounded(round(amount, 6)))

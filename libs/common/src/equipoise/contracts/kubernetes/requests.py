@@ -12,7 +12,7 @@ from equipoise.contracts.kubernetes.objects import Container, ContainerStatus, P
 from equipoise.contracts.kubernetes.quantity import magnitude, most_of, parse_quantity
 
 Amounts = dict[str, float]
-"""By resource name, in its base unit."""
+"""Amounts by resource name, each in its base unit."""
 
 
 class Number(Protocol):

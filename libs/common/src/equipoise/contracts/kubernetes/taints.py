@@ -19,7 +19,7 @@ CANDIDATE_TAINTS = frozenset({"DeletionCandidateOfClusterAutoscaler"})
 CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
 
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
-"""Of taints that keep pods away which do not tolerate them."""
+"""The effects of taints that keep pods away which do not tolerate them."""
 
 DEFAULT_TOLERATIONS = frozenset(
     Toleration(key=f"node.kubernetes.io/{condition}", operator="Exists", effect="NoExecute")

@@ -83,7 +83,7 @@ def skew_of(cycles: Iterable[UtilizationCycle]) -> float:
 
 
 class PodLifetime(msgspec.Struct, frozen=True, kw_only=True):
-    """When a pod ran on a node, and its usage there."""
+    """The time that a pod ran on a node, and its usage there."""
 
     placed_at: float
     running_since: float | None = None
@@ -93,7 +93,7 @@ class PodLifetime(msgspec.Struct, frozen=True, kw_only=True):
     usage: Resources
 
     def start(self, timeout: float = POD_START_TIMEOUT) -> float:
-        """When its usage began: since it runs, at most `timeout` seconds after its placement."""
+        """The time at which its usage began: since it runs, at most `timeout` seconds after its placement."""
         latest = self.placed_at + timeout
         return latest if self.running_since is None else min(self.running_since, latest)
 
@@ -229,7 +229,7 @@ def total_of(usages: Iterable[Resources]) -> Resources:
 
 
 def lifetime_on_node(pod: PlacedPod, utilization: NodeUtilization, usage_of: UsageOf) -> PodLifetime:
-    """Since when a pod is on the node, and its usage there."""
+    """The time since which a pod is on the node, and its usage there."""
     return PodLifetime(
         placed_at=pod.placed_at,
         running_since=pod.running_since,

@@ -19,7 +19,7 @@ SLOTS = 24
 """Hours of a day."""
 
 MIN_SLOTS = 6
-"""With fewer known hours a workload has no profile yet: its usage counts as constant."""
+"""The minimum number of known hours: a workload with fewer has no profile yet, its usage counts as constant."""
 
 _UNKNOWN_DAY: list[float | None] = [math.nan] * SLOTS
 

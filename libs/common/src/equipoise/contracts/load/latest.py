@@ -31,7 +31,7 @@ def supersedes(message: Sequenced, latest: Sequenced | None) -> bool:
 
 
 def supersedes_measurement(message: Measured, latest: Measured | None) -> bool:
-    """As `supersedes`; also true for a lower epoch if its query is more than `SILENCE` later.
+    """The same as `supersedes`; also true for a lower epoch if its query is more than `SILENCE` later.
 
     Otherwise a node that was taken over by a collector with a lower epoch would remain unknown.
     """

@@ -30,7 +30,7 @@ class PlacementAdvice(Message, frozen=True, kw_only=True):
     pod: str
     workload: Workload | None = None
     node: str
-    """Where it was placed."""
+    """The node where it was placed."""
 
     policy: str
     considered: Count
@@ -42,7 +42,7 @@ class PlacementAdvice(Message, frozen=True, kw_only=True):
     load of too few nodes or of the chosen node is known."""
 
     rank: Count | None = None
-    """Of the chosen node: 1 + the number of nodes with a higher score."""
+    """The rank of the chosen node: 1 + the number of nodes with a higher score."""
 
     regret: Points | None = None
     """The highest score minus the score of the chosen node (points, 0..100)."""
@@ -97,7 +97,7 @@ class ClusterReview(Message, frozen=True, kw_only=True):
     """Average number of nodes that are counted: of known load, Ready, not cordoned, and not of the control plane."""
 
     over: dict[str, Seconds] = {}
-    """By node: seconds above its high threshold in any resource."""
+    """The seconds that each node was above its high threshold in any resource."""
 
     high: Resources = Resources()
     """The high thresholds, as load 0..1; None: this resource has none."""
@@ -112,7 +112,7 @@ class ClusterReview(Message, frozen=True, kw_only=True):
     """Placements without advice, because of the rate limit `scorer.advice.perSecond`."""
 
     scores: ScoresFollowed | None = None
-    """Of this scorer, until now."""
+    """The scores of this scorer, until now."""
 
 
 _CHOSEN = AdvisedNode(

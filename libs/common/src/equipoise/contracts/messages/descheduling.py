@@ -83,7 +83,7 @@ class DryRunMove(Value, frozen=True, kw_only=True):
 
 
 ReplacementResult = Literal["as_planned", "elsewhere", "returned"]
-"""Where kube-scheduler placed a replacement: on the target of the move, on another node, or on the evicted one."""
+"""The node to which kube-scheduler bound a replacement: the target of the move, another node, or the evicted one's."""
 
 
 class ReplacementPlaced(Value, frozen=True, kw_only=True):
@@ -153,7 +153,7 @@ class DescheduleDecision(Message, frozen=True, kw_only=True):
     """The ids of the proposed intents."""
 
     refused: list[RefusedMove] = []
-    """At most 50."""
+    """The refused moves, at most 50."""
 
     why: str = ""
     """Why nothing was proposed; empty when something was."""

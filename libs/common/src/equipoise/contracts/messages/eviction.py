@@ -25,7 +25,7 @@ class EvictionIntent(Message, frozen=True, kw_only=True):
     """`eviction.intent.<namespace>.<pod>`: a pod to evict, and why."""
 
     id: str
-    """Also the Nats-Msg-Id."""
+    """The identifier of the intent, and the Nats-Msg-Id."""
 
     pod_uid: str
     namespace: str
@@ -97,7 +97,7 @@ class EvictionOutcome(Message, frozen=True, kw_only=True):
     """What that limit refuses together with the pod: "pod", "workload", "namespace" or "cluster"."""
 
     retry_at: Time | None = None
-    """When that limit may allow it; None when waiting does not help."""
+    """The time at which that limit may allow it; None when waiting does not help."""
 
     dry_run: bool = False
     """The binder that decided makes dry runs only: nothing was evicted, and nothing refused an eviction."""

@@ -29,10 +29,10 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     leading: bool | None = None
     problems: list[str] = []
     evictions: str = ""
-    """Of a binder: `real`, `dry run`, or why it evicts nothing."""
+    """The mode of a binder: `real`, `dry run`, or why it evicts nothing."""
 
     shard: str = ""
-    """Of a collector: the part of the cluster that it shares with other replicas (`collector.shard`)."""
+    """The part of the cluster that a collector shares with other replicas (`collector.shard`)."""
 
     at: Time
 

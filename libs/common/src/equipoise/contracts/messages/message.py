@@ -8,7 +8,7 @@ import msgspec
 S = TypeVar("S", bound=msgspec.Struct)
 
 MUST_BE_KNOWN = msgspec.Meta(extra={"unknown members": "invalid"})
-"""On an enumeration: other fields cannot be interpreted without it, so a message with an unknown member is invalid."""
+"""Marks an enumeration that the meaning of other fields depends on: a message with an unknown member is invalid."""
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -29,7 +29,7 @@ from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
 
 MAX_HOSTNAMES = 50
-"""In one term of a hint."""
+"""The maximum number of hostnames in one term of a hint."""
 
 
 NodeInHint = Literal["preferred", "neither", "avoided", "none"]
@@ -44,7 +44,7 @@ class PlacedHint(Value, frozen=True, kw_only=True):
 
     avoided: Count = 0
     weight: Number = 0
-    """Of the pod's node: negative if it is avoided, 0 if it is neither preferred nor avoided."""
+    """The weight of the pod's node: negative if it is avoided, 0 if it is neither preferred nor avoided."""
 
     @property
     def node(self) -> NodeInHint:
@@ -63,10 +63,10 @@ class PlacedPod(Value, frozen=True, kw_only=True):
     name: str
     workload: Workload | None = None
     placed_at: Time
-    """When it was bound (condition PodScheduled)."""
+    """The time at which it was bound (condition PodScheduled)."""
 
     running_since: Time | None = None
-    """Since when it is Ready, or has its start time; None: it does not run yet."""
+    """The time since which it is Ready, or its start time; None: it does not run yet."""
 
     has_been_ready: bool = False
     """It is Ready, or was at some time: its images run on the platform of its node."""
@@ -76,7 +76,7 @@ class PlacedPod(Value, frozen=True, kw_only=True):
     """The end of the grace period of a terminating pod. Finalizers, or a node that does not respond, keep it longer."""
 
     preempted_at: Time | None = None
-    """When kube-scheduler preempted it for a pod of higher priority."""
+    """The time at which kube-scheduler preempted it for a pod of higher priority."""
 
     qos: Qos = "BestEffort"
     priority: Number = 0
@@ -86,7 +86,7 @@ class PlacedPod(Value, frozen=True, kw_only=True):
     requests: Resources = Resources()
     limits: Resources = Resources()
     reclaimed_requests: Resources = Resources()
-    """Of a pod of the bands mid and batch: what it asks for of its band (cores, bytes), in place of cpu and memory."""
+    """The requests of a pod of the bands mid and batch, in its band (cores, bytes), in place of cpu and memory."""
 
     reclaimed_limits: Resources = Resources()
     exclusive: bool = False
@@ -95,7 +95,7 @@ class PlacedPod(Value, frozen=True, kw_only=True):
     hint: PlacedHint | None = None
     """None: unknown. The collector knows it if it received the pod before it ran."""
     tolerations: tuple[Toleration, ...] = ()
-    """Without those that Kubernetes adds to every pod."""
+    """The tolerations, without those that Kubernetes adds to every pod."""
 
     node_selector: NodeSelector | None = None
     """Its node selector and its required node affinity, together. None: any node.
@@ -135,7 +135,7 @@ class NodeColocation(Value, frozen=True, kw_only=True):
     """Reclaimed resources of a node, cores and bytes. Without co-location it is empty."""
 
     amounts: dict[OfferedBand, Resources] = {}
-    """By band: the allocatable amounts in the node's status."""
+    """The allocatable amounts of each band in the node's status."""
 
     capacity_amounts: dict[OfferedBand, Resources] = {}
     reserved: Resources = Resources()
@@ -157,7 +157,7 @@ class NodePlacement(Message, frozen=True, kw_only=True):
     taints: list[Taint] = []
     ready: bool = False
     ready_since: Time | None = None
-    """Since when the condition Ready has its current status."""
+    """The time since which the condition Ready has its current status."""
 
     cordoned: bool = False
     created_at: Time = 0.0
@@ -217,7 +217,7 @@ class WeightedNodes(Value, frozen=True, kw_only=True):
 
 
 class WorkloadHint(Value, frozen=True, kw_only=True):
-    """Where new pods of a workload should run. No node is both preferred and avoided."""
+    """The nodes where new pods of a workload should run. No node is both preferred and avoided."""
 
     prefer: tuple[WeightedNodes, ...] = ()
     """The weight of a node is the sum of the terms that name it. The best nodes are first in each term."""
@@ -226,7 +226,7 @@ class WorkloadHint(Value, frozen=True, kw_only=True):
 
     @property
     def weights(self) -> Counter[str]:
-        """By hostname; negative: to avoid."""
+        """The weights, by hostname; negative: to avoid."""
         weights = Counter[str]()
         for term in self.prefer:
             weights.update(dict.fromkeys(term.hostnames, term.weight))
@@ -245,7 +245,7 @@ class PlacementHints(Message, frozen=True, kw_only=True):
     namespace: str
     computed_at: Time
     hints: dict[str, WorkloadHint]
-    """By key (`hint_key`), ordered: the first ones are those of the workloads that most likely get pods next."""
+    """The hints, by key (`hint_key`), ordered: first those of the workloads that most likely get pods next."""
 
     replacing: bool = False
     """Pods were or will be evicted, and their replacements are created at once: so a change must be written at once."""

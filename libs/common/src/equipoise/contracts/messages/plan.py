@@ -58,13 +58,13 @@ class PlannedNode(Value, frozen=True, kw_only=True):
     """Load (0..1 of the base) over the strategy's first window, with dry-run moves, without pending ones."""
 
     after: Resources
-    """After the pending and the planned moves."""
+    """The load after the pending and the planned moves."""
 
     batch_work: Resources | None = None
     """Part of `before`: the load of its pods that give way to others. None: it has no such pods."""
 
     bands: dict[OfferedBand, PlannedBand] = {}
-    """Those that the node offers."""
+    """The bands that the node offers."""
 
     abnormal_evaluations: Count = 0
     missing_evaluations: Count = 0
@@ -93,7 +93,7 @@ class PlanResponse(Message, frozen=True, kw_only=True):
     nodes: list[PlannedNode] = []
     refused: list[RefusedMove] = []
     why: dict[str, str] = {}
-    """By strategy: why it would move nothing."""
+    """The reason why a strategy would move nothing, by strategy."""
 
     pending: list[PendingMove] = []
     dry_run_moves: list[DryRunMove] = []

@@ -24,7 +24,7 @@ class PodDemand(Message, frozen=True, kw_only=True):
     requests: Resources = Resources()
     limits: Resources = Resources()
     reclaimed_requests: Resources = Resources()
-    """Of a pod of the bands mid and batch: what it asks for of its band (cores, bytes), in place of cpu and memory."""
+    """The requests of a pod of the bands mid and batch, in its band (cores, bytes), in place of cpu and memory."""
 
     reclaimed_limits: Resources = Resources()
 

@@ -15,7 +15,7 @@ ReclaimMode = Literal["observe", "enforce"]
 
 
 class ReclaimedTerms(Value, frozen=True, kw_only=True):
-    """Of one resource (cores or bytes): reclaimed = capacity - margin - max(system, reserved) - high_priority."""
+    """One resource (cores or bytes): reclaimed = capacity - margin - max(system, reserved) - high_priority."""
 
     capacity: Amount
     margin: Amount
@@ -28,7 +28,7 @@ class ReclaimedTerms(Value, frozen=True, kw_only=True):
     """Capacity minus allocatable, or the reservation of the node, whichever is more."""
 
     high_priority: Amount
-    """Of pods that are neither of the bands batch nor free: usage, request or the higher, as the policy defines."""
+    """Pods that are neither of the bands batch nor free: usage, request or the higher, as the policy defines."""
 
 
 class ReclaimedBand(Value, frozen=True, kw_only=True):
@@ -41,10 +41,10 @@ class ReclaimedBand(Value, frozen=True, kw_only=True):
     """What the node's status contains, or would contain: never less than its running pods request."""
 
     requested: Resources = Resources()
-    """By the pods of this band that are bound to the node."""
+    """The requests of the pods of this band that are bound to the node."""
 
     hours: Seconds = 0.0
-    """For how long it is expected to last; 0: it is what is idle now."""
+    """The time for which it is expected to last; 0: it is what is idle now."""
 
 
 class ReclaimedNode(Message, frozen=True, kw_only=True):
@@ -59,20 +59,20 @@ class ReclaimedNode(Message, frozen=True, kw_only=True):
     """Newest raw sample; None: the usage of the node is unknown."""
 
     terms: dict[str, ReclaimedTerms] = {}
-    """By resource ("cpu", "memory"): of what is idle now."""
+    """The terms of what is idle now, by resource ("cpu", "memory")."""
 
     bands: dict[Band, ReclaimedBand] = {}
-    """Without "free" and "batch" nothing is known of the node."""
+    """The amounts of each band. Without "free" and "batch" nothing is known of the node."""
 
     highest: dict[str, list[Amount | None]] = {}
-    """By resource: highest usage of high-priority pods and of the system in each hour of the day (UTC), in the 24 hours
-    before `evaluated_at`. A reclaimer that starts continues with it."""
+    """The highest usage of high-priority pods and of the system in each hour of the day (UTC), by resource, in the 24
+    hours before `evaluated_at`. A reclaimer that starts continues with it."""
 
     degraded: str = ""
     """Why the amounts are older than they should be, or reduced; empty: they are not."""
 
     mode: ReclaimMode = "observe"
-    """Of the reclaimer that has evaluated the node."""
+    """The mode of the reclaimer that has evaluated the node."""
 
     written: bool = False
     """Whether the node's status contains what is offered. False in observation, and while a write is due."""

@@ -96,16 +96,16 @@ class WindowExplanation(Value, frozen=True, kw_only=True):
 
     window: str
     measured: WindowUsage | None = None
-    """As published by the collector; None: there is no value."""
+    """The mean as published by the collector; None: there is no value."""
 
     added: Correction = Correction()
-    """Of pods that arrived and are not, or not fully, in the mean yet."""
+    """The usage of pods that arrived and are not, or not fully, in the mean yet."""
 
     subtracted: Correction = Correction()
     """The part of the mean of pods that left, and of the explained pod on its own node."""
 
     batch_work: Correction = Correction()
-    """Of pods that give way to others: the part of their usage that does not count (`load.batchWorkWeight`)."""
+    """The part of the usage of pods that give way to others which does not count (`load.batchWorkWeight`)."""
 
     reserved: Resources = Resources()
     """Reserved for pods that are not placed yet."""
@@ -115,7 +115,7 @@ class WindowExplanation(Value, frozen=True, kw_only=True):
 
     load_with_pod: Resources = Resources()
     statistics: dict[str, Resources] = {}
-    """By name, like `load`: other statistics that the policy uses."""
+    """The other statistics that the policy uses, by name, like `load`."""
 
     age: Seconds | None = None
     """Seconds since the newest sample in it."""
@@ -133,19 +133,19 @@ class BandExplanation(Value, frozen=True, kw_only=True):
     band: OfferedBand
     reclaimed: Resources = Resources()
     requested: Resources = Resources()
-    """By the other pods of the band on the node."""
+    """The requests of the other pods of the band on the node."""
 
     reserved: Resources = Resources()
-    """For pods of the band that are not placed yet."""
+    """The amounts for pods of the band that are not placed yet."""
 
     left: Resources = Resources()
-    """With the pod; negative if more is requested than was reclaimed."""
+    """The amounts left with the pod; negative if more is requested than was reclaimed."""
 
     capacity: Resources = Resources()
-    """Of the node: `left` counts as a share of it."""
+    """The capacity of the node: `left` counts as a share of it."""
 
     hours: Seconds = 0.0
-    """For how long the reclaimed amounts are expected to last."""
+    """The time for which the reclaimed amounts are expected to last."""
 
     age: Seconds | None = None
     """Seconds since the reclaimer evaluated the node; None: never."""
@@ -168,7 +168,7 @@ class NodeExplanation(Value, frozen=True, kw_only=True):
     """0..100, the policy's; 0 for a node to avoid."""
 
     parts: dict[str, Points] = {}
-    """By policy, for a mix."""
+    """The score of each policy of a mix, by policy."""
 
     status: Literal["", "unknown", "avoided", "overfull", "preferred"] = ""
     why: str = ""
@@ -199,10 +199,10 @@ class NodeExplanation(Value, frozen=True, kw_only=True):
     others it is the load."""
 
     total_load: Resources = Resources()
-    """As `high_priority_load`, with all usage of batch work."""
+    """The same as `high_priority_load`, with all usage of batch work."""
 
     band: BandExplanation | None = None
-    """Of the pod's band. None: it is not of a band, or is scored by the policy."""
+    """The amounts of the pod's band. None: it is not of a band, or is scored by the policy."""
 
     windows: list[WindowExplanation] = []
 
@@ -217,7 +217,7 @@ class RankChange(Value, frozen=True, kw_only=True):
     the order does not depend on loads."""
 
     why: str
-    """In words."""
+    """The reason in words."""
 
 
 class Explanation(Message, frozen=True, kw_only=True):
@@ -242,7 +242,7 @@ class Explanation(Message, frozen=True, kw_only=True):
     """Expected usage, for the shortest window."""
 
     demand_sources: dict[str, str] = {}
-    """By resource, the estimate source that was used."""
+    """The estimate source that was used, by resource."""
 
     chain: list[str] = []
     """The estimate sources, in order of precedence."""
@@ -267,7 +267,7 @@ class Explanation(Message, frozen=True, kw_only=True):
     """Why the coverage is too low; empty when the load of enough nodes is known."""
 
     nodes: list[NodeExplanation] = []
-    """By rank."""
+    """The nodes, by rank."""
 
     rank_change: RankChange | None = None
     """None with fewer than two nodes."""

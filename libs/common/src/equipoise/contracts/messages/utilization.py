@@ -51,20 +51,20 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
     """Evaluation time of the query, on Prometheus' clock."""
 
     windows: dict[str, WindowUsage]
-    """By window name; windows that samples do not cover are absent."""
+    """The usage in each window, by window name; windows that samples do not cover are absent."""
 
     system: Resources = Resources()
     """Usage of the node outside its pods (mean of the shortest window)."""
 
     pods: dict[str, Resources] = {}
-    """By pod UID: mean of the shortest window."""
+    """The mean of the shortest window, by pod UID."""
 
     recent: RecentUsage | None = None
     """The usage while the shortest window does not contain all pods completely: such pods are not measured, and may
     use more than is expected. It is used for scores and placement hints only, because it varies more than a window."""
 
     epoch: Count
-    """When this collector took over, in milliseconds. Messages are ordered by `epoch`, then `sequence`."""
+    """The time at which this collector took over, in milliseconds. Messages are ordered by `epoch`, then `sequence`."""
 
     sequence: Count
 
@@ -84,7 +84,7 @@ class WorkloadUtilization(Message, frozen=True, kw_only=True):
     queried_at: Time
     windows: dict[str, WindowUsage]
     profile: dict[str, list[Amount | None]] = {}
-    """By resource ("cpu", "memory"): 24 hourly slots of a day in UTC, usage per replica."""
+    """The usage per replica in the 24 hourly slots of a day in UTC, by resource ("cpu", "memory")."""
 
     epoch: Count
     sequence: Count
@@ -104,7 +104,7 @@ class UtilizationCycle(Message, frozen=True, kw_only=True):
     """Ready nodes that are old enough and match the collector's selector."""
 
     fresh: Count
-    """Those of them whose load is known."""
+    """The number of them whose load is known."""
 
     queried_at: Time
     skew: Seconds = 0.0

@@ -73,7 +73,7 @@ def read_object(raw: bytes | msgspec.Raw, model: type[T]) -> T:
 
 
 def read_item(raw: msgspec.Raw, model: type[T]) -> T:
-    """As `read_object`, for an item of a list: what is no object at all is one without a name."""
+    """The same as `read_object`, for an item of a list: what is no object at all is one without a name."""
     try:
         return read_object(raw, model)
     except msgspec.DecodeError as error:
@@ -136,7 +136,7 @@ def as_accepted(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shallow(raw: bytes) -> bytes:
-    """With null in place of what is nested deeper than MAX_DEPTH: to decode that fails, even if it is not read."""
+    """The document with null in place of what is nested deeper than MAX_DEPTH, which cannot be decoded, even unread."""
     depth = 0
     start = end = 0
     kept: list[bytes] = []
@@ -204,7 +204,7 @@ def _remove(tree: Any, path: list[str]) -> bool:
 
 
 def _identified(metadata: ObjectMeta, document: Mapping[str, Any], problems: list[str]) -> ObjectMeta:
-    """With its name, and why it cannot be read."""
+    """The metadata with the name of the object, and why it cannot be read."""
     own = document.get("metadata")
     names = own if isinstance(own, dict) else {}
     reason = problems[0] if len(problems) == 1 else f"{problems[0]} (and {len(problems) - 1} more)"

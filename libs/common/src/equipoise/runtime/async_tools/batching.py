@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping
 from typing import Any, ParamSpec, TypeVar
 
 NODES_PER_BATCH = 100
-"""With their pods; some milliseconds."""
+"""The number of nodes in a batch, with their pods; some milliseconds."""
 
 WORKLOADS_PER_BATCH = 500
 

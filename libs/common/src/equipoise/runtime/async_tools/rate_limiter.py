@@ -19,7 +19,7 @@ class RateLimiter:
         self._interval = interval
         self._queue = asyncio.Lock()
         self._next_at = -math.inf
-        """When the next request may begin (monotonic)."""
+        """The time at which the next request may begin (monotonic)."""
 
     async def acquire(self, wanted: Callable[[], T | None]) -> T | None:
         """Waits until a request may begin, and returns what is wanted then. None leaves the slot to the next caller."""

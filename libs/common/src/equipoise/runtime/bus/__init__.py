@@ -72,7 +72,7 @@ class Delivery(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """It was published before this subscription began (last value of its subject)."""
 
     last_attempt: bool = False
-    """In a work queue: the message is not delivered again, whatever the worker returns."""
+    """Whether a work queue does not deliver the message again, whatever the worker returns."""
 
 
 class Redeliver(msgspec.Struct, frozen=True, kw_only=True):

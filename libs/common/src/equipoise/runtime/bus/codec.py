@@ -140,7 +140,7 @@ class Envelope:
 
 @contextmanager
 def continuing_trace(headers: Headers | None) -> Iterator[None]:
-    """While a message with these headers is handled, published messages belong to its trace."""
+    """Adds the messages that are published in this context to the trace of the message with these headers."""
     found = _TRACE.fullmatch(headers.get(TRACE, "")) if headers else None
     token = _current_trace.set(found[1] if found else "")
     try:

@@ -202,7 +202,7 @@ class NatsConnection:
             interruption.cancel()
 
     async def find(self, subject: str, operation: Coroutine[Any, Any, R]) -> R | None:
-        """As `wait_for`, or None when JetStream responds that the stream or consumer does not exist."""
+        """The same as `wait_for`, or None when JetStream responds that the stream or consumer does not exist."""
         try:
             return await self.wait_for(subject, operation)
         except BusUnavailable as error:

@@ -29,7 +29,7 @@ _COMPARED = (
     "allow_msg_ttl",
     "num_replicas",
 )
-"""Of a stream's configuration, beside its subjects; its maximum age is a setting."""
+"""The compared properties of a stream, beside its subjects; its maximum age is a setting."""
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,16 +62,16 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds; 0: unlimited."""
 
     differences: dict[str, tuple[str, str]]
-    """By property, its value and the expected one; without subjects and maximum age."""
+    """The value of each property that differs, and the expected one; without subjects and maximum age."""
 
     waiting: int | None = None
-    """Of a work queue: messages that no worker has received; None: the consumer of the workers does not exist."""
+    """The messages of a work queue that no worker has received; None: the consumer of the workers does not exist."""
 
     skipped: int = 0
-    """Of a work queue: new messages that its consumer skips."""
+    """The new messages of a work queue that its consumer skips."""
 
     workers: int = 0
-    """Of a work queue: open requests for work."""
+    """The open requests for work, of a work queue."""
 
 
 class Inspection:
@@ -83,7 +83,7 @@ class Inspection:
 
     @property
     def certificate_end(self) -> float | None:
-        """When the certificate of the server expires (Unix seconds); None without TLS."""
+        """The time at which the certificate of the server expires (Unix seconds); None without TLS."""
         return self._link.client.certificate_end
 
     async def identity(self) -> Identity:

@@ -76,7 +76,7 @@ class _Purged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def acknowledgement_deadline() -> float:
-    """Until when messages sent now must be acknowledged, on the event loop's clock."""
+    """The time until which messages sent now must be acknowledged, on the event loop's clock."""
     return asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
 
 

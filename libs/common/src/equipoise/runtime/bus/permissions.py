@@ -19,7 +19,7 @@ from equipoise.contracts.bus.subjects import ALL_SERVICES, OPTIONAL_SERVICES, PR
 User = Literal["setup", "collector", "annotator", "scorer", "descheduler", "binder", "reclaimer", "tap"]
 USERS: tuple[User, ...] = ("setup", *ALL_SERVICES, "tap")
 STANDARD_USERS = tuple(user for user in USERS if user not in OPTIONAL_SERVICES)
-"""Of every installation."""
+"""The users of every installation."""
 
 OWN_RIGHTS = "$SYS.REQ.USER.INFO"
 """Request to nats-server: the caller's own permissions."""

@@ -38,7 +38,7 @@ class TlsClient(Client):
 
     @property
     def certificate_end(self) -> float | None:
-        """When the certificate of the server expires (Unix seconds); None without TLS."""
+        """The time at which the certificate of the server expires (Unix seconds); None without TLS."""
         transport = self._tls_transport()
         certificate = transport.get_extra_info("peercert") if transport is not None else None
         return ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
@@ -109,7 +109,7 @@ class TlsClient(Client):
 
 
 def client_context(tls: Tls) -> ssl.SSLContext:
-    """From the files as they are now. It trusts only the CAs of `ca_file`, if there is one. Raises OSError."""
+    """Reads the files as they are now. It trusts only the CAs of `ca_file`, if there is one. Raises OSError."""
     context = ssl.create_default_context(cafile=tls.ca_file)
     if tls.cert_file is not None:
         context.load_cert_chain(tls.cert_file, tls.key_file)

@@ -1,4 +1,4 @@
-"""From text and environment to settings: strict where it concerns the service, all or nothing."""
+"""Reads settings from text and environment: strict where it concerns the service, all or nothing."""
 
 import hashlib
 import os
@@ -41,7 +41,7 @@ class Configuration(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     shared: Shared
     own: S
     hash: str
-    """Of everything this service reads, defaults included: replicas with the same hash do the same."""
+    """The hash of everything this service reads, defaults included: replicas with the same hash do the same."""
 
 
 def load_configuration(

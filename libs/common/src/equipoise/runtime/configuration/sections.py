@@ -43,7 +43,7 @@ class Nats(Section, frozen=True, kw_only=True):
     """A file, so that no configuration and no environment variable contains a password."""
 
     tls: Tls | None = None
-    """For certificates that the system does not trust. Requires TLS, also with nats://."""
+    """The files for certificates that the system does not trust. Requires TLS, also with nats://."""
 
     replicas: Literal[1, 3, 5] = 1
     """Servers that store each stream, for `equipoise setup`. Of 3 one may fail, of 5 two."""
@@ -65,12 +65,12 @@ class Nats(Section, frozen=True, kw_only=True):
 
     @property
     def shown_url(self) -> str:
-        """For people."""
+        """The address for people."""
         return self.url
 
     @property
     def readable_urls(self) -> tuple[str, ...]:
-        """Those that are used without TLS and are not on this machine: others may read messages and the password."""
+        """The addresses used without TLS and not on this machine: others may read messages and the password."""
         unencrypted = ("nats://", "ws://") if self.tls is None else ()
         return tuple(url for url in self.urls if url.startswith(unencrypted) and not _is_loopback(url))
 

@@ -7,16 +7,16 @@ from equipoise.runtime.process.clock import Clock
 log = structlog.get_logger()
 
 FAILURE_SECONDS = 60.0
-"""When all requests of so many seconds have failed, the connection is reported as down."""
+"""The seconds after which the connection is reported as down, if all requests have failed."""
 
 
 class Availability:
-    """Of one API server, as its client sees it. A server to which no request is sent keeps its state."""
+    """The state of one API server, as its client sees it. A server to which no request is sent keeps it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failing_since: float | None = None
-        """When the first request after the last success failed (monotonic)."""
+        """The time at which the first request after the last success failed (monotonic)."""
 
         self._reason = ""
         self._down = False

@@ -26,7 +26,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     model: type[T]
     namespaced: bool = True
     subresource: str = ""
-    """Of every object: "scale"."""
+    """The subresource of every object: "scale"."""
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Raises NotFound for a name that no object can have."""
@@ -241,7 +241,7 @@ class Kube(Protocol):
         ...
 
     async def server_version(self) -> str:
-        """Of the API server: v1.30.1-gke.200."""
+        """The version of the API server: v1.30.1-gke.200."""
         ...
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
@@ -272,11 +272,11 @@ class Kube(Protocol):
         ...
 
     async def find_scalable(self, group: str, kind: str) -> Resource[objects.CustomWorkload] | None:
-        """By discovery, a namespaced kind in the group's preferred version; None: it has no scale subresource."""
+        """Discovers a namespaced kind in the group's preferred version; None: it has no scale subresource."""
         ...
 
     async def served_versions(self, group: str, kind: str) -> Sequence[str]:
-        """By discovery: the versions of the group that have this kind; empty: the API server does not know it."""
+        """Discovers the versions of the group that have this kind; empty: the API server does not know it."""
         ...
 
     async def create(self, resource: Resource[T], value: T, *, dry_run: bool = False) -> T:
@@ -343,7 +343,7 @@ class Kube(Protocol):
         ...
 
     async def delete_pod(self, namespace: str, name: str, *, uid: str) -> None:
-        """With the pod's own grace period. Raises NotFound, and Conflict if the pod does not have this `uid`."""
+        """Deletes it with its own grace period. Raises NotFound, and Conflict if the pod does not have this `uid`."""
         ...
 
     async def evict(

@@ -54,10 +54,10 @@ LONGEST = 32 * 2**20
 """Bytes of a page, or of an event, that are held. One object has less (`contracts.unreadable.long_objects`)."""
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-"""For responses that are not read: a Node's status lists all of its images."""
+"""The media types for responses that are not read: a Node's status lists all of its images."""
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-"""For objects whose other fields are not read."""
+"""The media types for objects whose other fields are not read."""
 
 _REQUEST = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
 _WATCH = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=WATCH_INACTIVITY_SECONDS)
@@ -66,7 +66,7 @@ _WATCH = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_re
 class Credentials(Protocol):
     @property
     def tls(self) -> ssl.SSLContext:
-        """For new connections."""
+        """The TLS context for new connections."""
         ...
 
     async def authorization(self) -> str:
@@ -365,7 +365,7 @@ class ApiServer:
     async def _pages(
         self, resource: Resource[T], namespace: str, selection: Mapping[str, str]
     ) -> AsyncIterator[responses.Page[T]]:
-        """Without a resourceVersion: with "0" the server ignores the limit and sends half a gigabyte at once."""
+        """Lists without a resourceVersion: with "0" the server ignores the limit and sends half a gigabyte at once."""
         what = _what("list", resource, namespace, "")
         path = resource.path(namespace)
         query = dict(selection)
@@ -523,7 +523,7 @@ class ApiServer:
         return error
 
     def _until(self, deadline: float | None, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
-        """With this deadline for a connection. Raises TimeoutError when it has passed."""
+        """The timeout with this deadline for a connection. Raises TimeoutError when it has passed."""
         if deadline is None:
             return timeout
         left = deadline - self._clock.monotonic()

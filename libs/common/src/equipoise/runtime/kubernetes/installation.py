@@ -115,7 +115,7 @@ class InstallationCheck:
         self.health.set_problem(PROBLEM, self.problem or None)
 
     async def run(self) -> NoReturn:
-        """After a first `check`."""
+        """Checks periodically, after a first `check`."""
         while True:
             await self.clock.sleep(PERIOD)
             await self.check()

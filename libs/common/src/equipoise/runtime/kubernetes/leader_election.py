@@ -36,7 +36,7 @@ class LeaseLost(Exception):
 
 
 class LeadershipStatus(Protocol):
-    """Where leadership is shown."""
+    """The place where leadership is shown."""
 
     leading: bool | None
 
@@ -107,16 +107,16 @@ class _Elector:
     acquire_delay: Callable[[], float]
     random: Callable[[], float]
     _missing_since: float | None = None
-    """When the Lease was first found to be missing (monotonic)."""
+    """The time at which the Lease was first found to be missing (monotonic)."""
 
     _seen: objects.Lease = field(default_factory=objects.Lease)
     """The Lease as last read or written."""
 
     _seen_at: float = 0.0
-    """When the Lease last changed (monotonic)."""
+    """The time at which the Lease last changed (monotonic)."""
 
     _renewed_at: float = 0.0
-    """When the last successful renewal was sent (monotonic): no follower began to wait earlier."""
+    """The time at which the last successful renewal was sent (monotonic): no follower began to wait earlier."""
 
     async def acquire(self) -> LeaseEpoch:
         """Waits until this replica holds the Lease."""
@@ -242,7 +242,7 @@ class _Elector:
         }
 
     def _wall_time(self) -> datetime:
-        """For people only."""
+        """The time of day, for people only."""
         return datetime.fromtimestamp(self.clock.now(), UTC)
 
     @staticmethod

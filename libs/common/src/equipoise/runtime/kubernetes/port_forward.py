@@ -22,7 +22,7 @@ _CHUNK = 32_768
 _PORT = struct.Struct("<H")
 
 ANNOUNCE_SECONDS = 10.0
-"""Until the kubelet announces the port."""
+"""The seconds until the kubelet must have announced the port."""
 
 
 MAX_CONNECTIONS = 64
@@ -45,7 +45,7 @@ class PortForward:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Also makes the first connection, which shows that it is possible. Raises KubeError."""
+        """Listens, and makes the first connection, which shows that it is possible. Raises KubeError."""
         self._first = await self._connect()
         self._server = await asyncio.start_server(self._on_connection, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
@@ -60,7 +60,7 @@ class PortForward:
             await self._first.close()
 
     async def _connect(self) -> aiohttp.ClientWebSocketResponse:
-        """When the port was announced on both channels. Raises KubeError."""
+        """Connects, and returns when the port was announced on both channels. Raises KubeError."""
         websocket = await self._api.websocket(
             self._what, self._path, query={"ports": str(self._pod_port)}, protocol=PROTOCOL
         )
@@ -108,7 +108,7 @@ class PortForward:
     async def _pump(
         self, websocket: aiohttp.ClientWebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Until one of the two ends closes its connection; then the other one is closed."""
+        """Copies in both directions until one of the two ends closes its connection; then closes the other one."""
         both = [
             asyncio.create_task(self._send(websocket, reader)),
             asyncio.create_task(self._receive(websocket, writer)),

@@ -42,7 +42,7 @@ LIST_AGAIN = (INACTIVE, OLDER_LIST, "Unreadable")
 log = structlog.get_logger()
 
 OWN_TEXTS = frozenset({"name", "uid", "resource_version"})
-"""Of one object only: there is nothing to share."""
+"""The texts of one object only: there is nothing to share."""
 
 FEW_PARTS = 50
 """Known parts that are not worth looking for unused ones."""
@@ -163,7 +163,7 @@ class Reflector(Generic[T]):
 
     @property
     def objects(self) -> Mapping[Key, T]:
-        """By namespace and name; always the same mapping."""
+        """The objects, by namespace and name; always the same mapping."""
         return self._objects
 
     @property

@@ -14,7 +14,7 @@ class NameNotResolved(TimeoutError):
 
 
 def failure_reason(error: BaseException) -> str:
-    """In one line, for people: client libraries put the cause into names of classes, tuples and nested exceptions."""
+    """The cause in one line, for people: client libraries put it into names of classes, tuples, nested exceptions."""
     while error.__cause__ is not None and not isinstance(error.__cause__, asyncio.CancelledError):
         error = error.__cause__  # a time limit has cancelled what it waits for
     match error:

@@ -59,10 +59,10 @@ class Health:
         """None: this service has no leader."""
 
         self.evictions = ""
-        """Of a binder: `real`, `dry run`, or the reason why it evicts nothing."""
+        """The mode of a binder: `real`, `dry run`, or the reason why it evicts nothing."""
 
         self.shard = ""
-        """Of a collector: the part of the cluster that it measures together with collectors of the same name."""
+        """The part of the cluster that a collector measures together with collectors of the same name."""
 
         self.unreadable = UnreadableThings()
         """What this service cannot read. Objects of the API server are in `unreadable` of its client."""

@@ -118,7 +118,7 @@ class Process(Generic[S]):
         )
 
     async def run(self, start: Start[S], stop: asyncio.Event) -> int:
-        """Until `stop` is set (0) or the service fails (1). Raises ConfigurationError when it could never work."""
+        """Runs until `stop` is set (0) or the service fails (1). Raises ConfigurationError when it could never work."""
         log.info("starting", version=self._version, identity=self.identity, configuration=self._configuration.hash)
         own: object = self._configuration.own
         assert isinstance(own, WithHealth), f"{type(own).__name__} needs a field `health`"

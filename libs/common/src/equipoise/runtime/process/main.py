@@ -153,7 +153,7 @@ async def _until_signalled(
 
 
 class _Run(Generic[S]):
-    """From start to end with one configuration."""
+    """A run of the service, from start to end, with one configuration."""
 
     def __init__(
         self, service: ServiceName, configuration: Configuration[S], start: Start[S], kube: bool, stop_limit: float
