@@ -33,7 +33,7 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Seeds of the order of arrivals."""
 
     plugins: tuple[str, ...] = ()
-    """Of a user, as `module:Class` or `file.py:Class`; each is compared on its own."""
+    """The plugins of a user, as `module:Class` or `file.py:Class`; each is compared on its own."""
 
     plugin_weight: int = 1
     weight: int = 5

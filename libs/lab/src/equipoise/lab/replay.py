@@ -76,7 +76,7 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The policy itself; None for the others."""
 
     placement: PlacementMode = "extender"
-    """Of a policy. Without one, nothing reaches kube-scheduler."""
+    """The mode of a policy. Without one, nothing reaches kube-scheduler."""
 
     descheduler: bool = False
     seed: int = 1
@@ -86,13 +86,13 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Weight of the extender entry."""
 
     percentage_of_nodes_to_score: int = 0
-    """As in the configuration of kube-scheduler; 0: it depends on the number of nodes."""
+    """The value in the configuration of kube-scheduler; 0: it depends on the number of nodes."""
 
     plugin: str = ""
     """A plugin of a user, as `module:Class` or `file.py:Class`; empty: none."""
 
     plugin_weight: int = 1
-    """Of its scores in kube-scheduler."""
+    """The weight of its scores in kube-scheduler."""
 
     missing: float = 0.01
     """Share (0..1) of missing samples."""
@@ -153,7 +153,7 @@ class Replay:
         self._sample: Literal["in", "out"] = "out" if days > _DAYS_BEFORE_MEASUREMENT else "in"
         self._hours: list[Array] = []
         self._replacements: list[tuple[SimulatedPod, str]] = []
-        """Of evicted pods, each with the node where it was expected."""
+        """The expected replacements of evicted pods, each with the node where it was expected."""
 
     def run(self) -> Run:
         """Run the replay."""
@@ -389,7 +389,7 @@ class Replay:
 
 
 def _whole_days(trace: Trace) -> Trace:
-    """Without an incomplete day at the end, which would shift the hours when repeated."""
+    """The trace without an incomplete day at the end, which would shift the hours when repeated."""
     steps = trace.steps - trace.steps % round(DAY / trace.seconds_per_step)
     if not steps:
         return trace

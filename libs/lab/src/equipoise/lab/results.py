@@ -43,7 +43,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     descheduler: bool
     arrival_seed: int
     sample: Literal["in", "out"]
-    """In: profiles were learned from the measured days. Out: from earlier days."""
+    """The sample of the profiles: "in" the measured days, or "out" of them, from earlier days."""
 
     nodes: int
     pods: int
@@ -85,7 +85,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Violated anti-affinity rules and exceeded eviction limits: must be 0."""
 
     plugin_problems: dict[str, int] = {}
-    """Of the plugin of a user: number of attempts to schedule a pod by what was wrong."""
+    """The number of attempts to schedule a pod by what was wrong with the plugin of a user."""
 
     seconds: float = 0.0
     """Duration of the replay."""

@@ -212,7 +212,7 @@ class GreedyScheduler(SimulatedScheduler):
         return Choice(node=int(feasible[self._cost(self.workload(pod))[feasible].argmin()]))
 
     def _cost(self, workload: int) -> Array:
-        """By node: what one pod of the workload adds to the squared distance, as mean over the steps."""
+        """The cost on each node: what one pod of the workload adds to the squared distance, as mean over the steps."""
         cost = np.zeros(len(self._base))
         for resource, weight in enumerate((1.0, MEMORY_WEIGHT)):
             base = self._base[:, resource]

@@ -74,16 +74,16 @@ class SimulatedCluster:
         self._nodes = {node.name: number for number, node in enumerate(self.trace.nodes)}
         self._templates = [self.scheduling.template(number) for number in range(len(self.trace.workloads))]
         self._revisions: Counter[int] = Counter()
-        """By workload."""
+        """The number of the newest revision, by workload."""
 
         self._alive: dict[int, dict[str, SimulatedPod]] = defaultdict(dict)
-        """By workload and UID, oldest first."""
+        """The pods that exist, by workload and UID, oldest first."""
 
         self._desired: Counter[int] = Counter()
         """Desired replicas by workload."""
 
         self._budgets: defaultdict[int, list[TraceBudget]] = defaultdict(list)
-        """By workload."""
+        """The budgets, by workload."""
 
         for budget in self.trace.budgets:
             for workload in budget.workloads:
@@ -234,7 +234,7 @@ class SimulatedCluster:
         self.events.at(now + _START_UP, lambda then: self._started(pod, then))
 
     def _wait(self, pod: SimulatedPod, choice: Choice, now: float) -> None:
-        """Until there is a node, after the victims of a preemption are gone, for example."""
+        """Makes a pod wait until there is a node, after the victims of a preemption are gone, for example."""
         self._pending.append(pod)
         for uid in choice.victims:
             victim = self.pods[uid]

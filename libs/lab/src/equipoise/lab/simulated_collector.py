@@ -86,7 +86,7 @@ class SimulatedCollector:
         """Sample times, one tick apart, with the accumulated usage."""
 
         self._early: dict[str, tuple[float, Array]] = {}
-        """By window shorter than a tick: the sample at its start."""
+        """The sample at the start of each window shorter than a tick, by window."""
 
         self._measured: dict[Workload, Resources] = {}
         self._measured_since = -math.inf
@@ -94,7 +94,7 @@ class SimulatedCollector:
 
         self._sequence = 0
         self._published: dict[int, float] = {}
-        """By workload: the time of the sample published last."""
+        """The time of the sample published last, by workload."""
 
         self._means: tuple[float, dict[str, Array]] = (-math.inf, {})
         """Time of a sample, and by window: workloads × (cores, bytes)."""

@@ -27,7 +27,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One replay of a sweep."""
 
     parameters: dict[str, str]
-    """By path in the configuration: the value as it was written."""
+    """The values as they were written, by path in the configuration."""
 
     plan: ReplayPlan
     inputs: str = ""

@@ -67,7 +67,7 @@ def _read(document: Mapping[str, Any], kind: type[T]) -> T:
 
 
 def read_pod(document: Mapping[str, Any]) -> PodInfo:
-    """From a manifest. Raises msgspec.ValidationError or ValueError for one that cannot be read."""
+    """Reads a pod from a manifest. Raises msgspec.ValidationError or ValueError for one that cannot be read."""
     return PodInfo(_read(document, Pod))
 
 
@@ -95,7 +95,7 @@ class ClusterScheduler:
         """Filled by a program that binds, for Permit plugins."""
 
         self.budgets: dict[ClaimKey, PodDisruptionBudget] = {}
-        """By namespace and name."""
+        """The PodDisruptionBudgets, by namespace and name."""
 
         self._claims: dict[ClaimKey, PersistentVolumeClaim] = {}
         self._volumes: dict[str, PersistentVolume] = {}
@@ -103,7 +103,7 @@ class ClusterScheduler:
         self._csi_nodes: dict[str, CSINode] = {}
         self._attachments: dict[str, VolumeAttachment] = {}
         self._services: dict[str, dict[str, KubernetesService]] = {}
-        """By namespace and name."""
+        """The Services, by namespace and name."""
 
         self._workloads: dict[ObjectKey, Object] = {}
         self._waiting: dict[str, PodInfo] = {}
@@ -135,7 +135,7 @@ class ClusterScheduler:
                 strict=True,
             )
         }
-        """By `schedulerName`."""
+        """The schedulers of the profiles, by `schedulerName`."""
 
     def put_documents(self, documents: Iterable[Mapping[str, Any]]) -> None:
         """Manifests, or the lists that `kubectl get -o json` prints. Kinds that decide nothing are ignored.
@@ -186,7 +186,7 @@ class ClusterScheduler:
                 store.pop(key, None)
 
     def _place_of(self, item: Object) -> tuple[dict[Any, Any], object]:
-        """Where an object is kept that is neither a node, a pod nor a namespace, and by which key."""
+        """The mapping that holds an object which is neither a node, a pod nor a namespace, and its key there."""
         namespace, name = item.metadata.namespace, item.metadata.name
         match item:
             case PodDisruptionBudget():
@@ -248,7 +248,7 @@ class ClusterScheduler:
         return decision
 
     def put_pod(self, pod: PodInfo) -> None:
-        """As `put`. A changed pod replaces the one of its uid on this node."""
+        """The same as `put`, for a pod. A changed pod replaces the one of its uid on this node."""
         if pod.pod.status.phase in FINISHED:
             self.remove_pod(pod)
             return
@@ -265,12 +265,12 @@ class ClusterScheduler:
             self.snapshot.put_pod(pod, row)
 
     def pod(self, uid: str, node: str) -> PodInfo | None:
-        """On this node."""
+        """The pod with this uid on this node; None: there is none."""
         row = self.snapshot.row(node)
         return None if row is None else self.snapshot.pod(uid, row)
 
     def remove_pod(self, pod: PodInfo) -> None:
-        """From its node. Does nothing if it is not there."""
+        """Removes the pod from its node. Does nothing if it is not there."""
         self._waiting.pop(pod.uid, None)
         self.nominated.remove(pod)
         row = self.snapshot.row(pod.pod.spec.node_name)

@@ -27,7 +27,7 @@ REMOVED = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 """Plugins of earlier versions, whose arguments kube-scheduler refuses as well."""
 
 Arguments = Mapping[str, Any]
-"""Of plugins, by name."""
+"""The arguments of plugins, by name."""
 
 
 class SchedulerProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class SchedulerProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     plugins: PluginSets
     arguments: Arguments = {}
-    """As `settings.plugin_arguments` has them. Those of other plugins are as in the document, or missing."""
+    """The arguments as in `settings.plugin_arguments`. Those of other plugins are as in the document, or missing."""
 
 
 class SchedulerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class SchedulerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds."""
 
     extenders: tuple[HttpExtender, ...] = ()
-    """In the order of calls."""
+    """The extenders, in the order of calls."""
 
     def profile(self, scheduler_name: str) -> SchedulerProfile | None:
         """That of the pods with this `schedulerName`; None: they are not to be scheduled here."""
@@ -134,7 +134,7 @@ def known_plugins(registered: Set[str] = frozenset()) -> Set[str]:
 
 
 def _arguments(profile: Fields, ignored: tuple[str, ...]) -> Arguments:
-    """Of all plugins that have arguments, and of others that are in the document."""
+    """The arguments of all plugins that have some, and of others that are in the document."""
     found: dict[str, Any] = {}
     for each in profile.sections("pluginConfig"):
         name = each.text("name")

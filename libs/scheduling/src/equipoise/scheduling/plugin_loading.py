@@ -16,7 +16,10 @@ from equipoise.scheduling.settings.document import InvalidConfiguration
 
 
 def load_plugins(places: Sequence[str]) -> Mapping[str, Factory]:
-    """By name. `places`: `module:Class` or `file.py:Class`. Raises InvalidConfiguration, also when one is made."""
+    """The factories of plugins, by name. `places`: `module:Class` or `file.py:Class`.
+
+    Raises InvalidConfiguration; so do the factories.
+    """
     found: dict[str, Factory] = {}
     for place in places:
         source, colon, attribute = place.rpartition(":")

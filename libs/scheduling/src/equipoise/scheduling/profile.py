@@ -1,4 +1,4 @@
-"""From a profile of the configuration to the framework with its plugins.
+"""Builds the framework with its plugins from a profile of the configuration.
 
 Source: `NewFramework` and `expandMultiPointPlugins` of pkg/scheduler/framework/runtime.
 """
@@ -32,10 +32,10 @@ class ProfilePlugins(msgspec.Struct, frozen=True, kw_only=True):
     """Made for one framework."""
 
     points: Mapping[str, Sequence[Plugin]]
-    """By extension point, in the order of calls; those of the binding cycle, too."""
+    """The plugins by extension point, in the order of calls; those of the binding cycle, too."""
 
     weights: Mapping[str, int]
-    """Of scores, by plugin."""
+    """The weights of the scores, by plugin."""
 
 
 def build_framework(
@@ -62,7 +62,7 @@ def build_frameworks(
     *,
     measure: Callable[[str, str, Callable[[], Any]], Any] | None = None,
 ) -> Mapping[str, Framework]:
-    """By `schedulerName`. Raises InvalidConfiguration as `build_framework`, and for different orders of the queue."""
+    """The frameworks, by `schedulerName`. Raises InvalidConfiguration, also for different orders of the queue."""
     found = {
         each.scheduler_name: build_framework(each, handle, registered, measure=measure)
         for each in configuration.profiles
@@ -104,7 +104,7 @@ def build_plugins(
 def _at_point(
     point: str, profile: SchedulerProfile, instances: Mapping[str, Plugin], faults: list[str]
 ) -> Sequence[Plugin]:
-    """In this order: those of MULTI_POINT that are also given at the point, the others of MULTI_POINT, the rest."""
+    """The plugins at the point: those of MULTI_POINT that it names too, the others of MULTI_POINT, the rest."""
     given = profile.plugins[point]
     own = [plugin.name for plugin in given.enabled if plugin.name in instances]
     for name in own:

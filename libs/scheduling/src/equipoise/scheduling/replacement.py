@@ -36,7 +36,7 @@ _BOUND = frozenset({NodeName.name})
 
 
 class ReplacementFilters:
-    """Those of the default profile. The replacement is like the pod, which is gone by then. It preempts no pod."""
+    """The filters of the default profile. A replacement is like the pod, which is gone by then. It preempts no pod."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ReplacementFilters:
     def refusals(
         self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, *, current: int | None, constraints: bool = False
     ) -> FilterDiagnosis:
-        """Of these nodes. `current`: row of the node on which the pod is in the snapshot; None: it is not.
+        """The refusals of these nodes. `current`: row of the node on which the pod is in the snapshot; None: it is not.
 
         `constraints`: without the filters OCCUPIED.
         """
@@ -69,7 +69,7 @@ class ReplacementFilters:
             return _filtered(framework, CycleState(), pod, snapshot, rows)
 
     def totals(self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, *, current: int | None) -> tuple[Rows, Ints]:
-        """Those of these nodes that are feasible, and the total of kube-scheduler's own scores of each.
+        """The feasible ones of these nodes, and the total of kube-scheduler's own scores of each.
 
         In clusters of more than 100 nodes, kube-scheduler may score only some of them.
         """

@@ -39,13 +39,13 @@ class ExtenderFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a filter verb."""
 
     passed: Rows
-    """In the order of the extender."""
+    """The nodes that passed, in the order of the extender."""
 
     failed: Mapping[int, str] = {}
     """Reasons, by row. A node that is missing here and in `passed` is refused without a reason."""
 
     unresolvable: Mapping[int, str] = {}
-    """Of nodes that are refused whichever pods are removed."""
+    """The reasons of nodes that are refused whichever pods are removed, by row."""
 
 
 class Extender(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What to do with a pod, and why."""
 
     node: str = ""
-    """Where it is to run; empty: on no node now."""
+    """The node where it is to run; empty: no node now."""
 
     feasible: Sequence[str] = ()
     """Nodes that were scored, in the order in which they were found."""
@@ -81,13 +81,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Which nodes were refused, and why."""
 
     status: PluginStatus | None = None
-    """Without a node: why not."""
+    """The reason, if there is no node."""
 
     preemption: PostFiltered | None = None
-    """Without a node: what the PostFilter plugins decided."""
+    """The decision of the PostFilter plugins, if there is no node."""
 
     state: CycleState | None = None
-    """With a node: what plugins keep of this attempt, for `Framework.reserve` and the binding cycle."""
+    """The data of plugins from this attempt, if there is a node: for `Framework.reserve` and the binding cycle."""
 
     def message(self, nodes: int) -> str:
         """The text of kube-scheduler's event FailedScheduling, in a cluster of this many nodes."""
@@ -121,7 +121,7 @@ def feasible_nodes_to_find(nodes: int, percentage: int = 0) -> int:
 
 
 def excluded_by_name(state: CycleState) -> PluginStatus:
-    """Of the nodes that are not among those to which PreFilter plugins restrict the pod."""
+    """The status of the nodes other than those to which PreFilter plugins restrict the pod."""
     return unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(state.restricted_by))}]")
 
 
@@ -216,7 +216,7 @@ class Scheduler:
         return diagnosis, _pass_extenders(diagnosis, searched, extenders)
 
     def _searched(self, rows: Rows, passed: Flags, nodes: int, *, scored: bool) -> Rows:
-        """In the order of the search, which begins behind the last one and ends when enough nodes are found.
+        """The found nodes in the order of the search, which begins behind the last one and ends when there are enough.
 
         `nodes`: of the cluster, also those that are not searched. Unless nodes are `scored`, one is enough.
         """
@@ -259,7 +259,7 @@ class Scheduler:
 
 
 def _pass_extenders(diagnosis: FilterDiagnosis, feasible: Rows, extenders: Sequence[Extender]) -> Rows:
-    """Those that all of them let pass, one after the other. The refusals of the others are added to the diagnosis."""
+    """The nodes that all extenders let pass, one after the other. The other refusals are added to the diagnosis."""
     for extender in extenders:
         if extender.filter is None or not len(feasible):
             continue

@@ -18,7 +18,7 @@ class LoggedEviction:
     pod: str
     user: str
     time: datetime
-    """When the request came in, on the API server's clock."""
+    """The time at which the request came in, on the API server's clock."""
     code: int
     """HTTP status: 201 evicted, 429 blocked by a PodDisruptionBudget, 409 the UID differs."""
     dry_run: bool
@@ -40,7 +40,7 @@ class Binding:
     pod: str
     node: str
     time: datetime
-    """When the request came in, on the API server's clock."""
+    """The time at which the request came in, on the API server's clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class PodWrite:
     """`status` for writes of the kubelet; empty for the pod itself."""
     user: str
     time: datetime
-    """When the response was sent, on the API server's clock."""
+    """The time at which the response was sent, on the API server's clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +65,13 @@ class LoggedWrite:
     user: str
     verb: str
     resource: str
-    """With its subresource: `nodes/status`."""
+    """The resource with its subresource: `nodes/status`."""
     name: str
     time: datetime
-    """When the request came in, on the API server's clock."""
+    """The time at which the request came in, on the API server's clock."""
     code: int
     body: dict[str, Any]
-    """Of the requests whose bodies are logged."""
+    """The body, of requests whose bodies are logged."""
 
 
 def evictions(log: Path) -> list[LoggedEviction]:
@@ -95,7 +95,7 @@ def bindings(log: Path) -> list[Binding]:
 
 
 def created_pods(log: Path) -> dict[tuple[str, str], datetime]:
-    """When the request that created a pod came in, by namespace and name. Not for pods with a generated name."""
+    """The time at which the request that created each pod came in, by namespace and name, without generated names."""
     return {
         (event["objectRef"]["namespace"], name): datetime.fromisoformat(event["requestReceivedTimestamp"])
         for event in _events(log, b'"create"')
@@ -128,7 +128,7 @@ def pod_writes(log: Path) -> list[PodWrite]:
 
 
 def writes_of(log: Path, user: str) -> list[LoggedWrite]:
-    """Of the users whose names begin with `user`, ordered by time."""
+    """The writes of the users whose names begin with `user`, ordered by time."""
     found = [
         LoggedWrite(
             user=event["user"]["username"],

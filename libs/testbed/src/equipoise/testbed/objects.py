@@ -143,7 +143,7 @@ def constant_usage_annotations(cpu_milli: float, memory_mib: float) -> dict[str,
 
 
 def _decimal(value: float) -> str:
-    """At most three decimals and no exponent: 1e+06Mi is not a valid Quantity."""
+    """The number with at most three decimals and no exponent: 1e+06Mi is not a valid Quantity."""
     return f"{value:.3f}".rstrip("0").rstrip(".")
 
 

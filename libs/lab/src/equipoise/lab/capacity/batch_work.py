@@ -65,7 +65,7 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
     """Share (0..1) of the capacity."""
 
     still_there: dict[int, float]
-    """By hours: the share (0..1) of it that stays idle for so long."""
+    """The share (0..1) of it that stays idle for so many hours, by hours."""
 
 
 class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float
     rule: Rule
     setting: float
-    """Of `lasting`: the share of the hours that the last core may be suppressed. Of the others: the share of a node
+    """The share of the hours that the last core may be suppressed, for `lasting`; for other rules the share of a node
     that is offered less than it may be used."""
 
     running: float
@@ -94,7 +94,7 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usual(self) -> bool:
-        """With the setting that the rule has outside of the frontier."""
+        """Whether the rule has the setting that it has outside of the frontier."""
         return self.setting == (SUPPRESSED if self.rule == "lasting" else 0.0)
 
 
@@ -132,7 +132,7 @@ class BatchSimulation:
         self._days = days = cluster_days(trace, pod_cores=request.pod_cores, pod_memory=request.pod_memory_mib * MIB)
         self._thresholds = sorted({*request.thresholds, request.frontier})
         self.hours = (days.cpu.measured_until - days.cpu.measured_from) // STEPS_PER_HOUR + 24
-        """Of virtual time."""
+        """The duration, in hours of virtual time."""
 
         resources = {"cpu": days.cpu, "memory": days.memory}
         forecasts = {name: Forecast(each, hours=request.hours) for name, each in resources.items()}
@@ -153,7 +153,7 @@ class BatchSimulation:
                 yield number // STEPS_PER_HOUR
 
     def result(self) -> BatchCapacity:
-        """After the end."""
+        """The result after the end."""
         days, cores = self._days, float(self._days.cpu.capacity.sum())
         return BatchCapacity(
             nodes=len(days.cpu.capacity),

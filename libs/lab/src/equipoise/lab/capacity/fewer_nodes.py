@@ -38,7 +38,7 @@ class NodesNeeded(msgspec.Struct, frozen=True, kw_only=True):
     placement: PlacementMode
     descheduler: bool
     nodes: int
-    """Of the trace."""
+    """The number of nodes of the trace."""
 
     needed: int | None
     """The smallest cluster that was good enough. None: the present one is not."""
@@ -47,7 +47,7 @@ class NodesNeeded(msgspec.Struct, frozen=True, kw_only=True):
     """The largest cluster below it that was not. With `needed` − 1, `needed` is exact. None: none was replayed."""
 
     limited_by: Limit
-    """Of `next_smaller`: more hours above 80 %, or more pods without a node than allowed. "": not known."""
+    """The limit of `next_smaller`: more hours above 80 %, or more pods without a node than allowed. "": not known."""
 
     allowed_hours_above_80: float
     allowed_unplaced: float
@@ -98,7 +98,7 @@ def cases(request: ComparisonRequest, settings: Settings) -> list[list[ReplayPla
 
 
 def most_removed(trace: Trace) -> int:
-    """With more removed nodes, the requests of all pods would exceed the capacity. 0 if they do already."""
+    """The most nodes that may be removed before the requests of all pods exceed the capacity. 0 if they do already."""
     replicas = trace.replicas()
     cpu = sum(each.request_cpu_milli * int(count) for each, count in zip(trace.workloads, replicas, strict=True))
     memory = sum(each.request_memory_mib * int(count) for each, count in zip(trace.workloads, replicas, strict=True))

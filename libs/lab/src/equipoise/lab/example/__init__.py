@@ -109,7 +109,7 @@ def _placed(
     replicas: list[int],
     alone: int,
 ) -> tuple[TracePod, ...]:
-    """In random order, each on the feasible node with the lowest requests; at most one pod of `alone` per node.
+    """Places pods in random order on the feasible nodes with the lowest requests; at most one of `alone` per node.
 
     The resource with the higher share counts, as in the sum of kube-scheduler's scores.
     """

@@ -135,7 +135,7 @@ def _workload(app: str, cpu: Array, memory: Array) -> TraceWorkload:
 
 
 def _rules(folder: Path, apps: Set[str]) -> list[DraftRule]:
-    """For app_a = app_b, the data allow max_b + 1 pods."""
+    """The rules of anti-affinity. For app_a = app_b, the data allow max_b + 1 pods."""
     if not path_of(folder, "anti_affinity").exists():
         return []
     return [

@@ -25,7 +25,7 @@ GPU = "alibabacloud.com/gpu-milli"
 """Extended resource: thousandths of a GPU."""
 
 PRIORITIES: Mapping[str, int] = {"LS": 9_000, "Guaranteed": 9_000, "Burstable": 7_000, "BE": 5_000}
-"""By QoS class: the lowest priorities of koord-prod, koord-mid and koord-batch of Koordinator."""
+"""The lowest priorities of koord-prod, koord-mid and koord-batch of Koordinator, by QoS class."""
 
 Item = TypeVar("Item", TraceNode, TraceWorkload)
 
@@ -112,7 +112,7 @@ def _priority(row: Row) -> int:
 
 
 def _sampled(items: Sequence[Item], count: int, generator: random.Random) -> list[Item]:
-    """In their order."""
+    """A random sample of so many items, in their order."""
     names = set(generator.sample(sorted((each.name for each in items), key=natural_order), count))
     return [each for each in items if each.name in names]
 

@@ -28,7 +28,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """File and line number, for error messages."""
 
     cells: Mapping[str, str]
-    """By column; empty for missing optional columns."""
+    """The values by column; empty for missing optional columns."""
 
     def error(self, why: str) -> TraceError:
         return TraceError(f"{self.place}: {why}")
@@ -72,7 +72,7 @@ MAX_ROW = 4 * 2**20
 """Characters of a row: half a million numbers. A gzip file of a few kilobytes may hold a line that fills the memory."""
 
 MAX_DIGITS = 18
-"""Of an integer: larger ones have no meaning for any column."""
+"""The highest number of digits of an integer: larger ones have no meaning for any column."""
 
 SUFFIX = ".csv.gz"
 PLAIN_SUFFIX = ".csv"

@@ -35,10 +35,10 @@ class AntiAffinityIndex:
         self._all_nodes = 0
         self._sets = [(1 << nodes) - 1]
         self._index: dict[tuple[int, int], int] = {}
-        """By workload and n: index of the set of nodes with more than n pods. Only sets that rules refer to."""
+        """The index of the set of nodes with more than n pods of a workload, by both. Only sets that rules refer to."""
 
         self._exclusions: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        """By workload: pairs of sets whose intersection is excluded."""
+        """The pairs of sets whose intersection is excluded, by workload."""
 
         for rule in rules:
             full = self._set_of(rule.limited, rule.most - 1)
@@ -77,7 +77,7 @@ class AntiAffinityIndex:
         return self._counts[workload]
 
     def excluded(self, workload: int) -> Flags | None:
-        """Per node: whether a rule excludes another pod of the workload. None: no node is excluded."""
+        """Whether a rule excludes another pod of the workload on each node. None: no node is excluded."""
         excluded, sets = 0, self._sets
         for one, other in self._exclusions.get(workload, ()):
             excluded |= sets[one] & sets[other]

@@ -38,7 +38,7 @@ _OWNERS = {
     "StatefulSet": ("apps/v1", "StatefulSet"),
     "ReplicationController": ("v1", "ReplicationController"),
 }
-"""By kind of workload: what owns its pods, if kube-scheduler spreads them even without a Service."""
+"""The owner of the pods of each kind of workload, if kube-scheduler spreads them even without a Service."""
 
 
 def node_labels(node: TraceNode) -> dict[str, str]:
@@ -108,7 +108,7 @@ def _owner_name(workload: TraceWorkload, revision: int) -> str:
 
 
 def pod_labels(workload: TraceWorkload) -> dict[str, str]:
-    """Those of the pods of every revision that the selectors of a trace may use."""
+    """The labels of the pods of every revision that the selectors of a trace may use."""
     return {APP: workload.name, KIND: workload.kind}
 
 

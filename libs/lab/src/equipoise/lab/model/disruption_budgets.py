@@ -79,7 +79,7 @@ def budget_status(budget: TraceBudget, kinds: Sequence[str], pods: Sequence[PodC
 
 
 def _absolute(amount: int | str, total: int) -> int:
-    """Of a number, or of a percentage such as `50%`."""
+    """The number that an amount means: a number, or a percentage of `total` such as `50%`."""
     return amount if isinstance(amount, int) else -(-int(amount.removesuffix("%")) * total // 100)
 
 

@@ -13,11 +13,11 @@ NOISE = 0.1
 _QUARTER = 900.0
 _LEARNED_DAYS = 8
 _MIN_DAYS = 6
-"""With fewer, the first day is repeated."""
+"""The minimum number of days: of fewer, the first one is repeated."""
 
 
 class ClusterDays(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the nodes that have pods."""
+    """The days of the nodes that have pods."""
 
     cpu: NodeDays
     memory: NodeDays

@@ -8,7 +8,7 @@ from equipoise.lab.model.trace import Trace, TraceNode
 
 
 def with_fewer_nodes(trace: Trace, removed: int) -> Trace:
-    """Without this number of nodes; their pods have no node then.
+    """The trace without this number of nodes; their pods have no node then.
 
     Of each kind of node (amounts, taints and zone), about the same share is removed, evenly over the order of the
     trace. The more are removed, the more of the others: no node comes back.

@@ -48,7 +48,7 @@ class MoveCounts(msgspec.Struct, kw_only=True):
     proposed: int = 0
     evicted: int = 0
     refused: Counter[str] = msgspec.field(default_factory=Counter)
-    """By reason."""
+    """The number of refused moves, by reason."""
 
 
 @dataclass(kw_only=True)
@@ -73,10 +73,10 @@ class SimulatedDescheduler:
     """Nodes that anti-affinity excludes for the pods of a workload."""
 
     nodes: Mapping[str, objects.Node]
-    """By name, as kube-scheduler sees them."""
+    """The nodes by name, as kube-scheduler sees them."""
 
     template: Callable[[str], Pod]
-    """By UID of a pod on a node: the pod as it was created."""
+    """The pod as it was created, by UID of a pod on a node."""
 
     budgets: Callable[[], Sequence[objects.PodDisruptionBudget]]
     """All, now."""
@@ -248,14 +248,14 @@ class ApiObjects:
         self._excluded = excluded
         self._nodes: dict[str, objects.Node] = {}
         self._placed: dict[str, dict[str, PlacedPod]] = {}
-        """By node and UID."""
+        """The pods by node and UID."""
 
         self._pods: dict[str, Pod] = {}
         self._reader = PodReader()
         self._infos: dict[str, PodInfo] = {}
         self._owners: dict[Workload, list[objects.OwnerReference]] = {}
         self._selectors: dict[Workload, objects.LabelSelector] = {}
-        """Of the workloads whose pods kube-scheduler spreads by default."""
+        """The selectors of the workloads whose pods kube-scheduler spreads by default."""
 
         self._replica_sets: dict[Workload, objects.WorkloadObject] = {}
         self._namespaces: dict[str, objects.Namespace] = {}
@@ -355,7 +355,7 @@ class ApiObjects:
         )
 
     def _owners_of(self, workload: Workload, template: Pod) -> list[objects.OwnerReference]:
-        """Of a pod. Adds the selectors of the owners."""
+        """The owners of a pod. Adds the selectors of the owners."""
         controller = template.metadata.controller
         if controller is None:
             return self._owners[workload]

@@ -26,7 +26,7 @@ TopologyKey = Literal["kubernetes.io/hostname", "topology.kubernetes.io/zone", "
 
 
 class TraceSpreadConstraint(TopologySpreadConstraint, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Without a label selector, it counts the pods of the workload."""
+    """A constraint of a trace. Without a label selector, it counts the pods of the workload."""
 
     max_skew: Annotated[int, msgspec.Meta(ge=1, le=MAX_INT32)] = 1
     topology_key: TopologyKey
@@ -48,7 +48,7 @@ class TraceNode(msgspec.Struct, frozen=True, kw_only=True):
     """Value of the label `topology.kubernetes.io/zone`; empty: the node does not have it."""
 
     region: str = ""
-    """As `zone`, of `topology.kubernetes.io/region`."""
+    """The same as `zone`, of `topology.kubernetes.io/region`."""
 
     extended_resources: dict[str, Amount] = {}
     """Allocatable amounts of other resources than CPU, memory and pods."""
@@ -117,7 +117,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """workloads × steps: usage of one pod. Never NaN, except in a recording that is being written."""
 
     memory_mib: Array
-    """As `cpu_milli`."""
+    """The same as `cpu_milli`, for memory in MiB."""
 
     seconds_per_step: float
     starts_at: float = 0.0

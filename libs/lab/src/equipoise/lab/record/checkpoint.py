@@ -33,7 +33,7 @@ class RecordingPlan(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     days: float
     matchers: Mapping[str, str]
-    """As requested."""
+    """The matchers as requested."""
 
     metrics: str
     """The key in METRICS."""

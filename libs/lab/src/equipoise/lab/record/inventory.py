@@ -228,7 +228,7 @@ def _workload(key: Key, pod: Pod, spread: tuple[TraceSpreadConstraint, ...]) -> 
 
 
 def _extended_resources(amounts: Amounts) -> dict[str, int]:
-    """Those of device plugins, such as GPUs: their names have a domain that is not of Kubernetes."""
+    """The amounts of device plugins, such as GPUs: their names have a domain that is not of Kubernetes."""
     return {
         name: round(amount)
         for name, amount in amounts.items()
@@ -237,7 +237,7 @@ def _extended_resources(amounts: Amounts) -> dict[str, int]:
 
 
 def _whole(amount: float, unit: float) -> int:
-    """In units, rounded; a positive amount remains positive."""
+    """The amount in units, rounded; a positive amount remains positive."""
     return max(1, round(amount / unit)) if amount > 0 else 0
 
 

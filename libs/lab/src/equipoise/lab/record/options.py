@@ -19,7 +19,7 @@ class RecordOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Source, extent and destination of a recording."""
 
     prometheus: PrometheusSettings
-    """As for the collector. `profile` and `node_labels` are ignored: pods are identified by namespace and name."""
+    """The settings, as of the collector. `profile` and `node_labels` are ignored: pods have a namespace and a name."""
 
     kubernetes: Kubernetes = Kubernetes()
     out: Path

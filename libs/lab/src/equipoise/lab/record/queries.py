@@ -91,7 +91,7 @@ METRICS: Mapping[str, UsageMetrics] = {
         containers={"cpu": CGROUPS_CPU, "memory": CGROUPS_MEMORY},
     ),
 }
-"""In the order in which they are tried."""
+"""The metrics, in the order in which they are tried."""
 
 
 def min_samples(usual: float) -> int:

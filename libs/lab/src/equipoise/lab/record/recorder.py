@@ -25,7 +25,7 @@ PAUSE_SHARE = 0.5
 MAX_PAUSE = 10.0
 
 SCALES = {"cpu": 1_000.0, "memory": 2.0**-20}
-"""From cores and bytes to milli cores and MiB."""
+"""The factors from cores and bytes to milli cores and MiB."""
 
 
 async def record(options: RecordOptions, console: Console, clock: Clock | None = None) -> Summary:

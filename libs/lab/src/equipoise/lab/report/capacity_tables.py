@@ -49,7 +49,7 @@ def capacity_notes(answers: CapacityAnswers) -> tuple[str, ...]:
 
 
 def as_table(rows: Rows, kind: type[Table] = Table) -> Table:
-    """For terminals."""
+    """The table for terminals."""
     shown = kind(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for number, head in enumerate(rows.heads):
         shown.add_column(

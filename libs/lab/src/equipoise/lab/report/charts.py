@@ -89,7 +89,7 @@ def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], theme: Them
 
 
 def _by_hour(comparison: Comparison, hourly: Sequence[tuple[Case, Run]], theme: Theme) -> tuple[Figure, str]:
-    """Without the descheduler on the left, with it on the right, with the same line styles."""
+    """Draws the cases without the descheduler on the left, with it on the right, with the same line styles."""
     ends = [run.spread for end in (comparison.stock, comparison.headline_case) for case, run in hourly if case is end]
     ranges = dict.fromkeys(f"{min(spread):.0f}–{max(spread):.0f}" for spread in ends)
     title = f"Hour by hour: {' → '.join(ranges)} points"
@@ -202,7 +202,7 @@ def _styles(comparison: Comparison, theme: Theme) -> dict[str, dict[str, Any]]:
 
 
 def _legend(axes: Sequence[Axes], policies: Sequence[str]) -> None:
-    """At the right of the last axes; each line with its largest width."""
+    """Adds the legend at the right of the last axes; each line with its largest width."""
     by_width = sorted((line for axis in axes for line in axis.get_lines()), key=lambda line: line.get_linewidth())
     known = {line.get_label(): line for line in by_width}
     axes[-1].legend(

@@ -33,14 +33,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """The runs of one policy, with or without the descheduler, in one scenario."""
 
     policy: str
-    """As displayed, including `reference`, `hints` and, where the scenario has both, the sample."""
+    """The name as displayed, including `reference`, `hints` and, where the scenario has both, the sample."""
 
     runs: tuple[RunFigures, ...]
-    """At least one; one for each order of arrivals, the most level first."""
+    """The runs, one for each order of arrivals, at least one; the most level first."""
 
     @property
     def median(self) -> RunFigures:
-        """Of an even number, the worse of the middle two."""
+        """The median run; of an even number, the worse of the middle two."""
         return self.runs[len(self.runs) // 2]
 
     @property
@@ -69,13 +69,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     scenario: Scenario
     cases: tuple[Case, ...]
-    """At least one. The stock scheduler first, then the most level; references last."""
+    """The cases, at least one. The stock scheduler first, then the most level; references last."""
 
     best: Case | None
     """None when every case is excluded."""
 
     excluded: tuple[Case, ...]
-    """Those that are not the best however level they are."""
+    """The cases that are not the best however level they are."""
 
     @property
     def stock(self) -> Case | None:
@@ -106,7 +106,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return rank, self.scenario, case.policy, "yes" if case.median.descheduler else "no"
 
     def change(self, value: Callable[[RunFigures], float]) -> str:
-        """From the stock scheduler to the best case, rounded: "78 → 26"; "26" if one is missing."""
+        """The change from the stock scheduler to the best case, rounded: "78 → 26"; "26" if one is missing."""
         ends = [case for case in (self.stock, self.headline_case) if case is not None]
         return " → ".join(dict.fromkeys(f"{value(case.median):.0f}" for case in ends))
 
@@ -161,7 +161,7 @@ def _named(policy: str, hints: bool, sample: str) -> str:
 
 
 def _valid(cases: Sequence[Case]) -> list[Case]:
-    """Those of which one is the best."""
+    """The cases of which one is the best."""
     baseline = max((case.median.unplaced for case in cases if case.stock), default=0)
     most = baseline + cases[0].median.pods // PODS_PER_TOLERATED
     return [

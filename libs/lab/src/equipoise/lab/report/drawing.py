@@ -80,7 +80,7 @@ Draw = Callable[[Theme], tuple[Figure, str]]
 
 
 def chart(name: str, draw: Draw, width: int = WIDTH) -> Chart:
-    """On both backgrounds."""
+    """The chart on both backgrounds."""
     (light, title), (dark, _) = _drawn(draw, _LIGHT, width), _drawn(draw, _DARK, width)
     return Chart(name=name, title=title, light=light, dark=dark)
 

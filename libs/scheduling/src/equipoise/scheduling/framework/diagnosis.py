@@ -16,16 +16,16 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
 
     rows: Rows
     passed: Flags
-    """Per row."""
+    """Whether the node of each row passed."""
 
     refusals: list[tuple[str, Refusal]] = []
     """Plugin and refusal, with the nodes that no earlier plugin refused."""
 
     status: PluginStatus | None = None
-    """Of a plugin that refused all nodes before any was examined, or that failed."""
+    """The status of a plugin that refused all nodes before any was examined, or that failed."""
 
     def add(self, plugin: str, refusals: list[Refusal]) -> bool:
-        """Those of the next plugin, of nodes that passed the earlier ones. Whether a node is left."""
+        """Adds the refusals by the next plugin, of nodes that passed the earlier ones. Returns whether any is left."""
         refused = None
         for refusal in refusals:
             nodes = refusal.nodes & self.passed
@@ -53,7 +53,7 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
 
     @property
     def codes(self) -> Ints:
-        """Per row: the Code of the plugin that refused it, or SUCCESS."""
+        """The Code of the plugin that refused the node of each row, or SUCCESS."""
         found = np.zeros(len(self.rows), dtype=np.int64)
         for _, refusal in self.refusals:
             # The reasons of one plugin may have several codes: of these, UNSCHEDULABLE is the weakest.
@@ -69,7 +69,7 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
         return +found
 
     def by_node(self) -> Mapping[int, PluginStatus]:
-        """By row, of those that were refused."""
+        """The statuses of the nodes that were refused, by row."""
         if not self.refusals:
             return {}
         refused = np.flatnonzero(np.logical_or.reduce([refusal.nodes for _, refusal in self.refusals]))
@@ -98,12 +98,12 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
 
 
 def passed_all(rows: Rows) -> FilterDiagnosis:
-    """Before any plugin was called."""
+    """The diagnosis before any plugin was called."""
     passed = np.empty(len(rows), dtype=np.bool_)
     passed.fill(True)  # as np.ones, which takes longer for few nodes
     return FilterDiagnosis(rows=rows, passed=passed, refusals=[])
 
 
 def counted(reasons: Iterable[str] | Mapping[str, int]) -> str:
-    """As kube-scheduler writes them: `1 Insufficient cpu, 2 node(s) were unschedulable`."""
+    """The reasons as kube-scheduler writes them: `1 Insufficient cpu, 2 node(s) were unschedulable`."""
     return ", ".join(sorted(f"{count} {reason}" for reason, count in Counter(reasons).items()))

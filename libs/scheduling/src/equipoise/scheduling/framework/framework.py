@@ -59,24 +59,24 @@ class PluginFailed(Exception):
 
 
 class NodeScores(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the feasible nodes."""
+    """The scores of the feasible nodes."""
 
     rows: Rows
     raw: Mapping[str, Ints]
-    """By plugin, before they were normalized. Plugins that skipped the pod are missing."""
+    """The scores by plugin, before they were normalized. Plugins that skipped the pod are missing."""
 
     normalized: Ints
     """plugins × nodes: 0..100; plugins in the order of `raw`."""
 
     weights: Ints
-    """By plugin, in the same order."""
+    """The weights of the plugins, in the same order."""
 
     total: Ints
     """The sum of the weighted scores."""
 
     @property
     def weighted(self) -> Mapping[str, Ints]:
-        """By plugin: 0..100, multiplied by its weight."""
+        """The scores 0..100 by plugin, multiplied by its weight."""
         return dict(zip(self.raw, self.weights[:, np.newaxis] * self.normalized, strict=True))
 
 
@@ -123,7 +123,7 @@ class Framework:
         self._pre_scores = self._calls("preScore", PreScore, "pre_score")
         self._scoring = [self._scoring_of(each) for each in points["score"]]
         self._scoring_by_skipped: dict[frozenset[str], tuple[list[_Scoring], Ints]] = {}
-        """Of most pods, the same plugins are skipped."""
+        """The plugins that score, and their weights, by the skipped ones: most pods skip the same plugins."""
 
     def _calls(self, point: str, kind: type, method: str) -> list[tuple[Any, Callable[..., Any]]]:
         """The plugins of this kind at the extension point, each with its method."""
@@ -134,7 +134,7 @@ class Framework:
         ]
 
     def plugins(self, point: str) -> Sequence[Plugin]:
-        """In the order of calls; none of an extension point that the framework was made without."""
+        """The plugins in the order of calls; none of an extension point that the framework was made without."""
         return self._points.get(point, ())
 
     def weight(self, plugin: str) -> int:
@@ -193,7 +193,7 @@ class Framework:
         return status, nodes
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> FilterDiagnosis:
-        """Of these nodes, without regard to nominated pods. Stops when no node is left."""
+        """Filters these nodes, without regard to nominated pods. Stops when no node is left."""
         diagnosis = passed_all(rows)
         if not len(rows):
             return diagnosis
@@ -250,14 +250,14 @@ class Framework:
         return found
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: ClusterSnapshot) -> None:
-        """After the pod was added to the snapshot."""
+        """Calls the plugins after the pod was added to the snapshot."""
         for plugin in self._extensions(state):
             self._call(plugin, "preFilter", plugin.add_pod, state, pod, added, row, snapshot)
 
     def remove_pod(
         self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: ClusterSnapshot
     ) -> None:
-        """After the pod was removed from the snapshot."""
+        """Calls the plugins after the pod was removed from the snapshot."""
         for plugin in self._extensions(state):
             self._call(plugin, "preFilter", plugin.remove_pod, state, pod, removed, row, snapshot)
 
@@ -267,7 +267,7 @@ class Framework:
     def _each_node(
         self, plugin: Any, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, diagnosis: FilterDiagnosis
     ) -> list[Refusal]:
-        """Of a plugin that answers for one node."""
+        """The refusals by a plugin that answers for one node."""
         refusals = []
         for place in diagnosis.passed.nonzero()[0].tolist():
             row = int(diagnosis.rows[place])
@@ -285,7 +285,7 @@ class Framework:
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, refused: Mapping[int, PluginStatus]
     ) -> PostFiltered:
-        """Of the first plugin that succeeds; otherwise the reasons of all."""
+        """The result of the first plugin that succeeds; otherwise the reasons of all."""
         reasons: list[str] = []
         clear = False
         for plugin in self._points["postFilter"]:
@@ -304,7 +304,7 @@ class Framework:
     # Score
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> NodeScores:
-        """Of the feasible nodes. Raises PluginFailed for a score that is not within 0..100."""
+        """The scores of the feasible nodes. Raises PluginFailed for a score that is not within 0..100."""
         self._pre_score(state, pod, snapshot, rows)
         scoring, weights = self._scoring_without(state.skipped_scores)
         raw: dict[str, Ints] = {}
@@ -378,7 +378,7 @@ class Framework:
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> list[PluginFailed]:
-        """In reverse order. Returns the errors of plugins: none keeps another from being called."""
+        """Calls the plugins in reverse order. Returns their errors: none keeps another from being called."""
         errors = []
         for plugin in reversed(self._points["reserve"]):
             try:
@@ -427,7 +427,7 @@ def _checked(refusals: Iterable[Refusal], length: int) -> list[Refusal]:
 def _each_score(
     score_node: Callable[..., int], state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows
 ) -> list[int]:
-    """Of a plugin that answers for one node."""
+    """The scores by a plugin that answers for one node."""
     return [score_node(state, pod, snapshot, row) for row in rows.tolist()]
 
 

@@ -6,7 +6,7 @@ from equipoise.scheduling.model.pod_info import PodInfo
 
 
 class Nominated:
-    """By node. A nomination is no reservation: it counts against pods of lower or equal priority only."""
+    """The nominated pods, by node. A nomination is no reservation: it counts only for lower or equal priority."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
@@ -47,7 +47,7 @@ class Nominated:
         return list(self._by_node.get(node, {}).values())
 
     def competing(self, pod: PodInfo, node: str) -> Sequence[PodInfo]:
-        """Those that this pod must leave room for."""
+        """The nominated pods that this pod must leave room for."""
         return [each for each in self.on(node) if each.priority >= pod.priority and each.uid != pod.uid]
 
     @property

@@ -17,7 +17,7 @@ from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 MAX_SCORE = 100
-"""Of a node, after normalize. The lowest is 0."""
+"""The highest score of a node, after normalize. The lowest is 0."""
 
 
 class Plugin(Protocol):
@@ -30,7 +30,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that a plugin refuses for one reason."""
 
     nodes: Flags
-    """For each of the rows that were asked about."""
+    """Whether each of the rows that were asked about is refused."""
 
     reason: str
     code: Code = Code.UNSCHEDULABLE
@@ -51,10 +51,10 @@ SKIPPED = PreFiltered(status=SKIP)
 
 @runtime_checkable
 class PreEnqueue(Protocol):
-    """Before a pod enters the queue."""
+    """Decides whether a pod enters the queue."""
 
     def pre_enqueue(self, pod: PodInfo) -> PluginStatus:
-        """Without success the pod waits outside of the queue until it is changed."""
+        """Unless it succeeds, the pod waits outside of the queue until it is changed."""
         ...
 
 
@@ -94,20 +94,20 @@ class Filter(Protocol):
     """Which nodes cannot run the pod."""
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
-        """Of these nodes. If several refusals contain a node, the last one that is not UNSCHEDULABLE has its code."""
+        """The refused nodes. If several refusals contain one, the last that is not UNSCHEDULABLE has its code."""
         ...
 
 
 @runtime_checkable
 class FilterNode(Protocol):
-    """As Filter, for one node."""
+    """The same as Filter, for one node."""
 
     def filter_node(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, row: int) -> PluginStatus: ...
 
 
 @runtime_checkable
 class PostFilter(Protocol):
-    """After no node was found."""
+    """Decides what to do after no node was found."""
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, refused: Mapping[int, PluginStatus]
@@ -148,7 +148,7 @@ class Score(Protocol):
 
 @runtime_checkable
 class ScoreNode(Protocol):
-    """As Score, for one node."""
+    """The same as Score, for one node."""
 
     def score_node(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, row: int) -> int: ...
 
@@ -164,7 +164,7 @@ class NormalizeScore(Protocol):
 
 @runtime_checkable
 class Reserve(Protocol):
-    """After a node was selected."""
+    """Is called after a node was selected."""
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus: ...
 
@@ -198,6 +198,6 @@ class Bind(Protocol):
 
 @runtime_checkable
 class PostBind(Protocol):
-    """After the pod was bound."""
+    """Is called after the pod was bound."""
 
     def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None: ...

@@ -23,7 +23,7 @@ class PluginTimes:
             self._seconds[plugin, point] += self._monotonic() - begun  # type: ignore[assignment]  # typed as int
 
     def take(self) -> tuple[Mapping[str, float], Mapping[tuple[str, str], float]]:
-        """Since the last call: seconds by extension point, and those above the limit by plugin and extension point."""
+        """The seconds since the last call by extension point, and those above the limit by plugin and point."""
         found, self._seconds = self._seconds, Counter()
         points: dict[str, float] = {}
         for (_, point), seconds in found.items():

@@ -19,11 +19,11 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds."""
 
     initial_backoff: float = 1.0
-    """After the first attempt that failed; doubled after each further one."""
+    """The backoff after the first attempt that failed; doubled after each further one."""
 
     max_backoff: float = 10.0
     longest_wait: float = 300.0
-    """After that a pod is tried again although nothing changed."""
+    """The time after which a pod is tried again although nothing changed."""
 
 
 class QueuedPod(msgspec.Struct, kw_only=True):
@@ -31,7 +31,7 @@ class QueuedPod(msgspec.Struct, kw_only=True):
 
     pod: PodInfo
     added_at: float
-    """When the queue received it first."""
+    """The time at which the queue received it first."""
 
     attempts: int = 0
     failed_at: float = 0.0
@@ -49,7 +49,7 @@ class QueuedPod(msgspec.Struct, kw_only=True):
 
     @property
     def queued_at(self) -> float:
-        """When it last came into the queue: a pod that was refused is behind those of its priority that waited."""
+        """The time at which it last entered the queue: a refused pod is behind those of its priority that waited."""
         return self.failed_at if self.refusals or self.errors else self.added_at
 
 
@@ -79,14 +79,14 @@ class SchedulingQueue:
         self._active: list[tuple[tuple[float, ...], int, str]] = []
         self._backoff: list[tuple[float, int, str]] = []
         self._place: dict[str, tuple[str, int]] = {}
-        """By uid: active, backoff, unschedulable or gated, and the number of its entry. Others are outdated."""
+        """The part of the queue (active, backoff, unschedulable or gated) and the number of the valid entry, by uid."""
 
         self._unschedulable: dict[str, None] = {}
         """Uids of those, the one that has waited for the longest time first."""
 
         self._pods: dict[str, QueuedPod] = {}
         self._in_flight: dict[str, tuple[QueuedPod, list[ClusterEvent]]] = {}
-        """With the events since it was popped."""
+        """The popped pods by uid, with the events since."""
 
     def __len__(self) -> int:
         """Pods that wait, without those in flight."""
@@ -104,7 +104,7 @@ class SchedulingQueue:
         return self._put(QueuedPod(pod=pod, added_at=now))
 
     def update(self, pod: PodInfo, now: float) -> None:
-        """Of a pod that waits. Its own change may be what it waits for. Pods in flight are updated when they return."""
+        """Updates a waiting pod. Its change may be what it waits for. Pods in flight are updated when they return."""
         queued = self._pods.get(pod.uid)
         if queued is None:
             if pod.uid not in self._in_flight:
@@ -144,7 +144,7 @@ class SchedulingQueue:
     def add_unschedulable(
         self, queued: QueuedPod, refused_by: Iterable[str], now: float, *, failed: bool = False
     ) -> None:
-        """After an attempt without a node. Events since it was popped count. `failed`: by an error, not a refusal."""
+        """Adds a pod after an attempt without a node. Events since the pop count. `failed`: by an error, no refusal."""
         found = self._in_flight.pop(queued.pod.uid, None)
         if found is None:
             return  # removed meanwhile
@@ -171,7 +171,7 @@ class SchedulingQueue:
         return len(helped)
 
     def next_at(self) -> float | None:
-        """When a pod leaves backoff, or has waited for the longest time; None: nothing is due by time alone."""
+        """The time at which a pod leaves backoff or has waited longest; None: nothing is due by time alone."""
         first = itertools.islice(self._unschedulable, 1)
         times = [self._pods[uid].failed_at + self._settings.longest_wait for uid in first]
         times += [entry[0] for entry in self._backoff if self._is_current("backoff", entry)]
@@ -234,7 +234,7 @@ class SchedulingQueue:
         return None
 
     def _pop_backoff(self) -> QueuedPod | None:
-        """As kube-scheduler with SchedulerPopFromBackoffQ, which has a queue of its own for pods after an error."""
+        """Pops as kube-scheduler with SchedulerPopFromBackoffQ, which has a separate queue for pods after an error."""
         failed: list[tuple[float, int, str]] = []
         ready: list[tuple[float, int, str]] = []
         while self._backoff and (not ready or self._backoff[0][0] == ready[0][0]):

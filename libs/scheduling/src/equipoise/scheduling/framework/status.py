@@ -6,7 +6,7 @@ import msgspec
 
 
 class Code(IntEnum):
-    """As in pkg/scheduler/framework (staging kube-scheduler/framework) of Kubernetes 1.36."""
+    """The codes of pkg/scheduler/framework (staging kube-scheduler/framework) of Kubernetes 1.36."""
 
     SUCCESS = 0
     ERROR = 1
@@ -22,7 +22,7 @@ class Code(IntEnum):
     """Only of Permit: another plugin or program decides later."""
 
     SKIP = 5
-    """Of PreFilter: its Filter is not called. Of PreScore: its Score. Of Bind: another plugin binds."""
+    """The plugin is skipped. PreFilter: its Filter is not called. PreScore: its Score. Bind: another plugin binds."""
 
     PENDING = 6
     """Something outside of the scheduler is required first, for example a device."""

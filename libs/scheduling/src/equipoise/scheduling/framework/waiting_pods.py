@@ -16,11 +16,11 @@ class WaitingPod:
         """`pending`: by plugin, seconds after which the plugin rejects the pod."""
         self.pod = pod
         self.node = node
-        """Where it holds its reservation."""
+        """The node where it holds its reservation."""
 
         self._pending = dict(pending)
         self.status: PluginStatus | None = None
-        """Of the decision; None: it waits."""
+        """The status of the decision; None: it waits."""
 
         self.on_decision: Callable[[], None] = lambda: None
         """Called once, when there is a status."""
@@ -41,7 +41,7 @@ class WaitingPod:
         return self._decide(PluginStatus(code=Code.UNSCHEDULABLE, reasons=(why,), plugin=plugin))
 
     def preempt(self, plugin: str, why: str) -> bool:
-        """As `reject`, but it is tried again after its backoff."""
+        """The same as `reject`, but the pod is tried again after its backoff."""
         return self._decide(PluginStatus(code=Code.ERROR, reasons=(why,), plugin=plugin))
 
     def _decide(self, status: PluginStatus) -> bool:
@@ -53,7 +53,7 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """Of all profiles, by uid. Plugins have it as `Handle.waiting_pods`."""
+    """The waiting pods of all profiles, by uid. Plugins have it as `Handle.waiting_pods`."""
 
     def __init__(self) -> None:
         self._pods: dict[str, WaitingPod] = {}

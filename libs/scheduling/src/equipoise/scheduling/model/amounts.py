@@ -12,7 +12,7 @@ from equipoise.contracts.kubernetes.requests import pod_requests_as
 from equipoise.scheduling.model.quantities import MILLI, Quantity, higher, read_quantity
 
 Amounts = dict[str, int]
-"""By resource name."""
+"""Amounts by resource name."""
 
 CPU, MEMORY, STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 

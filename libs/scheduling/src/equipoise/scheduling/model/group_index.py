@@ -17,10 +17,10 @@ Label = tuple[str, str]
 """Key and value."""
 
 _Groups = dict[GroupKey, None]
-"""In the order in which they were added, so that results do not depend on hashes."""
+"""Groups in the order in which they were added, so that results do not depend on hashes."""
 
 ANY_NAMESPACE = ""
-"""Of terms with a selector of namespaces."""
+"""The namespace of terms with a selector of namespaces."""
 
 
 class GroupIndex:
@@ -28,13 +28,13 @@ class GroupIndex:
         self._known: set[GroupKey] = set()
         self._by_namespace: dict[str, _Groups] = {}
         self._by_label: dict[tuple[str, Label], _Groups] = {}
-        """By namespace and label of its pods."""
+        """The groups by namespace and label of their pods."""
 
         self._by_term: dict[tuple[str, Label | None], _Groups] = {}
-        """By namespace and label that a term of its pods requires of other pods; None: it requires no value."""
+        """The groups by namespace and label that a term of theirs requires of other pods; None: it requires none."""
 
         self._selections: dict[tuple[str, bytes], _Selection] = {}
-        """By namespace and selector."""
+        """The selections by namespace and selector."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -125,7 +125,7 @@ _MOST_SELECTIONS = 1_000
 
 
 def _required(selector: LabelSelector) -> Iterator[Sequence[Label]]:
-    """For each requirement of a value: the labels that meet it."""
+    """The labels that meet each requirement of a value."""
     for label in selector.match_labels.items():
         yield (label,)
     for rule in selector.match_expressions:

@@ -26,7 +26,7 @@ class LabelColumn:
 
         self._index = codes = dict[str, int]()
         self.codes: Rows = np.full(len(values), MISSING, dtype=np.intp)
-        """Per node: index in `values`, or MISSING."""
+        """The index of each node's value in `values`, or MISSING."""
 
         for row, value in enumerate(values):
             if value is not None:
@@ -36,7 +36,7 @@ class LabelColumn:
                 self.codes[row] = codes[value]
 
     def codes_with_missing_as(self, value: str) -> Rows:
-        """Per node: index in `values`, for nodes without the label that of this value, which some node has."""
+        """The index of each node's value in `values`; without the label, that of this value, which some node has."""
         return np.where(self.codes == MISSING, self._index[value], self.codes)
 
     def rows_with(self, value: str) -> Rows:
@@ -55,7 +55,7 @@ class LabelColumn:
         return order, np.searchsorted(self.codes[order], np.arange(len(self.values) + 1))
 
     def satisfying(self, operator: str, values: Sequence[str]) -> Flags:
-        """Per node: as `satisfies` for the value of each, but evaluated once for each of the different values."""
+        """The same as `satisfies` for the value of each node, but evaluated once for each of the different values."""
         # The last entry is that of nodes without the label: their code is -1.
         match operator:
             case "In" | "NotIn":
@@ -116,7 +116,7 @@ class NodeLabels:
         self._selected: dict[bytes, Flags] = {}
 
     def forget(self) -> None:
-        """After a node was changed, added or removed."""
+        """Clears what was computed, after a node was changed, added or removed."""
         self._columns.clear()
         self._selected.clear()
         self._keys = self._absent = self._names = None
@@ -142,7 +142,7 @@ class NodeLabels:
         return self._keys
 
     def selected(self, selector: NodeSelector, key: bytes) -> Flags:
-        """Per node: whether any term matches it. `key` is equal for equal selectors."""
+        """Whether any term matches each node. `key` is equal for equal selectors."""
         if key not in self._selected:
             if len(self._selected) >= MOST_SELECTORS:
                 self._selected.clear()
@@ -153,7 +153,7 @@ class NodeLabels:
         return self._selected[key]
 
     def term(self, term: NodeSelectorTerm) -> Flags:
-        """Per node: whether all requirements are met. A term without requirements matches none."""
+        """Whether each node meets all requirements. A term without requirements matches none."""
         found = np.full(len(self._nodes), bool(term.match_expressions or term.match_fields))
         for rule in term.match_expressions:
             found &= self.column(rule.key).satisfying(rule.operator, rule.values)

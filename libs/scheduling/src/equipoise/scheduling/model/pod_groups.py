@@ -65,7 +65,7 @@ class SimilarPodsIndex:
 
     @property
     def namespaces(self) -> Iterable[str]:
-        """Those that have pods, or had some."""
+        """The namespaces that have pods, or had some."""
         return self._index.namespaces
 
     def selected(self, namespace: str, selector: LabelSelector | None) -> Sequence[SimilarPods]:
@@ -121,7 +121,7 @@ _MOST_FORGOTTEN = 100
 
 
 def count_by_node(groups: Sequence[SimilarPods], nodes: int) -> Ints:
-    """Per node: pods of all these groups. A group that is given twice counts twice."""
+    """The number of pods of all these groups on each node. A group that is given twice counts twice."""
     found = np.zeros(nodes, dtype=np.int64)
     if len(groups) == 1:
         rows, counts = groups[0].arrays

@@ -40,7 +40,7 @@ GroupKey = tuple[str, frozenset[tuple[str, str]], bytes, bool]
 """Namespace, labels, affinity terms, and whether the pod is terminating."""
 
 PREEMPTED = Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
-"""Of a victim of a preemption, while it terminates."""
+"""The condition of a victim of a preemption, while it terminates."""
 
 _LESS_THAN_ANY = -(2**63)
 
@@ -54,14 +54,14 @@ class AffinityTerm(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """None selects no pods."""
 
     namespaces: frozenset[str]
-    """Those named, or that of the pod if the term has neither names nor a selector."""
+    """The namespaces named, or that of the pod if the term has neither names nor a selector."""
 
     namespace_selector: LabelSelector | None
     """Selects further namespaces by their labels; an empty one selects all."""
 
     topology_key: str
     weight: int = 0
-    """Of a preferred term; negative for anti-affinity."""
+    """The weight of a preferred term; negative for anti-affinity."""
 
     @cached_property
     def key(self) -> bytes:
@@ -309,7 +309,7 @@ class PodInfo:
 
     @property
     def container_requests(self) -> Amounts:
-        """As NodeResourcesFit scores the pod: with MISSING for containers, without pod-level resources."""
+        """The requests for scores of NodeResourcesFit: with MISSING for containers, without pod-level resources."""
         return self.shape.container_requests
 
     @property

@@ -88,7 +88,7 @@ class ClusterSnapshot:
 
     @property
     def rows(self) -> Rows:
-        """Of all nodes, in the order in which they are searched."""
+        """The rows of all nodes, in the order in which they are searched."""
         if self._rows is None:
             self._rows = np.fromiter(self._order.rows(), np.intp, len(self._row_by_name))
         return self._rows
@@ -101,7 +101,7 @@ class ClusterSnapshot:
         return self.node(row).metadata.name
 
     def names(self, rows: Rows) -> list[str]:
-        """Of these nodes."""
+        """The names of these nodes."""
         if self._names is None:
             self._names = np.array([None if node is None else node.metadata.name for node in self.nodes], dtype=object)
         found: list[str] = self._names[rows].tolist()
@@ -125,7 +125,7 @@ class ClusterSnapshot:
 
     @property
     def lowest_priority(self) -> float:
-        """Of all pods on nodes; infinite without any."""
+        """The lowest priority of all pods on nodes; infinite without any."""
         return min(self._priorities, default=math.inf)
 
     def resource(self, array: Ints, name: str) -> Ints | int:
@@ -147,7 +147,7 @@ class ClusterSnapshot:
 
     @property
     def cordoned(self) -> Flags | None:
-        """Per node; None: no node is."""
+        """Whether each node is cordoned; None: no node is."""
         if not self._cordoned:
             each = [node is not None and node.spec.unschedulable for node in self.nodes]
             self._cordoned.append(np.array(each, dtype=np.bool_) if any(each) else None)
@@ -164,7 +164,7 @@ class ClusterSnapshot:
         return self._taints
 
     def untolerated(self, tolerations: Sequence[Toleration]) -> Flags | None:
-        """Per node: whether it has a NoSchedule or NoExecute taint that none of them tolerates. Must not be changed.
+        """Whether each node has a NoSchedule or NoExecute taint that none of them tolerates. Must not be changed.
 
         None: no node has one.
         """
@@ -175,7 +175,7 @@ class ClusterSnapshot:
         return self._untolerated[key]
 
     def untolerated_preferences(self, tolerations: Sequence[Toleration]) -> Ints | None:
-        """Per node: the number of PreferNoSchedule taints that none of them tolerates. Must not be changed.
+        """The number of PreferNoSchedule taints of each node that none of them tolerates. Must not be changed.
 
         None: no node has one.
         """
@@ -185,7 +185,7 @@ class ClusterSnapshot:
         return self._untolerated_preferences[key]
 
     def _count_untolerated(self, tolerations: Sequence[Toleration], effects: Sequence[str]) -> Ints | None:
-        """Per node: its taints with one of the effects that none of them tolerates. None: no node has one."""
+        """The number of taints of each node with one of the effects that none tolerates. None: no node has one."""
         groups, codes = self.taints
         counts = [
             sum(each.effect in effects and not tolerates(tolerations, each) for each in group) for group in groups
@@ -218,7 +218,7 @@ class ClusterSnapshot:
         return row
 
     def remove_node(self, name: str) -> None:
-        """With its pods. Raises KeyError if there is none."""
+        """Removes a node with its pods. Raises KeyError if there is none."""
         row = self._row_by_name[name]
         for pod in list(self.pods_on(row)):
             self.remove_pod(pod, row)
@@ -286,7 +286,7 @@ class ClusterSnapshot:
             self.groups.add_counts(pod, dict(zip(on, counts[here].tolist(), strict=True)))
 
     def set_requested(self, row: int, requested: Mapping[str, int], pods: int) -> None:
-        """Of a node without pods in this snapshot: the sum of the requests of its pods, and their number.
+        """Sets the sum of the requests of the pods of a node that has none in this snapshot, and their number.
 
         For callers that do not know the pods, and read no scores.
         """

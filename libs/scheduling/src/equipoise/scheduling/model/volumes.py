@@ -40,12 +40,12 @@ class Volumes(msgspec.Struct, frozen=True, kw_only=True):
     volumes: Mapping[str, PersistentVolume] = MappingProxyType({})
     classes: Mapping[str, StorageClass] = MappingProxyType({})
     csi_nodes: Mapping[str, CSINode] = MappingProxyType({})
-    """By name of the node."""
+    """The CSINodes, by name of the node."""
 
     attachments: Mapping[str, VolumeAttachment] = MappingProxyType({})
 
     def claim_of(self, pod: PodInfo, volume: Volume) -> PersistentVolumeClaim | None:
-        """Of a volume that has a claim; None: there is no such claim."""
+        """The claim of a volume that has one; None: there is no such claim."""
         return self.claims.get((pod.namespace, claim_name(pod, volume)))
 
     def waits_for_consumer(self, claim: PersistentVolumeClaim) -> bool:

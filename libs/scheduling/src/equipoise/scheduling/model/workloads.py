@@ -30,7 +30,7 @@ class SpreadSelectors:
         self._services_of = services
         self._workloads = workloads
         self._kept: dict[ObjectKey, tuple[Object | None, Mapping[str, str], LabelSelector | None]] = {}
-        """By owner of pods: the labels of their Services, and the selector, which follows from both."""
+        """The owner object, the labels of the Services and the selector, which follows from both, by owner of pods."""
 
     def __call__(self, pod: PodInfo) -> LabelSelector | None:
         """What PodTopologySpread selects by default: None without such an object.

@@ -25,7 +25,7 @@ class ImageLocality:
     name = "ImageLocality"
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-        """By the bytes that a node has, an image counting in proportion to the nodes that have it.
+        """Scores the bytes of its images that each node has, an image counting in proportion to the nodes that have it.
 
         So a rare image does not draw all pods to the few nodes that have it.
         """

@@ -10,7 +10,7 @@ from equipoise.scheduling.model.pod_info import PodInfo
 def split_by_budgets(
     pods: Sequence[PodInfo], budgets: Iterable[PodDisruptionBudget]
 ) -> tuple[list[PodInfo], list[PodInfo]]:
-    """Those whose removal violates a budget, and the others, both in the given order.
+    """The pods whose removal violates a budget, and the others, both in the given order.
 
     Each pod uses one of the disruptions that are allowed now. Unlike for the eviction API, an empty selector selects
     nothing, and neither does any selector a pod without labels.

@@ -28,7 +28,7 @@ def importance(pod: PodInfo) -> tuple[float, float]:
 
 
 def best_candidate(candidates: Sequence[PreemptionCandidate]) -> PreemptionCandidate | None:
-    """By the rules of kube-scheduler; each one decides between those that are equal by the rules before.
+    """The best candidate by the rules of kube-scheduler; each decides between those that are equal by the rules before.
 
     1. fewest violations of PodDisruptionBudgets; 2. lowest priority of the most important victim; 3. lowest sum of
     priorities; 4. fewest victims; 5. latest start of the victims with the highest priority; 6. the first one.
@@ -50,7 +50,7 @@ def cost(candidate: PreemptionCandidate) -> tuple[float, ...]:
 
 
 def _earliest_start(victims: Sequence[PodInfo]) -> float:
-    """Of those with the highest priority. Infinite if one has not started: it is as if it started now."""
+    """The earliest start of those with the highest priority. Infinite if one has not started: as if it started now."""
     highest = max(pod.priority for pod in victims)
     return min(importance(pod)[1] for pod in victims if pod.priority == highest)
 

@@ -46,7 +46,7 @@ class Fields:
         self.fault(name, f"{show(value)} {text}")
 
     def value(self, name: str) -> Any:
-        """As it is in the document; None: it is missing or null."""
+        """The value as it is in the document; None: it is missing or null."""
         self._known.add(name)
         return self._values.get(name)
 
@@ -108,7 +108,7 @@ class Fields:
         ]
 
     def end(self) -> None:
-        """After all fields were read."""
+        """Reports unknown fields, after all fields were read."""
         for name in self._values:
             if name not in self._known:
                 known = sorted(self._known)

@@ -41,7 +41,7 @@ class HttpExtender(msgspec.Struct, frozen=True, kw_only=True):
     preempt_verb: str = ""
     bind_verb: str = ""
     weight: int = 0
-    """Of its scores."""
+    """The weight of its scores."""
 
     enable_https: bool = False
     tls: TlsSettings | None = None
@@ -59,7 +59,7 @@ class HttpExtender(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_extenders(document: Fields) -> tuple[HttpExtender, ...]:
-    """In the order of calls: those that are ignorable come last."""
+    """The extenders in the order of calls: those that are ignorable come last."""
     found = [_read(section) for section in document.sections("extenders")]
     if sum(bool(each.bind_verb) for each in found) > 1:
         document.fault("extenders", "only one extender may have a bindVerb")

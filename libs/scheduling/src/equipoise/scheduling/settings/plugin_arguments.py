@@ -29,7 +29,7 @@ class NodeResourcesFitArgs(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str = LEAST_ALLOCATED
     resources: tuple[ResourceWeight, ...] = CPU_AND_MEMORY
     shape: tuple[ShapePoint, ...] = ()
-    """Of RequestedToCapacityRatio only."""
+    """The function, of RequestedToCapacityRatio only."""
 
 
 class BalancedAllocationArgs(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class InterPodAffinityArgs(msgspec.Struct, frozen=True, kw_only=True):
 
 class PodTopologySpreadArgs(msgspec.Struct, frozen=True, kw_only=True):
     default_constraints: tuple[TopologySpreadConstraint, ...] | None = None
-    """Of pods without constraints; None: those of the system (`defaultingType: System`)."""
+    """The constraints of pods without any; None: those of the system (`defaultingType: System`)."""
 
 
 class VolumeBindingArgs(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class DefaultPreemptionArgs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_arguments(plugin: str, section: Fields) -> object:
-    """Of a plugin in ARGUMENTS."""
+    """Reads the arguments of a plugin in ARGUMENTS."""
     section.text("apiVersion", API_VERSION, allowed=(API_VERSION,))
     section.text("kind", f"{plugin}Args", allowed=(f"{plugin}Args",))
     found = ARGUMENTS[plugin](section)

@@ -29,7 +29,7 @@ POINTS = (
 """The extension points, by their names in a KubeSchedulerConfiguration."""
 
 GROUP_POINTS = ("placementGenerate", "placementScore")
-"""Those of groups of pods, which is behind a gate that is off in 1.36."""
+"""The extension points of groups of pods, which are behind a gate that is off in 1.36."""
 
 ALL = "*"
 
@@ -42,14 +42,14 @@ class EnabledPlugin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PluginSet(msgspec.Struct, frozen=True, kw_only=True):
-    """Of an extension point. `disabled` may contain ALL."""
+    """The plugins of an extension point. `disabled` may contain ALL."""
 
     enabled: tuple[EnabledPlugin, ...] = ()
     disabled: frozenset[str] = frozenset()
 
 
 PluginSets = Mapping[str, PluginSet]
-"""By POINTS and MULTI_POINT."""
+"""The plugins of each point, by POINTS and MULTI_POINT."""
 
 DEFAULT_PLUGINS = (
     EnabledPlugin(name="SchedulingGates"),
@@ -73,11 +73,11 @@ DEFAULT_PLUGINS = (
     EnabledPlugin(name="DefaultBinder"),
     EnabledPlugin(name="NodeDeclaredFeatures"),
 )
-"""At MULTI_POINT, in the order of calls."""
+"""The default plugins at MULTI_POINT, in the order of calls."""
 
 
 def read_plugin_sets(section: Fields, known: Set[str]) -> PluginSets:
-    """With the defaults. `known`: names of all plugins that may be enabled."""
+    """The plugin sets with the defaults. `known`: names of all plugins that may be enabled."""
     found = {}
     for point in (*POINTS, MULTI_POINT):
         default = PluginSet(enabled=DEFAULT_PLUGINS) if point == MULTI_POINT else PluginSet()

@@ -73,7 +73,7 @@ class MemoryStream:
         self._messages: dict[str, StoredMessage] = {}
         self._ids: dict[str, tuple[int, float]] = {}
         self._expiring: dict[str, float] = {}
-        """By subject, when a message with an age of its own expires (`Message.max_age`)."""
+        """The time at which a message with an age of its own expires (`Message.max_age`), by subject."""
 
     def store(self, subject: str, payload: bytes, headers: Headers, now: float) -> Receipt:
         """Store a message. Raises AlreadyQueued when a work queue still holds one of this subject."""

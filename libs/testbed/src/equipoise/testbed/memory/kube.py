@@ -99,7 +99,7 @@ class MemoryKube:
         self._listed = UnreadableInLists(self.unreadable)
 
         self.problem = ""
-        """As a test sets it; independent of the requests."""
+        """The problem that a test sets, independent of the requests."""
 
         self.silent = False
         """Watches receive nothing, not even their end: a half-open connection."""
@@ -111,10 +111,10 @@ class MemoryKube:
         """Seconds by which the estimate of its time may be wrong."""
 
         self.scalable: dict[tuple[str, str], Resource[objects.CustomWorkload]] = {}
-        """By group and kind: custom kinds that have the scale subresource (put as `scale_of` them)."""
+        """The custom kinds that have the scale subresource (put as `scale_of` them), by group and kind."""
 
         self.served: dict[tuple[str, str], list[str]] = {}
-        """By group and kind: the versions that `served_versions` finds."""
+        """The versions that `served_versions` finds, by group and kind."""
 
         self.allows: Callable[[objects.AccessReviewSpec], bool] = lambda _: True
         """The result of access reviews."""

@@ -28,7 +28,7 @@ def kubeconfig_file(directory: Path, user: str) -> Path:
 def command_lines(
     binaries: Binaries, directory: Path, ports: Mapping[str, int], *, nats: bool
 ) -> dict[str, CommandLine]:
-    """In the order in which they start."""
+    """The command lines, in the order in which they start."""
     etcd = f"http://127.0.0.1:{ports[ETCD]}"
     peer = f"http://127.0.0.1:{ports[ETCD_PEER]}"
     lines: dict[str, CommandLine] = {

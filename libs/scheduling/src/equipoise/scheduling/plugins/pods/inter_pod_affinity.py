@@ -23,7 +23,7 @@ REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 Counts = dict[str, TopologyCounts]
-"""By topology key."""
+"""The counts by topology key."""
 
 
 class InterPodAffinity:
@@ -107,7 +107,7 @@ class InterPodAffinity:
         return total
 
     def normalize(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, scores: Ints) -> Ints:
-        """From the lowest, 0, to the highest, 100. All 0 if they are equal."""
+        """Scales the scores from the lowest, 0, to the highest, 100. All 0 if they are equal."""
         lowest, highest = (int(scores.min()), int(scores.max())) if len(scores) else (0, 0)
         if lowest == highest:
             return np.zeros_like(scores)
@@ -140,13 +140,13 @@ class InterPodAffinity:
 class _FilterState:
     def __init__(self, affinity: Counts, anti_affinity: Counts, existing: Counts, selects_itself: bool) -> None:
         self.affinity = affinity
-        """Of pods that all terms of the pod's affinity select."""
+        """The numbers of pods that all terms of the pod's affinity select."""
 
         self.anti_affinity = anti_affinity
-        """Of pods that a term of its anti-affinity selects, once for each term."""
+        """The numbers of pods that a term of its anti-affinity selects, once for each term."""
 
         self.existing = existing
-        """Of pods with a term of anti-affinity that selects the pod, once for each term."""
+        """The numbers of pods with a term of anti-affinity that selects the pod, once for each term."""
 
         self.selects_itself = selects_itself
         """All terms of its affinity select the pod itself."""
@@ -222,7 +222,7 @@ def _anti_affinity(pod: PodInfo, snapshot: ClusterSnapshot) -> Counts:
 
 
 def _existing_anti_affinity(pod: PodInfo, selecting: Sequence[SimilarPods], snapshot: ClusterSnapshot) -> Counts:
-    """Without keys that no node of such a pod has. `selecting`: of the snapshot."""
+    """The counts by topology key, without keys that no node of such a pod has. `selecting`: of the snapshot."""
     labels = snapshot.namespaces.get(pod.namespace, {})
     groups: dict[str, list[SimilarPods]] = {}
     for group in selecting:
@@ -268,7 +268,7 @@ def _covers(term: AffinityTerm, namespace: str, known: Mapping[str, Mapping[str,
 
 
 def _any(counts: Counts, rows: Rows) -> Flags:
-    """Per row: whether its domain of any topology key has pods."""
+    """Whether the domain of each row, of any topology key, has pods."""
     found = np.zeros(len(rows), dtype=np.bool_)
     for each in counts.values():
         found |= each.of(rows) > 0

@@ -30,7 +30,7 @@ SYSTEM_CONSTRAINTS = (
     TopologySpreadConstraint(topology_key=HOSTNAME, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=3),
     TopologySpreadConstraint(topology_key=ZONE, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=5),
 )
-"""Of pods without constraints, if the configuration lists none either (`defaultingType: System`)."""
+"""The constraints of pods without any, if the configuration lists none either (`defaultingType: System`)."""
 
 Rule = tuple[TopologySpreadConstraint, LabelSelector | None]
 """A constraint, and the selector that applies to the pod in place of its own."""
@@ -154,7 +154,7 @@ class PodTopologySpread:
         return "PodTopologySpread.score"
 
     def _rules(self, pod: PodInfo, when_unsatisfiable: str) -> Sequence[Rule]:
-        """Of the pod; default ones if the pod has none of either kind."""
+        """The rules of the pod; default ones if the pod has none of either kind."""
         own = pod.pod.spec.topology_spread_constraints
         if own:
             return [
@@ -183,13 +183,13 @@ class _Spread:
         self._rule = rule
         self.constraint, self._selector = rule
         self.counts = counts
-        """Of pods on eligible nodes."""
+        """The numbers of pods on eligible nodes."""
 
         self.eligible = eligible
-        """Per node: whether its pods count."""
+        """Whether the pods of each node count."""
 
         self.domains = domains
-        """Those with an eligible node."""
+        """The domains with an eligible node."""
 
         self.selects_pod = selects_pod
         self._minimum: int | None = None
@@ -203,11 +203,11 @@ class _Spread:
         return self._minimum
 
     def skew(self, rows: Rows) -> Ints:
-        """Per row: pods in its domain with the new one, above the minimum."""
+        """The number of pods in the domain of each row with the new one, above the minimum."""
         return self.counts.of(rows) + int(self.selects_pod) - self.minimum
 
     def change(self, other: PodInfo, row: int, pods: int) -> None:
-        """As kube-scheduler, also for terminating pods and for an empty selector, whose pods were not counted."""
+        """Counts as kube-scheduler, also terminating pods and an empty selector's, which were not counted before."""
         if self.eligible[row] and selects(self._selector, other.labels):
             self.counts.add(row, pods)
             self._minimum = None
@@ -234,10 +234,10 @@ class _FilterState:
 class _ScoreState:
     def __init__(self, scores: Ints, labelled: Flags | None) -> None:
         self.scores = scores
-        """Of the feasible nodes."""
+        """The scores of the feasible nodes."""
 
         self.labelled = labelled
-        """Per node: whether it has the topology keys that it needs; None: it needs none."""
+        """Whether each node has the topology keys that it needs; None: it needs none."""
 
     def clone(self) -> "_ScoreState":
         return self
@@ -260,7 +260,7 @@ def _spread(pod: PodInfo, rule: Rule, by_node: Ints, labelled: Flags, snapshot: 
 
 
 def _scores(pod: PodInfo, rules: Sequence[Rule], labelled: Flags | None, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-    """Per row. `labelled`: nodes with the topology keys of all constraints; None: they are not required."""
+    """The score of each row. `labelled`: nodes with the topology keys of all constraints; None: none is required."""
     counted = _selected_pods(pod, rules, snapshot)
     if len(rules) == 1 and rules[0][0].topology_key == HOSTNAME and snapshot.labels.column(HOSTNAME).everywhere:
         # The default constraints without zones. Most nodes have no pod of the workload, and some have a few.
@@ -285,7 +285,7 @@ def _score(
     snapshot: ClusterSnapshot,
     rows: Rows,
 ) -> Floats:
-    """Per row: count · ln(size + 2) + maxSkew − 1, where size is the number of domains of these nodes.
+    """The score of each row: count · ln(size + 2) + maxSkew − 1; size is the number of domains of these nodes.
 
     For `kubernetes.io/hostname`, each node is a domain of its own.
     """
@@ -313,13 +313,13 @@ def _score(
 
 
 def _with_all_keys(rules: Sequence[Rule], snapshot: ClusterSnapshot) -> Flags:
-    """Per node."""
+    """Whether each node has the topology keys of all rules."""
     found: Flags = np.logical_and.reduce([snapshot.labels.column(each.topology_key).codes >= 0 for each, _ in rules])
     return found
 
 
 def _included(pod: PodInfo, constraint: TopologySpreadConstraint, snapshot: ClusterSnapshot) -> Flags:
-    """Per node: whether `nodeAffinityPolicy` and `nodeTaintsPolicy` let its pods count."""
+    """Whether `nodeAffinityPolicy` and `nodeTaintsPolicy` let the pods of each node count."""
     found = np.ones(snapshot.columns, dtype=np.bool_)
     if constraint.node_affinity_policy == "Honor" and (required := pod.required_nodes) is not None:
         found &= snapshot.labels.selected(required, pod.shape.required_nodes_key)
@@ -331,7 +331,7 @@ def _included(pod: PodInfo, constraint: TopologySpreadConstraint, snapshot: Clus
 
 
 def _selected_pods(pod: PodInfo, rules: Sequence[Rule], snapshot: ClusterSnapshot) -> Sequence[Ints]:
-    """Per rule, per node: pods that it selects, without terminating ones. An empty selector counts none."""
+    """The pods that each rule selects on each node, without terminating ones. An empty selector counts none."""
     found: list[Ints] = []
     for place, (_, selector) in enumerate(rules):
         # Constraints of a pod mostly differ in the topology key only.

@@ -14,13 +14,13 @@ class TopologyCounts:
     def __init__(self, codes: Rows, by_domain: Ints) -> None:
         """See `count_by_domain`."""
         self.codes = codes
-        """Per node: index of its domain; -1 without the label."""
+        """The index of the domain of each node; -1 without the label."""
 
         self._by_domain = by_domain
         """One longer than the number of domains: the last entry is that of code -1, and remains 0."""
 
     def of(self, rows: Rows) -> Ints:
-        """Per row: the pods in the domain of the node."""
+        """The number of pods in the domain of each node."""
         found: Ints = self._by_domain[self.codes[rows]]
         return found
 
@@ -31,7 +31,7 @@ class TopologyCounts:
             self._by_domain[code] += pods
 
     def lowest(self, domains: Rows) -> int:
-        """Of these domains; there must be one."""
+        """The lowest number of pods of these domains; there must be one."""
         return int(self._by_domain[domains].min())
 
     @property

@@ -39,7 +39,7 @@ class NodeResourcesBalancedAllocation:
         np.subtract(_ONE, deviation, out=deviation)
         deviation *= _MAX_SCORE
         after, before = deviation.astype(np.int64)
-        # 50 + (50 + after - before) // 2. What is divided is never negative: numpy divides as Go.
+        # 50 + (50 + after - before) // 2. The dividend is never negative, so floor division equals Go's truncation.
         after -= before
         after += _OFFSET
         after >>= _HALVED
@@ -74,7 +74,7 @@ class NodeResourcesBalancedAllocation:
 
 
 def _deviation_of_both(pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Floats:
-    """As `_deviation`, of cpu and memory, if all nodes have both.
+    """The same as `_deviation`, of cpu and memory, if all nodes have both.
 
     kube-scheduler's own formula for two: another one differs in the last bit, which truncation shows.
     """

@@ -152,7 +152,7 @@ def _highest(amounts: Ints) -> int:
 
 
 def is_extended(resource: str) -> bool:
-    """As `IsExtendedResourceName` of Kubernetes: neither its own resources nor quotas."""
+    """Whether the resource is extended (`IsExtendedResourceName` of Kubernetes): neither its own nor a quota."""
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 

@@ -20,7 +20,7 @@ CPU_AND_MEMORY = (ResourceWeight(name="cpu"), ResourceWeight(name="memory"))
 
 
 class ShapePoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the function of RequestedToCapacityRatio: percent used (0..100), and a score of 0..10."""
+    """A point of the function of RequestedToCapacityRatio: percent used (0..100), and a score of 0..10."""
 
     utilization: int
     score: int
@@ -62,7 +62,7 @@ def most_allocated(requested: Ints, capacity: Ints, counts: Flags, weights: Ints
 
 
 def _divided(dividend: Ints, divisor: Ints) -> Ints:
-    """As Go, towards zero. The dividend is negative if a multiplication of more than 92 PB has overflowed."""
+    """Divides as Go, towards zero. The dividend is negative if a multiplication of more than 92 PB has overflowed."""
     found: Ints = np.where(dividend < 0, -(-dividend // divisor), dividend // divisor)
     return found
 

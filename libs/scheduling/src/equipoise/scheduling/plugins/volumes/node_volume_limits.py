@@ -127,7 +127,7 @@ class NodeVolumeLimits:
         return MIGRATED.get(storage_class.provisioner, storage_class.provisioner), handle
 
     def _attachments(self, drivers: set[str]) -> Mapping[str, Attached]:
-        """By node, of these drivers."""
+        """The attached volumes of these drivers, by node."""
         found: dict[str, Attached] = {}
         for attachment in self._volumes.attachments.values():
             spec = attachment.spec
@@ -149,7 +149,7 @@ _NO_LIMITS: Mapping[str, int] = {}
 
 
 def _limits(node: CSINode | None) -> Mapping[str, int]:
-    """By driver. A driver that is missing has no limit."""
+    """The limits by driver. A driver that is missing has no limit."""
     if node is None:
         return _NO_LIMITS
     return {

@@ -73,18 +73,18 @@ class ChosenVolumes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimsOfPod:
-    """Of one attempt. Preemption changes none of it: which pods a node has does not matter here."""
+    """The claims of one attempt. Preemption changes none of them: which pods a node has does not matter here."""
 
     def __init__(self, bound: list[PersistentVolumeClaim], waiting: list[PersistentVolumeClaim]) -> None:
         self.bound = bound
         self.waiting = waiting
-        """In the order of their size: the smallest claim takes the smallest volume."""
+        """The claims that wait, in the order of their size: the smallest claim takes the smallest volume."""
 
         self.candidates: dict[ClaimKey, list[PersistentVolume]] = {}
-        """By waiting claim: volumes that it may be bound to, the best one first."""
+        """The volumes that each waiting claim may be bound to, the best one first."""
 
         self.matched: dict[str, dict[ClaimKey, str]] = {}
-        """By node: name of the volume by claim."""
+        """The name of the volume of each claim, by node."""
 
     def clone(self) -> "ClaimsOfPod":
         return self
@@ -96,13 +96,13 @@ class VolumeBinding:
     def __init__(self, volumes: Volumes) -> None:
         self._volumes = volumes
         self._taken: dict[str, ClaimKey] = {}
-        """By name of a volume: the claim that will be bound to it."""
+        """The claim that will be bound to each volume, by name of the volume."""
 
         self._selected: dict[ClaimKey, str] = {}
-        """By claim: the node for which its volume will be provisioned."""
+        """The node for which the volume of each claim will be provisioned."""
 
         self._reserved: dict[str, ChosenVolumes] = {}
-        """By uid of the pod."""
+        """The chosen volumes, by uid of the pod."""
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
         """Claims must exist, and those that do not wait for a consumer must be bound."""
@@ -215,7 +215,7 @@ class VolumeBinding:
         return refers_to(volume, claim) or self._taken.get(volume.metadata.name) == claim_key(claim)
 
     def _match(self, claims: ClaimsOfPod, snapshot: ClusterSnapshot, rows: Rows) -> Flags:
-        """Per node: whether each claim gets a volume. Stores which."""
+        """Whether each claim gets a volume on each node. Stores which."""
         satisfied = np.ones(len(rows), dtype=np.bool_)
         chosen: list[dict[ClaimKey, str]] = [{} for _ in rows]
         taken: dict[str, set[int]] = {}
@@ -248,7 +248,7 @@ class VolumeBinding:
         return satisfied
 
     def _provisioned(self, claim: PersistentVolumeClaim, snapshot: ClusterSnapshot, rows: Rows) -> Flags:
-        """Per node: whether a volume can be created for the claim."""
+        """Whether a volume can be created for the claim on each node."""
         storage_class = self._volumes.classes[class_of(claim)]
         if storage_class.provisioner in ("", NO_PROVISIONER):
             return np.zeros(len(rows), dtype=np.bool_)
@@ -325,7 +325,7 @@ class _Places:
 
 
 def _usable_on(volume: PersistentVolume, snapshot: ClusterSnapshot, rows: Rows) -> Flags:
-    """Per node: whether the volume's node affinity matches."""
+    """Whether the volume's node affinity matches each node."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return np.ones(len(rows), dtype=np.bool_)
@@ -350,7 +350,7 @@ def _matches_labels(term: NodeSelectorTerm, labels: Mapping[str, str]) -> bool:
 
 
 def _in_topology(storage_class: StorageClass, snapshot: ClusterSnapshot) -> Flags:
-    """Per node: whether the class allows it. Without topologies it allows all."""
+    """Whether the class allows each node. Without topologies it allows all."""
     if not storage_class.allowed_topologies:
         return np.ones(snapshot.columns, dtype=np.bool_)
     found = np.zeros(snapshot.columns, dtype=np.bool_)

@@ -109,7 +109,7 @@ _HELPFUL: Mapping[Kind, tuple[Action, ...]] = {"Node": ("add",), "PersistentVolu
 
 
 def _claims(pod: PodInfo) -> list[str]:
-    """Without those of ephemeral volumes, which no other pod can use."""
+    """The names of the claims, without those of ephemeral volumes, which no other pod can use."""
     return [each.persistent_volume_claim.claim_name for each in pod.claim_volumes if each.persistent_volume_claim]
 
 

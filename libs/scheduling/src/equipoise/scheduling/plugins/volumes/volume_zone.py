@@ -44,7 +44,7 @@ LABELS: Mapping[str, str] = {
 """The labels of a zone or region, and the present name of each."""
 
 DELIMITER = "__"
-"""Between the zones of a volume that is in several."""
+"""The delimiter between the zones of a volume that is in several."""
 
 
 class Topologies(msgspec.Struct, frozen=True, kw_only=True):
