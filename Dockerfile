@@ -1,4 +1,4 @@
-# One image for the five services, the setup step and those commands of the program `equipoise` that use a cluster.
+# One image for all services, the setup step and those commands of the program `equipoise` that use a cluster.
 # To build from a fixed base: --build-arg PYTHON_IMAGE=python:3.13-slim@sha256:… (docs/install.md, "Install with kustomize").
 ARG PYTHON_IMAGE=python:3.13-slim
 
