@@ -28,7 +28,7 @@ NODES_AT_A_TIME = 100
 """Evaluated in one step of the event loop: it has to renew the Lease and to receive messages in between."""
 
 LEARNING_STEPS = 5
-"""Per evaluation: a hundred nodes."""
+"""The steps per evaluation: a hundred nodes."""
 
 log = structlog.get_logger()
 
@@ -60,7 +60,7 @@ class Reclaimer:
         self._nodes = LatestNodes(started_at=self._clock.now(), hours=forecast.batch_hours, day=forecast.day)
         self._contested: set[str] = set()
         self._due: dict[str, _Due] = {}
-        """By node, whose amounts are to be written."""
+        """The amounts that are to be written, by node."""
 
         self._writer = StatusWriter(runtime, self._metrics, self._on_written)
 
@@ -104,7 +104,7 @@ class Reclaimer:
         )
 
     async def _lead(self, _: LeaseEpoch) -> None:
-        """Until canceled."""
+        """Evaluates and writes until canceled."""
         self._nodes.forget_writes()
         self._due.clear()
         try:
@@ -147,7 +147,7 @@ class Reclaimer:
             await self._clock.sleep(max(0.0, self._runtime.own.interval - duration))
 
     async def _learn(self) -> None:
-        """In small steps; the next evaluations learn the nodes that are left."""
+        """Learns in small steps; the next evaluations learn the nodes that are left."""
         now, deviations = self._clock.now(), self._nodes.deviations
         while expect(deviations, now):  # noqa: ASYNC110 (not for time: it lets others work in between)
             await asyncio.sleep(0)

@@ -33,7 +33,7 @@ class ReclaimerSettings(Section, frozen=True, kw_only=True):
     """Node pools with another strategy."""
 
     nodes: dict[str, StrategyOverride] = field(default_factory=dict)
-    """By name: nodes with another strategy. They override their pool."""
+    """Nodes with another strategy, by name. They override their pool."""
 
     forecast: ForecastSettings = ForecastSettings()
     degrade: DegradeSettings = DegradeSettings()

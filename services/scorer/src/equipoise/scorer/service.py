@@ -56,7 +56,7 @@ class Scorer:
     health: Health
     metrics: CollectorRegistry
     identity: str = "scorer"
-    """As in the heartbeats of this process."""
+    """The identity in the heartbeats of this process."""
 
     def __post_init__(self) -> None:
         self._metrics = ScorerMetrics(self.metrics)
@@ -234,7 +234,7 @@ class Scorer:
         return True
 
     async def _publish_decisions(self) -> None:
-        """In a task of its own, so that a slow bus delays no response."""
+        """Publishes decisions in a task of its own, so that a slow bus delays no response."""
         while True:
             message = await self._decisions.get()
             if not await self._publish(decision("scorer", message.pod.namespace, message.pod.name), message):
@@ -257,7 +257,7 @@ class Scorer:
             self._metrics.advice.labels("skipped").inc()
 
     async def _advise(self) -> None:
-        """At a constant rate, so that requests are served in between."""
+        """Publishes advice at a constant rate, so that requests are served in between."""
         while True:
             node, pod = await self._placed.get()
             with self.health.unreadable.guard("advice", f"{pod.namespace}/{pod.name}"):

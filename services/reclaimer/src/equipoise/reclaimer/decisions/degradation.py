@@ -8,10 +8,10 @@ class DegradeSettings(Section, frozen=True, kw_only=True):
     """Ages of the newest sample of a node."""
 
     keep: Duration = Duration(300)
-    """Until then, the amounts stay as they are."""
+    """The age until which the amounts stay as they are."""
 
     expire: Duration = Duration(900)
-    """From then on, only what bound pods request is offered. In between, the amounts fall evenly."""
+    """The age from which only what bound pods request is offered. In between, the amounts fall evenly."""
 
     def __post_init__(self) -> None:
         if not 0 < self.keep < self.expire:

@@ -33,7 +33,7 @@ from equipoise.reclaimer.state.status_changes import QUIET_PERIOD
 _UNKNOWN = Resources()
 
 _UNITS = (1_000.0, 1.0)
-"""By resource: cores to milli-cores, bytes to bytes."""
+"""The factors by resource: cores to milli-cores, bytes to bytes."""
 
 DISABLED = "its strategy offers nothing"
 """`degraded` of a node that is to offer nothing."""
@@ -61,10 +61,10 @@ class Evaluated(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Its epoch and sequence are those of its publisher."""
 
     last: Amounts
-    """For the next evaluation."""
+    """The amounts for the next evaluation."""
 
     amounts: Mapping[str, int | None]
-    """By resource name: what its status should contain; None: nothing."""
+    """The amounts that its status should contain, by resource name; None: nothing."""
 
     due: bool
     """Write them now."""
@@ -196,7 +196,7 @@ def _outlook(node: ObservedNode) -> Outlook:
 
 
 def _is_learned(node: ObservedNode) -> bool:
-    """Of at least one resource."""
+    """Whether the errors of at least one resource are learned."""
     return node.outlook is not None and not np.isnan(node.outlook.errors[:, 0, 0]).all()
 
 
@@ -299,7 +299,7 @@ def _evaluate(
 
 
 def _offers(node: ObservedNode, target: Amounts, requested: Amounts, settings: OfferSettings) -> dict[str, Offer]:
-    """By resource name. Where nothing is known of the capacity, what the status contains stays."""
+    """The offers by resource name. Where nothing is known of the capacity, what the status contains stays."""
     offers, running = {}, requested_by_band(node.placement, running=True)
     capacity = amounts(node.placement.capacity)
     for band in OFFERED_BANDS:
@@ -333,7 +333,7 @@ def _contested(node: ObservedNode) -> dict[str, Offer]:
 def _terms(
     node: ObservedNode, usage: NodeUsage, strategy: ReclaimStrategy, reserved: Array
 ) -> dict[str, ReclaimedTerms]:
-    """Of the resources whose capacity is known."""
+    """The terms of the resources whose capacity is known."""
     thresholds = (strategy.cpu_threshold, strategy.memory_threshold)
     policies = (strategy.cpu_policy, strategy.memory_policy)
     capacity = amounts(node.placement.capacity)

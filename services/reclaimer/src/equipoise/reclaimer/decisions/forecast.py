@@ -84,7 +84,7 @@ def lasting(nodes: NodesAhead, *, hours: Sequence[int], suppressed: float, margi
 
 
 def _quantile(values: Array, share: float) -> Array:
-    """Of each row, between two values; NaN if one is unknown. Faster than `numpy.quantile`."""
+    """The quantile of each row, between two values; NaN if one is unknown. Faster than `numpy.quantile`."""
     place = share * (values.shape[1] - 1)
     low = int(place)
     ordered = np.partition(values, (low, min(low + 1, values.shape[1] - 1)), axis=1)

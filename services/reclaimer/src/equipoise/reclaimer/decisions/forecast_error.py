@@ -19,7 +19,7 @@ _REGULARIZATION = 0.01
 
 
 class ForecastErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """As shares of the capacity."""
+    """The errors of forecasts, as shares of the capacity."""
 
     persistence: Array
     """hours ahead × means: weights of the means in what is expected of the deviation."""

@@ -17,7 +17,7 @@ class HighPriorityPods(msgspec.Struct, frozen=True, kw_only=True):
     """One resource of the pods of a node that are neither of the bands batch nor free. Finished pods are none."""
 
     requests: Array
-    """Of a mid pod: of mid resources. 0 without a request."""
+    """The requests of the pods; of a mid pod, those of mid resources. 0 without a request."""
 
     usage: Array
     """NaN: not measured."""
@@ -29,7 +29,7 @@ class HighPriorityPods(msgspec.Struct, frozen=True, kw_only=True):
     """Usage of measured pods whose placement is not known: some may be of high priority."""
 
     def total(self, policy: MemoryPolicy) -> float:
-        """Of all of them together, as the policy counts."""
+        """The amount of all of them together, as the policy counts."""
         if policy == "request":
             return float(self.requests.sum())
         if policy == "maxUsageRequest":

@@ -14,7 +14,7 @@ MemoryPolicy = Literal["usage", "request", "maxUsageRequest"]
 
 
 class ReclaimStrategy(Section, frozen=True, kw_only=True):
-    """Of a node. Percentages are of its capacity."""
+    """The strategy of a node. Percentages are of its capacity."""
 
     enabled: bool = True
     """False: nothing of it is offered."""
@@ -28,7 +28,7 @@ class ReclaimStrategy(Section, frozen=True, kw_only=True):
     """What counts of a high-priority pod: its usage, or the higher of usage and request."""
 
     memory_policy: MemoryPolicy = "usage"
-    """As `cpuPolicy`; `request`: its request."""
+    """The same as `cpuPolicy`; `request`: its request."""
 
     batch_cpu_cap: Percent | None = None
     """Maximum of batch resources; null: no maximum."""
@@ -90,7 +90,7 @@ def strategy_of(
     pools: Sequence[ReclaimPool],
     nodes: Mapping[str, StrategyOverride],
 ) -> ReclaimStrategy:
-    """Of a node. Its labels override its own settings, these its pool, and that the strategy of the cluster."""
+    """A node's strategy. Its labels override its own settings, these its pool, and that the strategy of the cluster."""
     pool = next((each for each in pools if each.match_labels.items() <= labels.items()), None)
     changes: dict[str, Any] = {}
     for override in (pool, nodes.get(name)):

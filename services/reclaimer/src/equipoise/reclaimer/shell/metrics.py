@@ -11,7 +11,7 @@ from equipoise.reclaimer.decisions.evaluation import DISABLED
 
 
 class ReclaimerMetrics:
-    """Of the fleet: nodes are no labels."""
+    """Metrics of all nodes together: nodes are no labels."""
 
     def __init__(self, metrics: CollectorRegistry) -> None:
         self.nodes = Gauge(

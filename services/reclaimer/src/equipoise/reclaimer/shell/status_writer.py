@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 class StatusWriter:
-    """Of a node, the newest amounts are written; amounts that shrink do not wait for those that grow."""
+    """Writes the newest amounts of each node; amounts that shrink do not wait for those that grow."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class StatusWriter:
         self._shrinking: dict[str, _Write] = {}
         self._growing: dict[str, _Write] = {}
         self._failed: dict[str, str] = {}
-        """By node: why its last write failed."""
+        """The reason for which the last write failed, by node."""
 
         self._pending = asyncio.Event()
         self._ready = False
@@ -79,7 +79,7 @@ class StatusWriter:
         self._growing.pop(node, None)
 
     async def run(self) -> NoReturn:
-        """Until canceled. Requests that wait then are dropped."""
+        """Writes until canceled. Requests that wait then are dropped."""
         try:
             probe = Lease(metadata=ObjectMeta(name=PROBE, namespace=self._namespace))
             await until_fenced(self._kube, FENCE, LEASES, probe, self._clock, self._health, manifest=MANIFEST)
@@ -140,7 +140,7 @@ class StatusWriter:
             self._report_failures()
 
     def _report_failures(self) -> None:
-        """Of all nodes whose last write failed, and the latest reason."""
+        """Reports the nodes whose last write failed, and the latest reason."""
         text = None
         if self._failed:
             node, why = next(reversed(self._failed.items()))

@@ -42,7 +42,7 @@ _GROWTH = 512
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Of one node, as shares of its capacity. NaN: not known yet."""
+    """The outlook of one node, as shares of its capacity. NaN: not known yet."""
 
     deviation: Singles
     """resources × hours ahead: how far usage will probably be above that of the typical day."""
@@ -85,7 +85,7 @@ class Deviations:
         self._learned_at = np.empty(0)
 
     def observe(self, node: str, uid: str, used: Array, typical: Array, constant: Array, now: float) -> None:
-        """As shares of the capacity: usage now, of the typical day (resources × hours), and without a profile."""
+        """Takes usage now, of the typical day (resources × hours), and without a profile, as shares of the capacity."""
         self._advance(now)
         row = self._row(node, uid)
         if math.isnan(self._constant[row, 0]):
@@ -114,17 +114,17 @@ class Deviations:
             self.moments[known[1]] = 0.0
 
     def outdated(self, count: int, now: float) -> Rows:
-        """At most so many rows whose expected deviation is older than the last quarter hour."""
+        """The rows whose expected deviation is older than the last quarter hour, at most `count`."""
         self._advance(now)
         return np.arange(self._expected_until, min(self._expected_until + count, self._used))
 
     def on_expected(self, rows: Rows, expected: Array) -> None:
-        """Of the rows that are outdated. rows × resources × hours ahead."""
+        """Takes the expected deviations of the rows that are outdated: rows × resources × hours ahead."""
         self._expected[rows] = expected
         self._expected_until += len(rows)
 
     def due(self, count: int, now: float) -> Rows:
-        """At most so many rows that were learned LEARN_PERIOD ago, the oldest first."""
+        """The rows that were learned LEARN_PERIOD ago, the oldest first, at most `count`."""
         self._advance(now)
         learned_at = self._learned_at[: self._used]
         oldest: Rows = np.argsort(learned_at, kind="stable")[:count]

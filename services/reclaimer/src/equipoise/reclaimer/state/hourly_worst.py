@@ -50,7 +50,7 @@ class HourlyWorst:
         self._days.pop(node, None)
 
     def _until(self, node: str, uid: str, hour: int) -> Singles:
-        """Of the last 24 hours at this hour: what is older becomes unknown."""
+        """The last 24 hours at this hour: what is older becomes unknown."""
         known = self._days.get(node)
         if known is None or known[0] != uid or hour - known[1] >= SLOTS or hour < known[1] - 1:
             day = np.full((len(RESOURCES), SLOTS), np.nan, np.float32)
@@ -63,7 +63,7 @@ class HourlyWorst:
 
 
 def published(day: Singles) -> Mapping[str, list[float | None]]:
-    """As the message carries it: milli-cores and MiB are precise enough."""
+    """The day as the message carries it: milli-cores and MiB are precise enough."""
     units = (1_000.0, 2.0**-20)
     found: dict[str, list[float | None]] = {}
     for resource, amounts, unit in zip(RESOURCES, day.tolist(), units, strict=True):

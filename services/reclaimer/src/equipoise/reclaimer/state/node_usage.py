@@ -25,7 +25,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """resources × pods: of high-priority and mid pods. 0 without a request."""
 
     usage: Array
-    """As `requests`; NaN: not measured."""
+    """The usage, shaped as `requests`; NaN: not measured."""
 
     exclusive: Flags
     """pods: which have cores of their own."""
@@ -37,13 +37,13 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Usage outside pods."""
 
     used: Array
-    """Of high-priority pods and of the system, now. A pod that is not measured counts with its request."""
+    """Usage of high-priority pods and of the system, now. A pod that is not measured counts with its request."""
 
     typical: Array
     """resources × hours of the day (UTC): the same on a typical day."""
 
     typical_or_requested: Array
-    """As `typical`, with the request of each pod where that is more than its usage."""
+    """The same as `typical`, with the request of each pod where that is more than its usage."""
 
     constant: Array
     """The part of `typical` that is the usage of now: of the system and of pods without a profile."""
@@ -97,7 +97,7 @@ def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles:
 
 
 def requested_by_band(placement: NodePlacement, *, running: bool = False) -> dict[OfferedBand, Array]:
-    """Per band and resource, cores and bytes: what its bound pods request of it. `running`: only those that run."""
+    """What bound pods request of each band and resource, cores and bytes. `running`: only those that run."""
     total = {band: np.zeros(len(RESOURCES)) for band in OFFERED_BANDS}
     for pod in placement.pods:
         if (band := pod.band) is not None and (not running or pod.running_since is not None):

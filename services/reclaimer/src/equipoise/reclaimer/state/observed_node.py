@@ -12,7 +12,7 @@ from equipoise.reclaimer.state.deviations import Outlook
 from equipoise.reclaimer.state.node_usage import NodeUsage
 
 Amounts = Mapping[OfferedBand, Array]
-"""Per band and resource, cores and bytes; NaN is unknown."""
+"""Amounts per band and resource, cores and bytes; NaN is unknown."""
 
 
 class ObservedNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -30,7 +30,7 @@ class ObservedNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """resources × hours of the day (UTC): of the last 24 hours."""
 
     existing: Mapping[str, int]
-    """By resource name: milli-cores and bytes in the node's status, or what was offered last in observation."""
+    """Milli-cores and bytes by resource name: in the node's status, or what was offered last in observation."""
 
     inconsistent: bool = False
     """The node's status contains a band in its capacity with another amount than in its allocatable resources: a

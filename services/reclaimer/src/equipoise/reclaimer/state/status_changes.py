@@ -6,17 +6,17 @@ from collections.abc import Mapping
 import msgspec
 
 RECENT_WRITES = 5
-"""Of a node: one of them may be published after a later one was made."""
+"""The writes of a node that are kept: one of them may be published after a later one was made."""
 
 MAX_FOREIGN_CHANGES = 3
-"""With so many changes by another program, the node is contested."""
+"""The number of changes by another program at which the node is contested."""
 
 QUIET_PERIOD = 3_600.0
 """Seconds without a change by another program after which a node is not contested any more."""
 
 
 class StatusChanges(msgspec.Struct, kw_only=True):
-    """Of one node. Amounts by resource name, in milli-cores and bytes; 0: absent."""
+    """The changes of one node. Amounts by resource name, in milli-cores and bytes; 0: absent."""
 
     requested: list[dict[str, int]] = []
     """The latest writes, oldest first, whether they succeeded or not: one that timed out may have."""

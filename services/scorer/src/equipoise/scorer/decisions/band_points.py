@@ -6,7 +6,7 @@ from equipoise.scorer.state.arrays import BandRoom, Demand
 
 
 def band_points(bands: BandRoom, demand: Demand) -> Array:
-    """Per node 0..100, of the scarcer resource; 0 if less than nothing is left, or what is left is unknown.
+    """The points of each node, 0..100, by the scarcer resource; 0 if less than nothing is left, or that is unknown.
 
     A resource that the pod does not request of its band does not count.
     """

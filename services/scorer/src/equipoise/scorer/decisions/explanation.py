@@ -246,7 +246,7 @@ class _View:
         )
 
     def _loads(self, index: int, utilization: NodeUtilization | None) -> tuple[Resources, Resources]:
-        """Without and with all usage of batch work; nothing for a node without batch work, or of unknown load."""
+        """Load without and with all usage of batch work; nothing for a node without batch work, or of unknown load."""
         nodes = self._ranking.nodes
         position, load, _ = self._ranking.shortest_window(index)
         window = self._state.load.windows[position]

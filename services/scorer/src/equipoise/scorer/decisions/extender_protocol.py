@@ -47,7 +47,7 @@ class HostPriority(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 _AFTER_HOST = [f'","Score":{score}}},{{"Host":"' for score in range(101)]
-"""By score: what follows a host in HostPriorityList, up to the next host."""
+"""The text after a host in HostPriorityList, up to the next host, by score."""
 
 
 class FilterResult(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):

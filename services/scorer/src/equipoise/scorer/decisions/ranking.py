@@ -28,7 +28,7 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     """The scores of the candidates, and the inputs of these scores."""
 
     points: Array
-    """Per node 0..100, the policy's; 0 where a node is overfull or avoided."""
+    """The policy's points of each node, 0..100; 0 where a node is overfull or avoided."""
 
     scores: ExtenderScores
     nodes: CandidateNodes
@@ -85,7 +85,7 @@ def rank(
 
 
 def points_of(policy: ScoringPolicy, nodes: CandidateNodes, demand: Demand) -> tuple[Array, Flags]:
-    """Per node 0..100, the policy's points or 0 if overfull; and which nodes are overfull.
+    """The policy's points of each node, 0..100, or 0 if overfull; and which nodes are overfull.
 
     For a pod of a band, what is left of the band counts in place of the policy: overfull is a node that has too little
     of it, or of which it is unknown.

@@ -18,7 +18,7 @@ class BandScoring(Section, frozen=True, kw_only=True):
     """Needs the reclaimer (`reclaimer.enabled`). Without it, such pods are scored by the policy, as any others."""
 
     lifetime: Duration = Duration(300)
-    """After an evaluation of the reclaimer, how long its amounts may be used."""
+    """The time after an evaluation of the reclaimer for which its amounts may be used."""
 
     def __post_init__(self) -> None:
         if self.lifetime <= 0:
@@ -44,7 +44,7 @@ class ScoringSettings(Section, frozen=True, kw_only=True):
     """
 
     replacement_hint_duration: Duration = Duration(600)
-    """After an eviction, how long the evicted node is avoided and its target preferred for the replacement."""
+    """The time after an eviction for which the evicted node is avoided and its target preferred for the replacement."""
 
     hints: HintSettings = HintSettings()
     reclaimed: BandScoring = BandScoring()

@@ -34,10 +34,10 @@ _BACKLOG = 1024
 """Connections that the kernel holds until they are accepted; the client of one above it waits a second."""
 
 _RETRY_SECONDS = 0.1
-"""Until the next attempt to accept, after an error."""
+"""The time until the next attempt to accept, after an error."""
 
 _TLS_SHUTDOWN_SECONDS = 1.0
-"""For a client that does not confirm the end of its TLS connection."""
+"""The time for a client that does not confirm the end of its TLS connection."""
 
 
 def raise_file_limit() -> None:
@@ -61,7 +61,7 @@ def check_file_limit(max_connections: int) -> None:
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Without a host, on every interface. Raises OSError."""
+    """A socket that listens on this host; without a host, on every interface. Raises OSError."""
     both = not host and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
@@ -78,13 +78,13 @@ class _Connection(RelayedConnection):
     deadline: asyncio.TimerHandle | None = None
     transport: asyncio.Transport | None = None
     direct: DirectRequests | None = None
-    """Until aiohttp has the connection."""
+    """The direct requests, until aiohttp has the connection."""
 
     paused: bool = False
     """The client does not read what is written."""
 
     def close(self) -> None:
-        """At once, without a response."""
+        """Closes at once, without a response."""
         if self.transport is not None:
             self.transport.abort()
         elif self.opening is not None:
@@ -153,7 +153,7 @@ class Acceptor:
         self._established = ConnectionPool[_Connection](self.settings.max_connections, per_address)
 
     async def accept(self, listener: socket.socket) -> None:
-        """Until cancelled."""
+        """Accepts connections until cancelled."""
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as opening:
             while True:

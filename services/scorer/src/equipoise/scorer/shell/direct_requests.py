@@ -17,7 +17,7 @@ from equipoise.scorer.settings import ExtenderSettings
 _HEAD = re.compile(rb"POST /(prioritize|filter) HTTP/1\.1\r\n((?:[A-Za-z-]+: [\x20-\x7e]+\r\n)+)\r\n")
 
 _HEADERS = {b"host", b"user-agent", b"accept", b"accept-encoding", b"content-type", b"content-length"}
-"""Without a meaning for the response, except for the length."""
+"""The headers without a meaning for the response, except for the length."""
 
 _LENGTH = re.compile(rb"[0-9]{1,9}")
 
@@ -38,7 +38,7 @@ class Responder(Protocol):
         ...
 
     def end(self) -> None:
-        """After each `begin` that returned True."""
+        """Ends a request; called after each `begin` that returned True."""
         ...
 
     def monotonic(self) -> float: ...
@@ -64,7 +64,7 @@ class DirectRequests:
         self._on_response = on_response
         self._loop = asyncio.get_running_loop()
         self._received: list[bytes] = []
-        """Of a request whose body is not complete."""
+        """The parts of a request whose body is not complete."""
 
         self._missing = self._head = 0
         self._verb = ""

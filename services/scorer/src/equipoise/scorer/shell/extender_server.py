@@ -155,7 +155,7 @@ class ExtenderServer:
         return True
 
     def end(self) -> None:
-        """After each `begin` that returned True."""
+        """Ends a request; called after each `begin` that returned True."""
         self._pending -= 1
 
     def monotonic(self) -> float:

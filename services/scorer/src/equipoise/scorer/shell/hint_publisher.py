@@ -19,7 +19,7 @@ from equipoise.scorer.state.scorer_replicas import ScorerReplicas
 
 
 class HintPublisher:
-    """Of one replica: each namespace is published by one."""
+    """Publishes the hints of one replica: each namespace is published by one."""
 
     def __init__(
         self, scoring: ScoringState, settings: HintSettings, clock: Clock, metrics: ScorerMetrics, identity: str
@@ -33,7 +33,7 @@ class HintPublisher:
         self._evicted = asyncio.Event()
 
     async def on_heartbeat(self, delivery: Delivery[Heartbeat]) -> None:
-        """Of any scorer."""
+        """Takes a heartbeat of any scorer."""
         self._replicas.on_heartbeat(delivery.message, self._clock.monotonic())
 
     def on_placement(self, message: NodePlacement, placed: Sequence[PlacedPod]) -> None:
@@ -49,7 +49,7 @@ class HintPublisher:
         self._evicted.set()
 
     async def run(self, publish: Callable[[str, Message], Awaitable[bool]]) -> None:
-        """Until cancelled. `publish` returns False if it failed."""
+        """Publishes until cancelled. `publish` returns False if it failed."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._update_regularly(publish))
             tasks.create_task(self._publish_after_evictions(publish))

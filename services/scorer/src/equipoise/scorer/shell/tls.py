@@ -24,8 +24,8 @@ class Certificates:
         self._tls = tls
         self._watches = [FileWatch(Path(name)) for name in _names(tls)]
         self._latest = _context(tls)
-        self.end = _end_of_file(tls)
-        """When the certificate expires (Unix seconds); 0 if that is unknown."""
+        self.end = _certificate_expiry(tls)
+        """The time at which the certificate expires (Unix seconds); 0 if that is unknown."""
 
         self.context = self._latest
         """The context to listen with."""
@@ -43,13 +43,13 @@ class Certificates:
         Raises ConfigurationError if they are invalid; the earlier ones then remain in use.
         """
         self._latest = _context(self._tls)
-        self.end = _end_of_file(self._tls)
+        self.end = _certificate_expiry(self._tls)
 
     def _use_latest(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, first: ssl.SSLContext) -> None:
         connection.context = self._latest
 
 
-def _end_of_file(tls: ExtenderTls) -> float:
+def _certificate_expiry(tls: ExtenderTls) -> float:
     """0 if it cannot be read: it may have changed since it was loaded, or contain what only OpenSSL reads."""
     try:
         return certificate_end(Path(tls.certificate_file).read_text())
@@ -58,7 +58,7 @@ def _end_of_file(tls: ExtenderTls) -> float:
 
 
 def certificate_end(pem: str) -> float:
-    """When the first certificate of a valid PEM file expires (Unix seconds).
+    """The time at which the first certificate of a valid PEM file expires (Unix seconds).
 
     `ssl` reports this only of the other side of a connection. RFC 5280: Certificate and TBSCertificate are sequences;
     TBSCertificate begins with [0] version, serialNumber, signature, issuer, validity (notBefore, notAfter).

@@ -67,7 +67,7 @@ class BandRoom(msgspec.Struct, frozen=True, kw_only=True):
     """nodes × resources: cores and bytes."""
 
     def take(self, columns: Rows) -> "BandRoom":
-        """Of some of the candidates."""
+        """Some of the candidates."""
         return BandRoom(left=self.left[columns], capacity=self.capacity[columns])
 
 
@@ -122,7 +122,7 @@ class CandidateNodes(msgspec.Struct, frozen=True, kw_only=True):
     """nodes × resources: the sum of the pods' requests, cores and bytes."""
 
     limits: Array
-    """As `requests`: the sum of the limits. A pod counts with its request if its limit is missing or lower."""
+    """The sum of the limits, shaped as `requests`. A pod counts with its request if its limit is missing or lower."""
 
     recent_placements: Array
     """nodes × the policy's `placement_spans`: pods placed on the node within each span."""
@@ -158,13 +158,13 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """windows × resources: cores and bytes; always known."""
 
     sources: dict[str, EstimateSource]
-    """Per resource the source of the estimate for the shortest window."""
+    """The source of the estimate for the shortest window, by resource."""
 
     requests: Array
-    """Per resource: cores and bytes; 0 without a request."""
+    """The requests per resource, cores and bytes; 0 without a request."""
 
     limits: Array
-    """Per resource: the limit, or the request if that is higher."""
+    """The limit per resource, or the request if that is higher."""
 
     production: bool = True
     """See `contracts.load.pod_priority`."""
@@ -182,7 +182,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """The band that it requests amounts of."""
 
     band_requests: Array = msgspec.field(default_factory=_no_requests)
-    """Per resource: cores and bytes of its band; NaN without a request."""
+    """The requests of its band per resource, cores and bytes; NaN without a request."""
 
 
 class Demands(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,7 +205,7 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, demands: Sequence[Demand]) -> "Demands":
-        """Of at least one pod."""
+        """The demands of at least one pod."""
         usage = np.array([demand.usage for demand in demands])
         daily = np.repeat(usage[:, :1].transpose(0, 2, 1), SLOTS, axis=2)
         for index, demand in enumerate(demands):

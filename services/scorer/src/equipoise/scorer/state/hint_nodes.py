@@ -24,10 +24,10 @@ class HintNode(msgspec.Struct, frozen=True, kw_only=True):
     """No autoscaler removes it."""
 
     headroom: Array
-    """Per resource, and pods: what pods can request in addition; −∞ if the node is cordoned or not ready."""
+    """What pods can request in addition, per resource, and pods; −∞ if the node is cordoned or not ready."""
 
     taints: frozenset[Taint]
-    """Those that keep pods away."""
+    """The taints that keep pods away."""
 
     labels: Mapping[str, str]
     platform: Platform

@@ -57,7 +57,7 @@ class KnownDemands:
         self._known: dict[Workload | None, tuple[_Inputs, Demand]] = {}
 
     def demand(self, pod: PodDemand, now: float) -> Demand:
-        """As `expected_demand` of the pod and the latest messages."""
+        """The same as `expected_demand` of the pod and the latest messages."""
         workload = self._nodes.workload_usage(pod.workload, now)
         inputs = _Inputs(
             message=None if pod.workload is None else self._nodes.workload_message(pod.workload),

@@ -84,13 +84,13 @@ class NodeTable:
         self._workloads: dict[Workload, WorkloadUtilization] = {}
         self._rows: dict[str, int] = {}
         self._computed_for: dict[str, NodePlacement] = {}
-        """By node, the placement that the row's requests, limits and headroom were computed from."""
+        """The placement that the row's requests, limits and headroom were computed from, by node."""
 
         self._batch_work: dict[str, tuple[PlacedPod, ...]] = {}
-        """By node: its pods whose usage counts in part. Nodes without any are absent."""
+        """The pods whose usage counts in part, by node. Nodes without any are absent."""
 
         self._uncounted: dict[str, Array] = {}
-        """By node with such pods: windows × resources, the share of the base that is used and does not count."""
+        """The share of the base that is used and does not count, windows × resources, by node with such pods."""
 
         self._free: list[int] = []
         self._table = RowArrays(windows=len(self.windows), statistics=len(statistics))

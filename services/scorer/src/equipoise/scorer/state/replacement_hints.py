@@ -139,8 +139,8 @@ class ReplacementHints:
         ]
 
     def expected(self, now: float) -> dict[Workload, tuple[list[str], list[str]]]:
-        """By workload with recent evictions: the targets of the replacements that are not placed yet, and the nodes
-        that the evicted pods left or are about to leave. The oldest eviction first."""
+        """The targets of the replacements that are not placed yet, and the nodes that the evicted pods left or are
+        about to leave, by workload with recent evictions. The oldest eviction first."""
         found: dict[Workload, tuple[list[str], list[str]]] = {}
         for each in sorted(self._evictions.values(), key=lambda each: each.message.decided_at):
             message = each.message

@@ -36,7 +36,7 @@ class NegativeReservation(msgspec.Struct, frozen=True, kw_only=True):
     """(mean, then each statistic) × windows × resources: share of the base."""
 
     requests: Array
-    """Per resource: cores and bytes; `limits` alike."""
+    """Amounts per resource, cores and bytes; `limits` alike."""
 
     limits: Array
 

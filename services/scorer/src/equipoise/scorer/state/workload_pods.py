@@ -17,7 +17,7 @@ class WorkloadPods:
         self.span = span
         self.replicas: Counter[Workload] = Counter()
         self.latest: dict[Workload, PlacedPod] = {}
-        """By workload: the pod that was placed last, also if it is gone since."""
+        """The pod that was placed last, also if it is gone since, by workload."""
 
         self._on_node: dict[str, Counter[Workload]] = {}
         self._ready_on_node: dict[str, frozenset[Workload]] = {}
@@ -49,12 +49,12 @@ class WorkloadPods:
                 del self.replicas[workload]
 
     def recent(self, now: float) -> Counter[Workload]:
-        """By workload: the pods that were placed within the span."""
+        """The number of pods that were placed within the span, by workload."""
         self._recent = deque(each for each in self._recent if is_recent(each[0], now, self.span))
         return Counter(workload for _, workload in self._recent)
 
     def on_nodes(self, workload: Workload) -> Counter[str]:
-        """By node: pods of the workload there."""
+        """The number of pods of the workload on each node that has any."""
         return Counter({node: pods[workload] for node, pods in self._on_node.items() if workload in pods})
 
     def ready_platforms(self, platforms: Mapping[str, Platform]) -> Mapping[Workload, frozenset[Platform]]:

@@ -12,7 +12,7 @@ _RECENT_WEIGHT = 10.0
 def expected_pods(
     workloads: Sequence[Workload], replicas: Mapping[Workload, int], recent: Mapping[Workload, int], factor: float
 ) -> Array:
-    """Per workload. As many pods as were placed recently, times `factor`, are divided among all workloads."""
+    """The expected pods of each workload: as many as were placed recently, times `factor`, divided among all."""
     shares = np.array(
         [max(1, replicas.get(each, 0)) + _RECENT_WEIGHT * recent.get(each, 0) for each in workloads], dtype=np.float64
     )

@@ -102,7 +102,7 @@ class HintTable:
         return found | {workload: hint for workload, hint in self._hints.items() if workload not in found}
 
     def evicted_workloads(self, now: float) -> Collection[Workload]:
-        """Those with recent evictions, or with evictions that are intended."""
+        """The workloads with recent evictions, or with evictions that are intended."""
         return self._scoring.hints.expected(now).keys()
 
     def _other_targets(self, workload: Workload, hint: WorkloadHint | None, known: Collection[str]) -> list[str]:

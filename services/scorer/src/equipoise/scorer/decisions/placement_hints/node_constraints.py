@@ -20,13 +20,13 @@ class NodeConstraints:
         self._snapshot = snapshot
         self._tolerated: dict[tuple[Toleration, ...], Flags] = {}
         self._selected: dict[bytes, Flags] = {}
-        """By the selector as JSON."""
+        """The nodes that a selector selects, by the selector as JSON."""
 
         self._platforms = tuple({*snapshot.platforms})
         """The different ones; nearly always one."""
 
         self._platform = np.array([self._platforms.index(each) for each in snapshot.platforms], np.intp)
-        """Per node: its platform, an index of `_platforms`."""
+        """The platform of each node, an index of `_platforms`."""
 
     def prepare(self, pods: Iterable[PlacedPod]) -> Iterator[None]:
         """Evaluate the node selectors of these pods, in steps."""
@@ -38,7 +38,7 @@ class NodeConstraints:
                 yield
 
     def allowed(self, pod: PlacedPod | None, platforms: Collection[Platform]) -> Flags:
-        """Per node. None: nothing is known of the pod, so it tolerates no taint.
+        """The nodes that the pod may use. None: nothing is known of the pod, so it tolerates no taint.
 
         `platforms`: on which pods of its workload have been ready.
         """

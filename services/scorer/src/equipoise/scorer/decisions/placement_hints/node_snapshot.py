@@ -20,7 +20,7 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Values of the label `kubernetes.io/hostname`; empty for a node that no hint can name."""
 
     usable: Flags
-    """Per node: its load of both resources is known, no autoscaler removes it, and a hint can name it."""
+    """The nodes whose load of both resources is known, that no autoscaler removes, and that a hint can name."""
 
     headroom: Array
     """nodes × (resources, pods): what pods can request in addition; −∞ if the node is cordoned or not ready."""
@@ -29,7 +29,7 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The different sets of taints that keep pods away."""
 
     taint_set: Rows
-    """Per node: its set of taints, an index of `taints`."""
+    """The set of taints of each node, an index of `taints`."""
 
     labels: tuple[Mapping[str, str], ...]
     platforms: tuple[Platform, ...]

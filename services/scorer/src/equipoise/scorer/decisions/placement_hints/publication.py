@@ -12,7 +12,7 @@ REPEAT_PERIOD = 45.0
 """Seconds after which hints are published again without a change: a message is replaced before it is a minute old."""
 
 MAX_BYTES = 700_000
-"""Of the hints in one message, which must stay below 1 MiB. An object in the API server holds far less."""
+"""The maximum of the hints in one message, which must stay below 1 MiB. An object in the API server holds far less."""
 
 _ALWAYS_FIT = 20
 """A hint has at most 550 hostnames of 63 characters, and usually 70 of 40."""
@@ -31,7 +31,7 @@ class HintPublication:
         now: float,
         replacing: Collection[str] = (),
     ) -> Iterator[PlacementHints | None]:
-        """Per namespace the message to publish, or None. A namespace whose hints are gone gets one without hints.
+        """The message to publish of each namespace, or None. A namespace whose hints are gone gets one without hints.
 
         `hints` are all, the most important first; `is_own`: this replica publishes those of the namespace; `replacing`:
         namespaces with evictions.
@@ -62,7 +62,7 @@ class HintPublication:
 
 
 def _limited(hints: dict[str, WorkloadHint]) -> dict[str, WorkloadHint]:
-    """As many of the first hints as one message holds."""
+    """The first hints, as many as one message holds."""
     if len(hints) <= _ALWAYS_FIT:
         return hints
     size = 0

@@ -11,7 +11,8 @@ _MISSED = 0.005
 
 
 def scored_nodes(nodes: int) -> int:
-    """As with `percentageOfNodesToScore: 0`, the default. Source: numFeasibleNodesToFind of kube-scheduler 1.36."""
+    """The count for `percentageOfNodesToScore: 0`, the default. Source: numFeasibleNodesToFind of kube-scheduler
+    1.36."""
     return min(nodes, max(100, nodes * max(5, 50 - nodes // 125) // 100))
 
 

@@ -38,7 +38,7 @@ class Block(msgspec.Struct, kw_only=True, eq=False):
 
     workloads: list[Workload]
     demands: Demands
-    """Of the workloads' pods, as they were when the points were computed."""
+    """The demands of the workloads' pods, as they were when the points were computed."""
 
     points: Singles
     """workloads × nodes. Single precision needs half of the memory."""
@@ -59,7 +59,7 @@ class ScoreTable:
         self._inputs: Array = np.zeros((0, 0))
 
     def clear(self) -> None:
-        """Without sufficient data nothing is known."""
+        """Removes all points: without sufficient data nothing is known."""
         self.blocks, self.names = [], ()
 
     def update(

@@ -31,7 +31,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spread(points: Singles, candidates: Flags) -> Array:
-    """Per workload: the points between its best and its worst candidate; 0 without candidates."""
+    """The points between the best and the worst candidate of each workload; 0 without candidates."""
     high = np.where(candidates, points, -np.inf).max(axis=1, initial=-np.inf)
     low = np.where(candidates, points, np.inf).min(axis=1, initial=np.inf)
     between: Array = np.where(high >= low, high - low, 0.0)
@@ -71,7 +71,7 @@ def _grades(points: Singles, best: Rows, sizes: Rows, grades: int) -> Rows:
 
 
 def unchanged(before: Selection, now: Selection, points: Singles, candidates: Flags, settings: HintSettings) -> Flags:
-    """Per workload: whether the nodes chosen before are still candidates, none of them is worse by more than
+    """Whether, per workload, the nodes chosen before are still candidates, none of them is worse by more than
     `settings.min_change` points than the node that is now in its place, and no grade differs by more than one."""
     same: Flags = (np.abs(now.grades - before.grades) <= 1).all(axis=1)
     for old, new, sign in ((before.best, now.best, 1.0), (before.worst, now.worst, -1.0)):

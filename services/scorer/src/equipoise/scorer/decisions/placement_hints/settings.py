@@ -28,7 +28,7 @@ class HintSettings(Section, frozen=True, kw_only=True):
     """Weight of the first term. Each of the others has half of the weight of the one before."""
 
     preferred_nodes: Annotated[int, Meta(ge=1, le=MAX_HOSTNAMES)] = 50
-    """At most so many nodes are preferred."""
+    """The maximum number of nodes that are preferred."""
 
     preferred_share: Share = 0.65
     """The best nodes, as a share of those that a pod can use, are preferred."""

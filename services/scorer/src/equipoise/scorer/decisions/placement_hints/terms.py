@@ -6,10 +6,10 @@ from equipoise.contracts.messages.placement import MAX_HOSTNAMES, WeightedNodes,
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 
 TARGET_WEIGHT = 100
-"""Of the intended targets of evicted pods."""
+"""The weight of the intended targets of evicted pods."""
 
 OTHER_TARGET_WEIGHT = 80
-"""Of the nodes that are named beside them, in case that kube-scheduler does not score the targets."""
+"""The weight of the nodes that are named beside them, in case that kube-scheduler does not score the targets."""
 
 _BESIDE_TARGETS = 0.1
 """Factor of the other weights while there are targets. They count only if no target is feasible: kube-scheduler scales

@@ -9,7 +9,7 @@ _NARROWEST = 1e4
 """Upper limit of alpha + beta: the distribution is then less than 0.005 wide, and the fraction converges quickly."""
 
 _CERTAIN = 25.0
-"""Where the tail is below e⁻²⁵, it counts as 0."""
+"""The exponent of a tail, e⁻²⁵, below which it counts as 0."""
 
 _ACCURACY = 1e-10
 _TERMS = 200

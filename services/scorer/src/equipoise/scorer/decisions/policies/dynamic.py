@@ -123,7 +123,7 @@ class Dynamic(ScoringPolicy, frozen=True, kw_only=True, tag="dynamic"):
         return np.clip(base - _PENALTY * self.hot_values(nodes.recent_placements), 0.0, 100.0)
 
     def hot_values(self, recent_placements: Array) -> Array:
-        """Per node, of nodes × `placement_spans`."""
+        """The hot value of each node. `recent_placements`: nodes × `placement_spans`."""
         values = np.zeros(len(recent_placements))
         for index, hot in enumerate(self.hot_value):
             values += np.floor(recent_placements[:, index] / hot.count)

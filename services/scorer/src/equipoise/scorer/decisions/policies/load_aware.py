@@ -34,10 +34,10 @@ class Aggregated(Section, frozen=True, kw_only=True):
     """Use another statistic than the mean of `window`."""
 
     usage_thresholds: ResourceThresholds = ResourceThresholds()
-    """For the filter, instead of the policy's `usageThresholds`; empty: the policy's."""
+    """The thresholds of the filter, instead of the policy's `usageThresholds`; empty: the policy's."""
 
     statistic: Aggregation = "p95"
-    """For the filter."""
+    """The statistic of the filter."""
 
     window: str | None = None
     """null: the longest window that is known for each node."""
@@ -46,7 +46,7 @@ class Aggregated(Section, frozen=True, kw_only=True):
     """null: scores use the mean."""
 
     score_window: str | None = None
-    """As `window`."""
+    """The same as `window`, for scores."""
 
 
 class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
@@ -59,7 +59,7 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
     """null: the shared `thresholds.high`, so that the descheduler does not evict what the filter admits."""
 
     prod_usage_thresholds: ResourceThresholds = ResourceThresholds()
-    """If set, production pods (`contracts.load.pod_priority`) are filtered by the usage of production pods only."""
+    """Thresholds of production usage. If set, it alone filters production pods (`contracts.load.pod_priority`)."""
 
     prod_usage_include_system: bool = False
     """The usage of production pods includes the usage of the node outside its pods."""
@@ -146,7 +146,7 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
 
     @property
     def _weights(self) -> tuple[float, float, float]:
-        """For cpu, memory, and the scarcer of the two."""
+        """The weights of cpu, memory, and the scarcer of the two."""
         weights, dominant = self.resource_weights, self.dominant_resource_weight
         if weights is None:
             weights = LoadAwareWeights() if dominant else LoadAwareWeights(cpu=1.0, memory=1.0)
@@ -164,7 +164,7 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
         return _with_pod(nodes, demand, used, self.window)
 
     def _aggregated(self, nodes: CandidateNodes, demand: Demand, statistic: Aggregation, window: str | None) -> Array:
-        """Where the statistic is unknown: the mean, or the estimated usage of the node's pods if that is higher.
+        """The statistic; where unknown, the mean, or the estimated usage of the node's pods if that is higher.
 
         A node whose measurement has just begun must not appear empty. (Koordinator uses the estimates only.)
         """

@@ -58,7 +58,7 @@ class Mix(ScoringPolicy, frozen=True, kw_only=True, tag="mix"):
         return mean
 
     def scores_by_part(self, nodes: CandidateNodes, demand: Demand) -> dict[str, Array]:
-        """By position and name: "1 water_level"."""
+        """The scores by position and name: "1 water_level"."""
         return {
             f"{position} {part.policy.policy_name()}": part.policy.score(self._for(part, nodes), demand)
             for position, part in enumerate(self.parts, 1)

@@ -52,12 +52,12 @@ class Peaks(SingleWindowPolicy, frozen=True, kw_only=True, tag="peaks", dict=Tru
     """Scores by the additional power."""
 
     node_power_model: dict[str, PowerModel] = msgspec.field(default_factory=dict)
-    """By name of the node."""
+    """The power models by name of the node."""
 
     default_power_model: PowerModel | None = PowerModel(
         k0=471.7412504314313, k1=-91.50493019588365, k2=-0.07186049052516228
     )
-    """For all other nodes: Trimaran's example, in watts. null: they score 0."""
+    """The power model of all other nodes: Trimaran's example, in watts. null: they score 0."""
 
     def __post_init__(self) -> None:
         if not self._models:

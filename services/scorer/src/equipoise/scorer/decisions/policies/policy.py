@@ -58,7 +58,7 @@ class ScoringPolicy(Section, frozen=True, kw_only=True, tag_field="name"):
         return np.array([self.score(nodes, demand) for demand in demands.each]).reshape(len(demands), len(nodes.load))
 
     def scores_by_part(self, nodes: CandidateNodes, demand: Demand) -> dict[str, Array]:
-        """Of a mix of policies, the scores of each by its name, for explanations."""
+        """The scores of each policy of a mix by its name, for explanations."""
         return {}
 
     def level(self, nodes: CandidateNodes) -> Resources:

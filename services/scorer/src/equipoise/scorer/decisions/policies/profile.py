@@ -77,8 +77,8 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
 
     @staticmethod
     def _full(share: Array, peak: Array, reserved: Array, pod: Array, per_unit: Array) -> Flags:
-        """Per node: whether the pod (resources × slots) would overcommit it in some hour. `peak` includes `reserved`,
-        and `share` does not."""
+        """Whether the pod (resources × slots) would overcommit each node in some hour. `peak` includes `reserved`, and
+        `share` does not."""
         full: Flags = (peak + pod.min(axis=1, keepdims=True) * per_unit > 1.0).any(axis=0)
         possible = (peak + pod.max(axis=1, keepdims=True) * per_unit > 1.0).any(axis=0)
         # The hours are compared only where the peaks do not decide.
@@ -100,8 +100,8 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
         )
 
     def score_pods(self, nodes: CandidateNodes, demands: Demands) -> Array:
-        """As `score`: the cost is a sum of products of a term of the pod and a term of the node, so one product of
-        matrices has the costs of all pods on all nodes.
+        """The same as `score`: the cost is a sum of products of a term of the pod and a term of the node, so one
+        product of matrices has the costs of all pods on all nodes.
         """
         daily, pods = nodes.daily, demands.daily
         if daily is None or not daily.share.size:

@@ -32,7 +32,7 @@ class WaterLevel(ScoringPolicy, frozen=True, kw_only=True, tag="water_level"):
     """w in level = (average + w·minimum)/(1 + w): the higher, the more the emptiest node lowers the level."""
 
     window_weights: dict[str, Weight] = msgspec.field(default_factory=lambda: {"15m": 0.5, "1h": 0.3, "1d": 0.2})
-    """By name of a window in `load.windows`. A window that is unknown for a node does not count."""
+    """The weights by name of a window in `load.windows`. A window that is unknown for a node does not count."""
 
     resource_weights: ResourceWeights = ResourceWeights()
 
