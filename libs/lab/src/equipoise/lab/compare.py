@@ -70,7 +70,7 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
     if taken := sorted(plugins.keys() & {GREEDY, STOCK, own, *SINGLE_POLICIES}):
         raise InvalidConfiguration([f"plugin {plugins[name]}: {name} is the name of a policy" for name in taken])
     policies |= dict.fromkeys(plugins)
-    found = []
+    replay_plans = []
     for scenario in request.scenarios:
         for name, policy in policies.items():
             for descheduler in sorted({False, *request.descheduler} if name == STOCK else request.descheduler):
@@ -78,7 +78,7 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
                     continue
                 if scenario == "given" and not descheduler and name != STOCK:
                     continue
-                found += [
+                replay_plans += [
                     ReplayPlan(
                         scenario=scenario,
                         policy=name,
@@ -97,7 +97,7 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
                     if policy is None or placement != "none"
                     for seed in request.arrivals[: 1 if scenario == "given" else None]
                 ]
-    return found
+    return replay_plans
 
 
 def _by_name(plugins: Sequence[str]) -> dict[str, str]:

@@ -67,7 +67,9 @@ class SimulatedScheduler:
         """
         self._trace = trace
         self.anti_affinity = AntiAffinityIndex(trace.rules, len(trace.nodes))
-        self._numbers = {(each.namespace, each.kind, each.name): n for n, each in enumerate(trace.workloads)}
+        self._numbers = {
+            (workload.namespace, workload.kind, workload.name): index for index, workload in enumerate(trace.workloads)
+        }
         rules = TraceAntiAffinity(self.anti_affinity, self.workload)
         registered = dict(plugins)
         if trace.rules:

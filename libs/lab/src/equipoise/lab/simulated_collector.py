@@ -220,7 +220,7 @@ class SimulatedCollector:
         """Messages for the newest sample, queried at `queried_at` (seconds of the trace); the cycle last."""
         sampled, _ = self._rounds[-1]
         at = self.origin + sampled
-        means = {window.name: found for window in self.load.windows if (found := self._over(window))}
+        means = {window.name: mean for window in self.load.windows if (mean := self._over(window))}
         shortest = self.load.shortest.length
         usage = self.curves.mean(sampled - shortest, sampled).tolist()
         per_pod = [Resources(cpu=cpu, memory=memory) for cpu, memory in usage]

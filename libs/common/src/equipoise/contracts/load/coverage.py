@@ -45,9 +45,9 @@ def coverage_problem(
     closed = use == "eviction"
     fresh = {cycle.shard: 0 if closed and cycle.problem else cycle.fresh for cycle in current}
     for cycle in shards if closed and len(shards) > 1 else ():
-        if (here := fresh.get(cycle.shard, 0)) < needed * cycle.expected:
+        if (fresh_nodes := fresh.get(cycle.shard, 0)) < needed * cycle.expected:
             why = f" ({cycle.problem})" if cycle.problem else ("" if cycle.shard in fresh else " (its cycles stopped)")
-            return f"shard {cycle.shard}: {_share_known(here, cycle.expected, needed)}{why}"
+            return f"shard {cycle.shard}: {_share_known(fresh_nodes, cycle.expected, needed)}{why}"
     total = min(known, sum(fresh.values()))
     return f"{_share_known(total, expected, needed)}{because}" if total < needed * expected else ""
 

@@ -56,9 +56,10 @@ async def history(
         while waiting:
             messages, end = await link.wait_for(subject, _batch(link, subject, request, inbox, responses))
             for headers, payload in messages:
-                found = headers["Nats-Subject"]
-                if found == headers.get(SUBJECT) and headers.get(TYPE) in types:  # else redirected, or of another type
-                    yield found, payload
+                message_subject = headers["Nats-Subject"]
+                # Otherwise it is redirected, or of another type.
+                if message_subject == headers.get(SUBJECT) and headers.get(TYPE) in types:
+                    yield message_subject, payload
             if messages:
                 request.pop("start_time", None)
                 request["seq"] = int(messages[-1][0]["Nats-Sequence"]) + 1

@@ -136,13 +136,13 @@ def nodes_needed(
             for search, removed in pending
             for plan in search.plans
         ]
-        found: defaultdict[tuple[int, int], list[RunFigures]] = defaultdict(list)
+        figures: defaultdict[tuple[int, int], list[RunFigures]] = defaultdict(list)
         for number, run in runner(trace, [plan for *_, plan in plan_of]):
             search, removed, _ = plan_of[number]
-            found[id(search), removed].append(run.figures)
+            figures[id(search), removed].append(run.figures)
             on_replay(run.figures)
         for search, removed in pending:
-            search.sizes[removed] = _size(found[id(search), removed])
+            search.sizes[removed] = _size(figures[id(search), removed])
         allowed = allowed or {
             search.plans[0].scenario: _allowed(search.sizes[0], len(trace.pods))
             for search in searches

@@ -78,12 +78,12 @@ class TraceDraft(msgspec.Struct, frozen=True, kw_only=True):
             budgets=tuple(
                 TraceBudget(
                     name=budget.name,
-                    workloads=known,
+                    workloads=indices,
                     min_available=budget.min_available,
                     max_unavailable=budget.max_unavailable,
                 )
                 for budget in self.budgets
-                if (known := tuple(index[key] for key in budget.workloads if key in index))
+                if (indices := tuple(index[key] for key in budget.workloads if key in index))
             ),
             cpu_milli=filled(cpu, kept),
             memory_mib=filled(memory, kept),

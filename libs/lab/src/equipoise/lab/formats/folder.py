@@ -137,7 +137,7 @@ def write(trace: Trace, folder: Path) -> None:
         _new_name(budget.name, seen, within=f"{spaces.pop()}/budget")
     rules = ((keys[rule.beside], keys[rule.limited], str(rule.most)) for rule in trace.rules)
     write_table(path_of(folder, "nodes"), NODES, (_cells(node, NODES) for node in trace.nodes))
-    write_table(path_of(folder, "workloads"), WORKLOADS, (_cells(each, WORKLOADS) for each in trace.workloads))
+    write_table(path_of(folder, "workloads"), WORKLOADS, (_cells(workload, WORKLOADS) for workload in trace.workloads))
     write_table(path_of(folder, "pods"), PODS, ((pod.name, keys[pod.workload], pod.node) for pod in trace.pods))
     write_table(path_of(folder, "anti_affinity"), RULES, rules)
     write_table(

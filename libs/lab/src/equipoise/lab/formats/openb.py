@@ -62,13 +62,13 @@ def read_tables(
     return TraceDraft(
         name=folder.resolve().name,
         nodes=chosen,
-        workloads={each.name: each for each in workloads},
-        pods=[DraftPod(name=each.name, workload=each.name) for each in workloads],
+        workloads={workload.name: workload for workload in workloads},
+        pods=[DraftPod(name=workload.name, workload=workload.name) for workload in workloads],
         seconds_per_step=SECONDS_PER_STEP,
         notes=_notes(chosen, workloads, len(all_nodes), seed),
     ).trace(
-        _constant(path_of(folder, pod_table), {each.name: each.request_cpu_milli for each in workloads}),
-        _constant(path_of(folder, pod_table), {each.name: each.request_memory_mib for each in workloads}),
+        _constant(path_of(folder, pod_table), {workload.name: workload.request_cpu_milli for workload in workloads}),
+        _constant(path_of(folder, pod_table), {workload.name: workload.request_memory_mib for workload in workloads}),
     )
 
 

@@ -42,14 +42,14 @@ def cluster_days(trace: Trace, *, pod_cores: float, pod_memory: float) -> Cluste
     learned = _LEARNED_DAYS if repeated else min(_LEARNED_DAYS, days - 3)
     measured_from = (learned + 1 if repeated else learned) * STEPS_PER_DAY
     measured_until = (learned + 2 if repeated else days - 1) * STEPS_PER_DAY
-    found = []
-    for seed, (each, of_nodes, pod) in enumerate(zip(curves, capacity, (pod_cores, pod_memory), strict=True), start=1):
-        usage, typical = counts @ each, None
+    node_days = []
+    for seed, (curve, of_nodes, pod) in enumerate(zip(curves, capacity, (pod_cores, pod_memory), strict=True), start=1):
+        usage, typical = counts @ curve, None
         if repeated:
-            day = each[:, :STEPS_PER_DAY]
+            day = curve[:, :STEPS_PER_DAY]
             typical = (counts @ day).reshape(len(counts), 24, -1).mean(axis=2)
             usage = counts @ (np.tile(day, (1, learned + 3)) * _noise(len(day), (learned + 3) * STEPS_PER_DAY, seed))
-        found.append(
+        node_days.append(
             NodeDays(
                 usage=usage,
                 capacity=of_nodes,
@@ -59,7 +59,7 @@ def cluster_days(trace: Trace, *, pod_cores: float, pod_memory: float) -> Cluste
                 pod=pod,
             )
         )
-    return ClusterDays(cpu=found[0], memory=found[1], in_sample=repeated)
+    return ClusterDays(cpu=node_days[0], memory=node_days[1], in_sample=repeated)
 
 
 def _quarters(usage: Array, seconds_per_step: float) -> Array:

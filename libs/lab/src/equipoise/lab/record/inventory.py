@@ -86,29 +86,29 @@ def inventory(
         key = owners[_full_name(pod)]
         if key not in newest or _age(pod) > _age(newest[key]):
             newest[key] = pod
-    places = {key: place for place, key in enumerate(sorted(newest))}
+    indices = {key: index for index, key in enumerate(sorted(newest))}
     of_workload: defaultdict[Key, list[Pod]] = defaultdict(list)
     for pod in placed:
         of_workload[owners[_full_name(pod)]].append(pod)
-    spread = {key: _recorded_spread(key, newest[key], of_workload) for key in places}
+    spread = {key: _recorded_spread(key, newest[key], of_workload) for key in indices}
     selected = {
-        f"{each.metadata.namespace}/{each.metadata.name}": (each, _selected_workloads(each, of_workload))
-        for each in budgets or ()
+        f"{budget.metadata.namespace}/{budget.metadata.name}": (budget, _selected_workloads(budget, of_workload))
+        for budget in budgets or ()
     }
     return Inventory(
         nodes=tuple(known_nodes.values()),
-        workloads=tuple(_workload(key, newest[key], spread[key]) for key in places),
+        workloads=tuple(_workload(key, newest[key], spread[key]) for key in indices),
         pods=tuple(
-            TracePod(name=pod.metadata.name, workload=places[owners[_full_name(pod)]], node=pod.spec.node_name)
+            TracePod(name=pod.metadata.name, workload=indices[owners[_full_name(pod)]], node=pod.spec.node_name)
             for pod in placed
         ),
         rules=tuple(
-            AntiAffinity(beside=place, limited=place, most=1)
-            for key, place in places.items()
+            AntiAffinity(beside=index, limited=index, most=1)
+            for key, index in indices.items()
             if repels_itself(newest[key])
         ),
         budgets=tuple(
-            _recorded_budget(budget, [places[key] for key in keys]) for budget, keys in selected.values() if keys
+            _recorded_budget(budget, [indices[key] for key in keys]) for budget, keys in selected.values() if keys
         ),
         notes=(
             *_notes(nodes, pods, placed, newest, spread),

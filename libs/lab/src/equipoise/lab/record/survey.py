@@ -145,16 +145,16 @@ class Survey:
                 f"the API server: {error}. Recording requires permission to list nodes and pods"
             ) from error
         for plural, values in (("nodes", nodes), ("pods", pods)):
-            for value in (each.metadata for each in values if each.metadata.unreadable):
+            for value in (item.metadata for item in values if item.metadata.unreadable):
                 name = "/".join(filter(None, (value.namespace, value.name)))
                 self.progress.note(f"omitted: {plural} {name} cannot be read: {value.unreadable}")
         nodes = [node for node in nodes if not node.metadata.unreadable]
         pods = [pod for pod in pods if not pod.metadata.unreadable]
         keys = owner_keys(pods, controllers)
-        found = inventory(nodes, pods, keys, budgets)
-        index = WorkloadIndex(found.workloads)
+        cluster = inventory(nodes, pods, keys, budgets)
+        index = WorkloadIndex(cluster.workloads)
         above = {key: (key[0], owner.kind, owner.name) for key, owner in controllers.items() if owner is not None}
-        return found, {pod: index.of(key) for pod, key in keys.items()}, above
+        return cluster, {pod: index.of(key) for pod, key in keys.items()}, above
 
     async def _past_owners(self, found: Inventory, above: dict[Key, Key], start: float, end: float) -> dict[str, int]:
         """Workload indexes by `namespace/pod`, from kube-state-metrics day by day; empty without it."""

@@ -30,8 +30,10 @@ def capacity_charts(answers: CapacityAnswers, width: int = WIDTH) -> list[Chart]
 def _frontier(batch: BatchCapacity, theme: Theme) -> tuple[Figure, str]:
     """A line for each rule, by how much it offers."""
     request = batch.request
-    at = [each for each in batch.work if each.threshold == request.frontier]
-    ours = next(each for each in at if each.rule == "lasting" and each.usual and len(each.resources) == 1)
+    outcomes = [outcome for outcome in batch.work if outcome.threshold == request.frontier]
+    ours = next(
+        outcome for outcome in outcomes if outcome.rule == "lasting" and outcome.usual and len(outcome.resources) == 1
+    )
     title = f"Batch work: {_percent(ours.running)} of the cores, {_percent(ours.suppressed)} of it suppressed"
     about = (
         f"{batch.nodes:,} nodes used to {request.frontier:.0%}, batch pods of {request.hours} h; label: running / "
@@ -43,8 +45,8 @@ def _frontier(batch: BatchCapacity, theme: Theme) -> tuple[Figure, str]:
     for axis, (resources, name) in zip(axes, _SIDES, strict=True):
         for rule, color in colors.items():
             line = sorted(
-                (each for each in at if each.rule == rule and len(each.resources) == resources),
-                key=lambda each: each.running,
+                (outcome for outcome in outcomes if outcome.rule == rule and len(outcome.resources) == resources),
+                key=lambda outcome: outcome.running,
             )
             _line(axis, rule, line, color, theme)
         axis.set_title(name, loc="left", fontsize=13)
@@ -52,9 +54,11 @@ def _frontier(batch: BatchCapacity, theme: Theme) -> tuple[Figure, str]:
         axis.grid()
         axis.tick_params(length=0)
         axis.spines[:].set_visible(False)
-        axis.set_ylim(0.0, 150.0 * max(0.001, *(each.running for each in at if len(each.resources) == resources)))
+        axis.set_ylim(
+            0.0, 150.0 * max(0.001, *(outcome.running for outcome in outcomes if len(outcome.resources) == resources))
+        )
     # Most of the lines are at the left: on a scale of square roots they are apart.
-    highest = 100.0 * max(0.01, *(each.suppressed for each in at))
+    highest = 100.0 * max(0.01, *(outcome.suppressed for outcome in outcomes))
     axes[0].set_xscale("function", functions=(lambda value: np.sqrt(np.maximum(value, 0.0)), np.square))
     axes[0].set_xlim(0.0, 1.1 * highest)
     axes[0].set_xticks(ticks := [tick for tick in _TICKS if tick <= 1.1 * highest], [f"{tick:g}" for tick in ticks])
@@ -97,19 +101,19 @@ def _line(axis: Axes, rule: Rule, line: Sequence[BatchOutcome], color: str, them
 def _nodes(needed: Sequence[NodesNeeded], theme: Theme) -> tuple[Figure, str]:
     """A bar for each case."""
     whole = needed[0].nodes
-    known = [each for each in needed if each.needed is not None and each.policy != STOCK]
-    fewest = min((each.needed for each in known if each.needed is not None), default=whole)
+    answered = [case for case in needed if case.needed is not None and case.policy != STOCK]
+    fewest = min((case.needed for case in answered if case.needed is not None), default=whole)
     title = f"{whole - fewest:,} of {whole:,} nodes fewer would do" if fewest < whole else "No node less would do"
     figure = new_figure(title, "nodes above 80 % for no more hours, and no more pods without a node, than now", theme)
     axis = figure.subplots()
-    for row, each in enumerate(needed[::-1]):
-        best = each.needed is not None and each.needed == fewest and each.policy != STOCK
-        color = theme.best if best else theme.stock if each.policy == STOCK else theme.soft
-        length = each.needed or whole
+    for row, case in enumerate(needed[::-1]):
+        best = case.needed is not None and case.needed == fewest and case.policy != STOCK
+        color = theme.best if best else theme.stock if case.policy == STOCK else theme.soft
+        length = case.needed or whole
         axis.barh(row, whole, color=theme.line, height=0.62)
-        axis.barh(row, length, color=color, height=0.62, alpha=1.0 if each.needed else 0.3)
+        axis.barh(row, length, color=color, height=0.62, alpha=1.0 if case.needed else 0.3)
         axis.annotate(
-            _bar(each),
+            _bar(case),
             (whole, row),
             xytext=(8, 0),
             textcoords="offset points",
@@ -118,7 +122,7 @@ def _nodes(needed: Sequence[NodesNeeded], theme: Theme) -> tuple[Figure, str]:
             color=theme.best if best else theme.soft,
             fontweight="bold" if best else "normal",
         )
-    axis.set_yticks(range(len(needed)), [f"{each.scenario}, {each.label}" for each in needed[::-1]])
+    axis.set_yticks(range(len(needed)), [f"{case.scenario}, {case.label}" for case in needed[::-1]])
     axis.set_xlim(0, 1.45 * whole)
     axis.set_ylim(-0.6, len(needed) - 0.4)
     axis.set_xticks([tick for tick in axis.get_xticks() if 0 <= tick <= whole])

@@ -50,8 +50,8 @@ def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], theme: Them
     """Nodes in the same order on both sides: a row is one node before and after."""
     case, figures = comparison.shown, run.figures
     hourly = run.before.max(axis=0) - run.before.min(axis=0)
-    same = (each.figures for each in runs if comparison.stock is not None and comparison.stock.is_of(each.figures))
-    stock = next((each for each in same if each.arrival_seed == figures.arrival_seed), None)
+    same = (other.figures for other in runs if comparison.stock is not None and comparison.stock.is_of(other.figures))
+    stock = next((other for other in same if other.arrival_seed == figures.arrival_seed), None)
     before = float(np.median(hourly)) if stock is None else stock.median_spread
     ends = [figures.median_spread] if case.stock else [before, figures.median_spread]
     title = f"Spread over all hours: {' → '.join(f'{end:.0f}' for end in ends)} points"

@@ -60,7 +60,10 @@ def page(
     if comparisons:
         columns = shown_columns(figures)
         heads = [f'<span title="{escape(column.about)}">{escape(column.name)}</span>' for column in columns]
-        body += ["<h2>All cases</h2>", _table(comparisons, heads, lambda case: [each.cell(case) for each in columns])]
+        body += [
+            "<h2>All cases</h2>",
+            _table(comparisons, heads, lambda case: [column.cell(case) for column in columns]),
+        ]
         other = _table(comparisons, list(_MORE), lambda case: [text(case.median) for text in _MORE.values()])
         body.append(f"<details><summary>More figures of the same runs</summary>{other}</details>")
     body.append(f"<h2>Command</h2><pre><code>{escape(command)}</code></pre>")

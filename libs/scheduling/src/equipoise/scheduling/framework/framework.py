@@ -169,22 +169,22 @@ class Framework:
         status = SUCCESS
         for plugin, pre_filter in self._pre_filters:
             try:
-                found = pre_filter(state, pod, snapshot)
+                result = pre_filter(state, pod, snapshot)
             except Exception as error:
                 _fail(plugin, "preFilter", error)
-            if found is SKIPPED or found.status.code == Code.SKIP:
+            if result is SKIPPED or result.status.code == Code.SKIP:
                 skipped.add(plugin.name)
                 continue
-            if found.status.is_rejected:
-                if found.status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                    return _of(plugin, found.status), nodes
-                status = _of(plugin, found.status)
+            if result.status.is_rejected:
+                if result.status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                    return _of(plugin, result.status), nodes
+                status = _of(plugin, result.status)
                 continue
-            if not found.status.is_success:
-                raise PluginFailed(plugin.name, "preFilter", "; ".join(found.status.reasons))
-            if found.nodes is not None:
+            if not result.status.is_success:
+                raise PluginFailed(plugin.name, "preFilter", "; ".join(result.status.reasons))
+            if result.nodes is not None:
                 restricting.append(plugin.name)
-                nodes = found.nodes if nodes is None else nodes & found.nodes
+                nodes = result.nodes if nodes is None else nodes & result.nodes
                 if not nodes:
                     several = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(restricting))}] simultaneously"
                     one = f"node(s) didn't satisfy plugin {restricting[0]}"

@@ -74,7 +74,7 @@ class DefaultPreemption:
     def _candidates(
         self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Sequence[int]
     ) -> tuple[list[PreemptionCandidate], list[PluginStatus]]:
-        """And why it does not help on the others that were examined."""
+        """The candidates, and why preemption does not help on the other nodes that were examined."""
         if snapshot.lowest_priority >= pod.priority:
             return [], [unresolvable(NO_VICTIMS)] * len(rows)
         wanted = candidates_wanted(len(rows), self._percentage, self._absolute)
@@ -84,7 +84,7 @@ class DefaultPreemption:
         failed: list[PluginStatus] = []
         budgets, trial = self._budgets(), snapshot.clone()
         for row in (*rows[first:], *rows[:first]):
-            found = victims_on_node(
+            result = victims_on_node(
                 self._framework(),
                 state,
                 pod,
@@ -94,12 +94,12 @@ class DefaultPreemption:
                 budgets=budgets,
                 may_preempt=self._may_preempt,
             )
-            if isinstance(found, PluginStatus):
-                failed.append(found)
-            elif found.violations == 0:
-                unviolated.append(found)
+            if isinstance(result, PluginStatus):
+                failed.append(result)
+            elif result.violations == 0:
+                unviolated.append(result)
             elif len(violating) < wanted:
-                violating.append(found)
+                violating.append(result)
             if unviolated and len(unviolated) + len(violating) >= wanted:
                 break
         return [*unviolated, *violating], failed

@@ -75,25 +75,26 @@ def victims_on_node(
     those with a violated PodDisruptionBudget, and always the more important ones first.
     """
     lower = sorted(
-        (each for each in snapshot.pods_on(row) if each.priority < pod.priority and may_preempt(each)), key=importance
+        (victim for victim in snapshot.pods_on(row) if victim.priority < pod.priority and may_preempt(victim)),
+        key=importance,
     )
     if not lower:
         return unresolvable(NO_VICTIMS)
     trial = Trial(framework, state, pod, snapshot, row, nominated)
     try:
-        for each in lower:
-            trial.remove(each)
+        for victim in lower:
+            trial.remove(victim)
         if (refusal := trial.refusal()) is not None:
             return refusal
         violating, others = split_by_budgets(lower, budgets)
         victims: list[PodInfo] = []
         violations = 0
         for group in (violating, others):
-            for each in group:
-                trial.put_back(each)
+            for victim in group:
+                trial.put_back(victim)
                 if trial.refusal() is not None:
-                    trial.remove(each)
-                    victims.append(each)
+                    trial.remove(victim)
+                    victims.append(victim)
                     violations += group is violating
     finally:
         trial.undo()

@@ -135,34 +135,34 @@ def _pod_topology_spread(section: Fields) -> PodTopologySpreadArgs:
             section.wrong("defaultConstraints", value, "none, unless defaultingType is List")
         return PodTopologySpreadArgs()
     constraints: list[TopologySpreadConstraint] = []
-    for each in section.sections("defaultConstraints"):
-        key = each.text("topologyKey")
+    for entry in section.sections("defaultConstraints"):
+        key = entry.text("topologyKey")
         if not is_label_key(key):
-            each.wrong("topologyKey", key, "the key of a label of nodes")
+            entry.wrong("topologyKey", key, "the key of a label of nodes")
         actions = ("DoNotSchedule", "ScheduleAnyway")
-        if (action := each.text("whenUnsatisfiable", allowed=actions)) == "" and each.value(
+        if (action := entry.text("whenUnsatisfiable", allowed=actions)) == "" and entry.value(
             "whenUnsatisfiable"
         ) is None:
-            each.not_one_of("whenUnsatisfiable", None, actions)
-        if each.value("labelSelector") is not None:
-            each.wrong(
-                "labelSelector", each.value("labelSelector"), "none: it is that of the pod's Service or workload"
+            entry.not_one_of("whenUnsatisfiable", None, actions)
+        if entry.value("labelSelector") is not None:
+            entry.wrong(
+                "labelSelector", entry.value("labelSelector"), "none: it is that of the pod's Service or workload"
             )
         constraint = TopologySpreadConstraint(
-            max_skew=each.integer("maxSkew", 0, lowest=1),
+            max_skew=entry.integer("maxSkew", 0, lowest=1),
             topology_key=key,
             when_unsatisfiable=action,
-            min_domains=each.optional_integer("minDomains", lowest=1),
-            node_affinity_policy=each.text("nodeAffinityPolicy", "Honor", allowed=("Honor", "Ignore")),
-            node_taints_policy=each.text("nodeTaintsPolicy", "Ignore", allowed=("Honor", "Ignore")),
-            match_label_keys=list(each.texts("matchLabelKeys")),
+            min_domains=entry.optional_integer("minDomains", lowest=1),
+            node_affinity_policy=entry.text("nodeAffinityPolicy", "Honor", allowed=("Honor", "Ignore")),
+            node_taints_policy=entry.text("nodeTaintsPolicy", "Ignore", allowed=("Honor", "Ignore")),
+            match_label_keys=list(entry.texts("matchLabelKeys")),
         )
-        if each.value("maxSkew") is None:
-            each.wrong("maxSkew", None, "1 or more")
+        if entry.value("maxSkew") is None:
+            entry.wrong("maxSkew", None, "1 or more")
         if (key, action) in {(other.topology_key, other.when_unsatisfiable) for other in constraints}:
-            each.fault("topologyKey", f"{show(key)} with {action} is given twice")
+            entry.fault("topologyKey", f"{show(key)} with {action} is given twice")
         constraints.append(constraint)
-        each.end()
+        entry.end()
     return PodTopologySpreadArgs(default_constraints=tuple(constraints))
 
 

@@ -301,15 +301,15 @@ def _score(
         # Nodes without the label are scored unless all keys are required. Their domain is that of an empty value.
         domains = column.codes if "" not in column.values else column.codes_with_missing_as("")
         by_domain = np.bincount(domains[counted > 0] + 1, counted[counted > 0], len(column.values) + 1)
-        here = domains.take(rows) + 1
-        counts = by_domain[here].astype(np.int64)
-        size = int(np.count_nonzero(np.bincount(here)))
-    found: Floats = counts.astype(np.float64)
-    found *= math.log(size + 2)
-    found += constraint.max_skew - 1
+        row_domains = domains.take(rows) + 1
+        counts = by_domain[row_domains].astype(np.int64)
+        size = int(np.count_nonzero(np.bincount(row_domains)))
+    scores: Floats = counts.astype(np.float64)
+    scores *= math.log(size + 2)
+    scores += constraint.max_skew - 1
     if not column.everywhere:
-        found[column.codes.take(rows) < 0] = 0.0
-    return found
+        scores[column.codes.take(rows) < 0] = 0.0
+    return scores
 
 
 def _with_all_keys(rules: Sequence[Rule], snapshot: ClusterSnapshot) -> Flags:

@@ -219,7 +219,7 @@ class VolumeBinding:
         satisfied = np.ones(len(rows), dtype=np.bool_)
         chosen: list[dict[ClaimKey, str]] = [{} for _ in rows]
         taken: dict[str, set[int]] = {}
-        places_of = _Places(snapshot, rows)
+        positions_of = _Positions(snapshot, rows)
         for claim in claims.waiting:
             key = claim_key(claim)
             provisioned = self._provisioned(claim, snapshot, rows)
@@ -233,18 +233,20 @@ class VolumeBinding:
             for volume in claims.candidates[key]:
                 name = volume.metadata.name
                 earlier = taken.setdefault(name, set())
-                takes = [place for place in places_of(volume) if place in undecided and place not in earlier]
+                takes = [
+                    position for position in positions_of(volume) if position in undecided and position not in earlier
+                ]
                 # A volume that is reserved for the claim is the only one possible.
                 undecided -= undecided - earlier if self._is_reserved(volume, claim) else set(takes)
                 earlier.update(takes)
                 matched[takes] = True
-                for place in takes:
-                    chosen[place][key] = name
+                for position in takes:
+                    chosen[position][key] = name
                 if not undecided:
                     break
             satisfied &= matched | provisioned
-        for row, found in zip(rows.tolist(), chosen, strict=True):
-            claims.matched[snapshot.name(row)] = found
+        for row, volumes in zip(rows.tolist(), chosen, strict=True):
+            claims.matched[snapshot.name(row)] = volumes
         return satisfied
 
     def _provisioned(self, claim: PersistentVolumeClaim, snapshot: ClusterSnapshot, rows: Rows) -> Flags:
@@ -305,23 +307,23 @@ def _offers(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     )
 
 
-class _Places:
-    """Which of these nodes can use a volume. There may be as many volumes as nodes, each for one of them."""
+class _Positions:
+    """The positions of the nodes that can use a volume. There may be as many volumes as nodes, each for one of them."""
 
     def __init__(self, snapshot: ClusterSnapshot, rows: Rows) -> None:
         self._snapshot = snapshot
         self._rows = rows
-        self._place = {row: place for place, row in enumerate(rows.tolist())}
+        self._position = {row: position for position, row in enumerate(rows.tolist())}
 
     def __call__(self, volume: PersistentVolume) -> Iterable[int]:
-        """Their places in `rows`, each once."""
+        """The positions in `rows`, each once."""
         required = volume.spec.node_affinity.required if volume.spec.node_affinity else None
         match required.node_selector_terms if required else ():
             case [NodeSelectorTerm(match_expressions=[SelectorRequirement(key=key, operator="In", values=[value])])]:
-                found = self._snapshot.labels.column(key).rows_with(value).tolist()
-                return (self._place[row] for row in found if row in self._place)
-        places: list[int] = _usable_on(volume, self._snapshot, self._rows).nonzero()[0].tolist()
-        return places
+                rows = self._snapshot.labels.column(key).rows_with(value).tolist()
+                return (self._position[row] for row in rows if row in self._position)
+        positions: list[int] = _usable_on(volume, self._snapshot, self._rows).nonzero()[0].tolist()
+        return positions
 
 
 def _usable_on(volume: PersistentVolume, snapshot: ClusterSnapshot, rows: Rows) -> Flags:
