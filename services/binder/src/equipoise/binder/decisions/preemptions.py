@@ -21,12 +21,12 @@ def with_preempted(
     A pod counts when an eviction with its node as target was reserved at most `within` seconds before. Pods older than
     `retention` are left out: no limit reads them.
     """
-    known = {entry.intent_id for entry in ledger.entries}
+    recorded = {entry.intent_id for entry in ledger.entries}
     evictions = [entry for entry in ledger.entries if entry.counted and not entry.dry_run and not entry.preempted_for]
     added = []
     for node, pod in pods:
         name, at = f"preempted-{pod.uid}", pod.preempted_at
-        if at is None or name in known or now - at > retention:
+        if at is None or name in recorded or now - at > retention:
             continue
         causes = {
             entry.workload

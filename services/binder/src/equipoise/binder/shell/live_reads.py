@@ -147,22 +147,22 @@ async def read_workload(kube: Kube, workload: Workload) -> WorkloadObject:
     custom = await kube.find_scalable(*key)
     if custom is None:
         raise Unreadable(f"{what} and has no scale subresource, so its pods are not evicted")
-    found, scale = await asyncio.gather(
+    scalable, scale = await asyncio.gather(
         kube.get(custom, workload.name, workload.namespace),
         kube.get(scale_of(custom), workload.name, workload.namespace),
     )
-    if found.status.ready_replicas is None:
+    if scalable.status.ready_replicas is None:
         raise Unreadable(f"{what} and does not report status.readyReplicas, so its pods are not evicted")
-    observed = found.status.observed_generation
+    observed = scalable.status.observed_generation
     return WorkloadObject(
         api_version=f"{custom.group}/{custom.version}".lstrip("/"),
         kind=custom.kind,
-        metadata=found.metadata,
+        metadata=scalable.metadata,
         spec=WorkloadSpec(replicas=scale.spec.replicas),
         status=WorkloadStatus(
             replicas=scale.status.replicas,
-            ready_replicas=found.status.ready_replicas,
-            observed_generation=found.metadata.generation if observed is None else observed,
+            ready_replicas=scalable.status.ready_replicas,
+            observed_generation=scalable.metadata.generation if observed is None else observed,
         ),
     )
 

@@ -243,8 +243,8 @@ def _node_reading(
             "other machine", f"its exporter measures {machine:g} where the node has {capacity:g}", sampled_at
         )
     own = {
-        aggregate: [sample for sample in found if sample.series == newest.series]
-        for aggregate, found in samples.items()
+        aggregate: [sample for sample in of_aggregate if sample.series == newest.series]
+        for aggregate, of_aggregate in samples.items()
     }
     counts = own.get("count", [])
     count = counts[0].value if len(counts) == 1 else math.nan
@@ -329,23 +329,23 @@ def validate_pods(
         pod = targets.get(name)
         if pod is None:
             continue
-        here = accepted.get(pod.node)
-        if here is None or here.origin is not sample.origin:
-            here = accepted[pod.node] = _accepted_pods(pod, resource, sample.origin, scrapes, criteria)
-        if not here.counts:
+        bounds = accepted.get(pod.node)
+        if bounds is None or bounds.origin is not sample.origin:
+            bounds = accepted[pod.node] = _accepted_pods(pod, resource, sample.origin, scrapes, criteria)
+        if not bounds.counts:
             continue
         if name in measured:
             measured[name] = math.nan
             continue
         covered = pod.since <= begin
         if covered and counted:
-            covered = here.required <= counts.get(sample.series, 0.0) < math.inf
-        if not covered or here.required == math.inf:
+            covered = bounds.required <= counts.get(sample.series, 0.0) < math.inf
+        if not covered or bounds.required == math.inf:
             usage = None
-        elif 0.0 < sample.value <= here.most and not sample.share_of_capacity:  # nearly always
+        elif 0.0 < sample.value <= bounds.most and not sample.share_of_capacity:  # nearly always
             usage = sample.value
         else:
-            usage = _usage(sample, here.capacity)[0]
+            usage = _usage(sample, bounds.capacity)[0]
         measured[name] = math.nan if usage is None else usage
     for name in [name for name, usage in measured.items() if math.isnan(usage)]:
         del measured[name]

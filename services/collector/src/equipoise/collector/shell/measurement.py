@@ -183,8 +183,8 @@ class Measurement:
         )
         self._jobs["node"].on_round(jobs_of(measured.scrapes), at, missing=missing, failed=bool(measured.failed))
         if nodes:
-            known = {*nodes, *self.known_nodes(), *self.placement.removed}
-            self._other_nodes = nodes_of_another_cluster(measured.sampled, known)
+            cluster_nodes = {*nodes, *self.known_nodes(), *self.placement.removed}
+            self._other_nodes = nodes_of_another_cluster(measured.sampled, cluster_nodes)
         if self.other_cluster:
             return self.other_cluster, []
         for resource, readings in measured.readings.items():
@@ -227,9 +227,9 @@ class Measurement:
         self._jobs["pod"].on_round(jobs_of(measured.scrapes), at, missing=missing, failed=bool(measured.failed))
         settled = sum(target.since <= at - criteria.length for target in targets.values())
         if not self.settings.node_selector:  # else the pods of other nodes are not known here
-            here = [name for name in measured.sampled if name in tracked or name in self.placement.departed]
+            of_this_cluster = [name for name in measured.sampled if name in tracked or name in self.placement.departed]
             self._other_pods = pods_of_another_cluster(
-                measured.sampled, frozenset(here), measured=len(measured.usage), settled=settled
+                measured.sampled, frozenset(of_this_cluster), measured=len(measured.usage), settled=settled
             )
         if self.other_cluster:
             return []

@@ -122,13 +122,13 @@ class ProfileLearning:
             at=ended_at, length=self._slot, coverage=self.load.coverage.window, max_age=self._slot, lookback=self._slot,
             intervals=intervals, names=self._placement.addresses.names,
         )  # fmt: skip
-        found = await measure_pods(self.measurement.source, targets, criteria)
+        measured = await measure_pods(self.measurement.source, targets, criteria)
         number = round(ended_at / self._slot)
-        if found.failed:
+        if measured.failed:
             self._failures[number] += 1
-            resource, why = next(iter(found.failed.items()))
+            resource, why = next(iter(measured.failed.items()))
             return f"{self.settings.source}: {resource} of pods in a slot of the 24-hour profile: {why}"
-        means, present = await in_thread_if_many(len(owners), _workload_means, found.usage, owners, ended_at)
+        means, present = await in_thread_if_many(len(owners), _workload_means, measured.usage, owners, ended_at)
         await in_thread_if_many(len(targets), drain, targets, owners)
         async for workloads in in_batches(means, WORKLOADS_PER_BATCH):
             usage = {workload: means[workload].usage for workload in workloads}

@@ -150,14 +150,14 @@ def _lasting(
     NaN: these are not known yet, or the policy is not `usage`: what requests exceed usage by has no day.
     """
     hours, hour = forecast.batch_hours, forecast.day / SLOTS
-    found = np.full((len(nodes), len(RESOURCES)), np.nan)
+    batch = np.full((len(nodes), len(RESOURCES)), np.nan)
     rows = [index for index, node in enumerate(nodes) if node.usage is not None and _is_learned(node)]
     if not rows:
-        return found
+        return batch
     shape = (len(rows), len(RESOURCES))
     limit, typical = np.empty(shape), np.empty((*shape, SLOTS))
     running, remaining = np.zeros(shape), np.zeros((*shape, hours))
-    for place, index in enumerate(rows):
+    for position, index in enumerate(rows):
         node, strategy = nodes[index], strategies[index]
         usage, outlook = node.usage, node.outlook
         assert usage is not None
@@ -165,14 +165,14 @@ def _lasting(
         capacity = np.array(amounts(node.placement.capacity))
         third_party = _or_zero(node.placement.colocation.third_party.get("batch", _UNKNOWN))
         threshold = np.array([strategy.cpu_threshold, strategy.memory_threshold]) / 100
-        limit[place] = capacity * threshold - usage.mid - third_party
+        limit[position] = capacity * threshold - usage.mid - third_party
         unused = np.maximum(reserved[index] - usage.system, 0.0)
-        typical[place] = usage.typical + (outlook.constant * capacity - usage.constant + unused)[:, np.newaxis]
+        typical[position] = usage.typical + (outlook.constant * capacity - usage.constant + unused)[:, np.newaxis]
         if len(usage.batch_pods):
-            running[place] = usage.batch_pods[:, 1:].sum(axis=0)
-            remaining[place] = _remaining(usage.batch_pods, hours, now, hour)
+            running[position] = usage.batch_pods[:, 1:].sum(axis=0)
+            remaining[position] = _remaining(usage.batch_pods, hours, now, hour)
         policies = np.array([strategy.cpu_policy == "usage", strategy.memory_policy == "usage"])
-        limit[place, ~policies] = np.nan
+        limit[position, ~policies] = np.nan
     size = np.array([amounts(nodes[index].placement.capacity) for index in rows])
     deviation = np.array([_outlook(nodes[index]).deviation for index in rows], np.float64)
     errors = np.array([_outlook(nodes[index]).errors for index in rows], np.float64)
@@ -186,8 +186,8 @@ def _lasting(
             running=running[:, row],
             remaining=remaining[:, row],
         )
-        found[rows, row] = lasting(ahead, hours=(hours,), suppressed=SUPPRESSED, margin=np.zeros(len(rows)))[:, 0]
-    return found
+        batch[rows, row] = lasting(ahead, hours=(hours,), suppressed=SUPPRESSED, margin=np.zeros(len(rows)))[:, 0]
+    return batch
 
 
 def _outlook(node: ObservedNode) -> Outlook:
@@ -373,28 +373,28 @@ def _amounts(
     batch: Array,
 ) -> Amounts:
     """Mid counts before batch. Neither is more than what is idle now, which a forecast may exceed."""
-    found = {band: np.full(len(RESOURCES), np.nan) for band in OFFERED_BANDS}
+    target = {band: np.full(len(RESOURCES), np.nan) for band in OFFERED_BANDS}
     batch_caps = (strategy.batch_cpu_cap, strategy.batch_memory_cap)
     mid_caps = (strategy.mid_cpu_cap, strategy.mid_memory_cap)
     third_party = {band: _or_zero(node.placement.colocation.third_party.get(band, _UNKNOWN)) for band in OFFERED_BANDS}
     for row, resource in enumerate(RESOURCES):
         if resource not in terms:
             continue
-        each = terms[resource]
+        resource_terms = terms[resource]
         # The terms contain the mid pods, whose amounts are part of the band mid.
-        idle, mid = reclaimed(each), float(usage.mid[row])
+        idle, mid = reclaimed(resource_terms), float(usage.mid[row])
         of_mid = mid_amount(
             lowest=min(float(lowest["mid"][row]), idle + mid),
-            capacity=each.capacity,
+            capacity=resource_terms.capacity,
             node_usage=float(usage.used[row]),
             cap=mid_caps[row],
         )
-        found["mid"][row] = max(0.0, of_mid - third_party["mid"][row])
-        now = reclaimed(each, cap=batch_caps[row], taken=third_party["batch"][row])
+        target["mid"][row] = max(0.0, of_mid - third_party["mid"][row])
+        now = reclaimed(resource_terms, cap=batch_caps[row], taken=third_party["batch"][row])
         if math.isnan(lasts := float(batch[row])):
             lasts = max(0.0, float(lowest["batch"][row]) - mid - third_party["batch"][row])
-        found["batch"][row] = min(now, lasts)
-    return found
+        target["batch"][row] = min(now, lasts)
+    return target
 
 
 def _reduced(node: ObservedNode, last: Amounts, settings: DegradeSettings) -> tuple[Amounts, str]:

@@ -222,11 +222,11 @@ class _View:
             return BandExplanation(band=demand.band, unknown_reason=why)
         _, placement = self._state.nodes.latest_messages(name)
         row = OFFERED_BANDS.index(demand.band)
-        found = message.bands.get(demand.band, ReclaimedBand())
+        band = message.bands.get(demand.band, ReclaimedBand())
         others = [] if placement is None else [pod for pod in placement.pods if pod.uid != self._own_uid]
         left, capacity = bands.left[index, row], bands.capacity[index]
         by_others = requested(others)[row]
-        reserved = np.maximum(np.nan_to_num(amounts(found.reclaimed) - by_others - left), 0.0)
+        reserved = np.maximum(np.nan_to_num(amounts(band.reclaimed) - by_others - left), 0.0)
         unknown = [
             resource
             for resource, value, counted in zip(RESOURCES, left / capacity, demand.band_requests, strict=True)
@@ -235,12 +235,12 @@ class _View:
         why = f"the reclaimer does not know the {' and '.join(unknown)} of the band {demand.band}" if unknown else ""
         return BandExplanation(
             band=demand.band,
-            reclaimed=found.reclaimed,
+            reclaimed=band.reclaimed,
             requested=resources(by_others),
             reserved=resources(reserved),
             left=resources(left - np.nan_to_num(demand.band_requests)),
             capacity=resources(capacity),
-            hours=found.hours,
+            hours=band.hours,
             age=age_of(message.evaluated_at, self._now),
             unknown_reason=f"{why}{f': {message.degraded}' if message.degraded else ''}" if why else "",
         )

@@ -32,7 +32,7 @@ def advise(
     Its own usage is subtracted from its node. Pods placed at the same time count on their nodes.
     """
     _, placement = state.nodes.latest_messages(node)
-    if placement is None or all(each.uid != pod.uid for each in placement.pods):
+    if placement is None or all(placed.uid != pod.uid for placed in placement.pods):
         return None
     advice = PlacementAdvice(
         pod_uid=pod.uid,

@@ -255,7 +255,7 @@ class NodeTable:
         row = self._rows.get(node)
         if row is None or utilization is None or placement is None:
             return None
-        remaining = msgspec.structs.replace(placement, pods=[each for each in placement.pods if each.uid != pod.uid])
+        remaining = msgspec.structs.replace(placement, pods=[other for other in placement.pods if other.uid != pod.uid])
         usage_of, table = self.pod_usage(now), self._table
         load = window_loads(
             utilization,

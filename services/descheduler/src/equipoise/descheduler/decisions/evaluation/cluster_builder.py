@@ -93,9 +93,9 @@ class ClusterBuilder:
         reader = PodReader()
         # The pods of a large cluster are far apart in memory: everything that concerns all of them is read in one pass.
         infos = self._infos
-        for each in watched.pods:
-            uid = each.metadata.uid
-            pod = each if uid in infos else self._read(reader, each)
+        for watched_pod in watched.pods:
+            uid = watched_pod.metadata.uid
+            pod = watched_pod if uid in infos else self._read(reader, watched_pod)
             if occupies_node(pod):
                 meta, node = pod.metadata, pod.spec.node_name
                 if uid in self._dry_runs:

@@ -103,8 +103,8 @@ class PoolClassification:
         by_production = loads.production
         if deviation is not None:
             floor, complete = deviation.floor / 100, loads.production_complete[:, np.newaxis]
-            known = self._known(loads.first_measured, loads.first)
-            applied = deviating(known, deviation.high, deviation.low, floor, applied)
+            known_loads = self._known(loads.first_measured, loads.first)
+            applied = deviating(known_loads, deviation.high, deviation.low, floor, applied)
             used = np.where(complete, loads.production, np.nan)
             production = deviating(self._known(used, used), deviation.prod_high, deviation.prod_low, floor, production)
             # The mean lacks the nodes of unknown production: they are not compared with it.
@@ -123,10 +123,10 @@ class PoolClassification:
         """Nodes × resources."""
 
         above: Flags = loads.least > row(applied.hot)
-        self._only_expected = [each.any() for each in above & ~hot.any(axis=1, keepdims=True)]
+        self._only_expected = [flags.any() for flags in above & ~hot.any(axis=1, keepdims=True)]
         """Whether each node would be hot with what is only expected."""
 
-        self._missing = np.array([each in applied.limited for each in MEASURED]) & np.isnan(loads.most)
+        self._missing = np.array([resource in applied.limited for resource in MEASURED]) & np.isnan(loads.most)
         """Nodes × resources: there is a threshold, and the load is not known over some window."""
 
         self._idle = within(loads.most, applied.idle)

@@ -176,19 +176,19 @@ class DayGainTable:
         seconds, firsts = self._likely_pairs(seconds, min_gain)
         if not len(seconds):
             return []
-        there = self.location[firsts]
-        at = np.ix_(seconds, there)
+        targets = self.location[firsts]
+        at = np.ix_(seconds, targets)
         single_gain = np.where(self._excluded[at], -np.inf, self._gain[at])
         gains = single_gain + self._best_gain[firsts]
-        gains[self._pointless(seconds, there, self._requests[firsts], single_gain)] = -np.inf
+        gains[self._pointless(seconds, targets, self._requests[firsts], single_gain)] = -np.inf
         gains[self._workload[seconds][:, np.newaxis] == self._workload[firsts]] = -np.inf
         # Usage of both in the same hours adds to the gain where one takes the place of the other: on the target, and
         # on the source as well if the other pod moves back to it.
         back = np.nonzero(np.isfinite(gains) & (self._best[firsts] == self.location[seconds][:, np.newaxis]))
         for resource, weight in enumerate(self._resources):
             common = (self.day[seconds, resource] * self._slots) @ self.day[firsts, resource].T
-            gains += common * (2.0 * weight / self.base[there, resource] ** 2)
-            leaving, arriving = (self._explained_day[each, resource] for each in (seconds[back[0]], firsts[back[1]]))
+            gains += common * (2.0 * weight / self.base[targets, resource] ** 2)
+            leaving, arriving = (self._explained_day[pods, resource] for pods in (seconds[back[0]], firsts[back[1]]))
             common_back = np.einsum("ps,ps,s->p", leaving, arriving, self._slots)
             gains[back] += common_back * (2.0 * weight / self.base[self.location[seconds[back[0]]], resource] ** 2)
         flat = gains.ravel()
@@ -200,7 +200,7 @@ class DayGainTable:
                 first=int(firsts[first]),
                 elsewhere=int(self._best[firsts[first]]),
                 second=int(seconds[second]),
-                target=int(there[first]),
+                target=int(targets[first]),
                 gain=float(flat[index]),
             )
             for index in indexes[np.argsort(-flat[indexes], kind="stable")]

@@ -66,11 +66,11 @@ def target_nodes(
     """
     all_loads = (projection.amounts + projection.terminating) / projection.base
     limited = [resource in applied.ceiling for resource in MEASURED]
-    known = np.asarray(~np.isnan(all_loads[:, limited]).any(axis=1), dtype=np.bool_)
+    has_known_load = np.asarray(~np.isnan(all_loads[:, limited]).any(axis=1), dtype=np.bool_)
     chosen = [
         node
         for node in sorted(nodes, key=lambda node: node.name)
-        if known[projection.positions[node.name]] and not (node.target_refusal or node.unknown)
+        if has_known_load[projection.positions[node.name]] and not (node.target_refusal or node.unknown)
     ]
     rows = np.array([projection.positions[node.name] for node in chosen], dtype=np.int64)
     load = all_loads[rows]
@@ -114,29 +114,32 @@ def least_loaded_target(
     nodes; other nodes only if the pod reduces its load by so much (0..1) and it stays hotter than they become.
     """
     columns = [MEASURED.index(resource) for resource in hot]
-    here = projection.positions[source.name]
+    source_row = projection.positions[source.name]
     refusals: Counter[str] = Counter()
-    candidates, after, used = _within_limits(pod, here, targets, targets.widest, projection, refusals)
+    candidates, after, used = _within_limits(pod, source_row, targets, targets.widest, projection, refusals)
     if not candidates.any():
         return TargetChoice(why=summary(refusals), too_large=True)
-    candidates &= targets.rows != here
+    candidates &= targets.rows != source_row
     by_production = production and used is not None
     compared = used if by_production and used is not None else after
-    before = projection.production[here] if by_production else projection.measured(here)
-    load = before[columns] / projection.base[here, columns]
-    left = load - amount_of(pod)[columns] / projection.base[here, columns]
+    before = projection.production[source_row] if by_production else projection.measured(source_row)
+    load = before[columns] / projection.base[source_row, columns]
+    source_load_after = load - amount_of(pod)[columns] / projection.base[source_row, columns]
     hotter = (compared[:, columns] >= load).any(axis=1)
-    above = (compared[:, columns] > left + TOLERANCE).any(axis=1)
-    beyond = after > targets.limits + TOLERANCE
+    exceeds_source = (compared[:, columns] > source_load_after + TOLERANCE).any(axis=1)
+    over_limit = after > targets.limits + TOLERANCE
     # Only the hot resources are leveled: no other is a reason to fill a target further.
-    too_far = (beyond[:, columns].any(axis=1) & (above | production)) | np.delete(beyond, columns, axis=1).any(axis=1)
+    others_over_limit = np.delete(over_limit, columns, axis=1).any(axis=1)
+    too_far = others_over_limit | (over_limit[:, columns].any(axis=1) & (exceeds_source | production))
     excluded = [
         (hotter, "the target would become hotter than the source is"),
         (too_far, "it would be above the threshold for targets that are not idle"),
     ]
     if min_reduction is not None:
-        too_small = bool((load - left < min_reduction - TOLERANCE).any())
-        excluded.append((~targets.idle & (above | too_small), "it is not idle, and the reduction would be too small"))
+        too_small = bool((load - source_load_after < min_reduction - TOLERANCE).any())
+        excluded.append(
+            (~targets.idle & (exceeds_source | too_small), "it is not idle, and the reduction would be too small")
+        )
     for mask, why in excluded:
         refusals[why] += int((candidates & mask).sum())
         candidates &= ~mask

@@ -178,11 +178,11 @@ class HintTable:
             self._add(sent, choice.selection, choice.usage, 1.0)
         yield
         for block in self._scores.blocks:
-            pods = np.array([expected[each] for each in block.workloads])
-            known = before.get(block) or _no_choice(len(pods), self._settings.preferred_nodes)
+            pods = np.array([expected[workload] for workload in block.workloads])
+            previous = before.get(block) or _no_choice(len(pods), self._settings.preferred_nodes)
             usage = block.demands.usage[:, 0] * pods[:, np.newaxis]
             self._choices[block] = self._choose(
-                block, known, usage, _parts(pods), snapshot, constraints, ready_platforms, sent
+                block, previous, usage, _parts(pods), snapshot, constraints, ready_platforms, sent
             )
             yield
         hints = {
@@ -217,7 +217,7 @@ class HintTable:
                 for workload in block.workloads
             ]
         )
-        level = spread(block.points, candidates) < self._scoring.settings.min_spread
+        indistinguishable = spread(block.points, candidates) < self._scoring.settings.min_spread
         selections, hints = [], before.hints.copy()
         for part in parts:
             old = before.selection.part(part)
@@ -225,7 +225,7 @@ class HintTable:
             share = np.nan_to_num(sent / snapshot.nodes.base)
             points = block.points[part] - (block.slopes[part] @ share.T).astype(np.float32)
             selection = select(points, candidates[part], settings)
-            selection.best[level[part]], selection.worst[level[part]] = -1, -1
+            selection.best[indistinguishable[part]], selection.worst[indistinguishable[part]] = -1, -1
             kept = unchanged(old, selection, points, candidates[part], settings)
             selection = merged(old, selection, kept)
             self._add(sent, selection, usage[part], 1.0)

@@ -139,8 +139,8 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
             np.clip(points, 1.0, 100.0, out=points)
             for resource in range(len(RESOURCES)):
                 self._clear_full(points, daily, pods[:, resource], base[resource], reserved[resource], resource)
-        known = ~np.isnan(nodes.load).all(axis=(1, 2)) & np.isfinite(of_nodes).all(axis=0)
-        points[:, ~known] = 0.0
+        has_known_load = ~np.isnan(nodes.load).all(axis=(1, 2)) & np.isfinite(of_nodes).all(axis=0)
+        points[:, ~has_known_load] = 0.0
         scores: Array = points
         return scores
 
