@@ -40,7 +40,7 @@ class LedgerWatch:
             await self.clock.sleep(_CLOCK_PAUSE)
 
     async def run(self) -> None:
-        """Reads the ledger every ten seconds until canceled."""
+        """Reads the ledger regularly until canceled."""
         while True:
             await self.clock.sleep(_PERIOD)
             await self._update(replacements=True)

@@ -48,7 +48,7 @@ class BinderMetrics:
             self._rejections.labels(limit).inc()
 
     def on_ledger(self, ledger: Ledger | LedgerClosed | None, now: float) -> None:
-        """Takes the ledger, read at API server time `now`; None: not readable, which makes every count unknown."""
+        """Sets the metrics of the ledger, read at API server time `now`; None: unreadable, every count is unknown."""
         state = "unreadable"
         self._limit_used.clear()  # an old count would look like a current one
         if isinstance(ledger, LedgerClosed):

@@ -51,7 +51,7 @@ class NodeRound(msgspec.Struct, frozen=True, kw_only=True):
     readings: Mapping[ResourceName, Mapping[str, NodeReading]]
     failed: Mapping[ResourceName, str]
     unknown_node: str = ""
-    """The labels of an unknown node, when samples came but none of a known node."""
+    """The labels of one series, when samples came but none of a known node."""
 
     sampled: frozenset[str] = frozenset()
     """The names of all nodes that have samples, of the scrapes that measure nodes of this cluster if there are any."""

@@ -85,7 +85,7 @@ class Deviations:
         self._learned_at = np.empty(0)
 
     def observe(self, node: str, uid: str, used: Array, typical: Array, constant: Array, now: float) -> None:
-        """Takes usage now, of the typical day (resources × hours), and without a profile, as shares of the capacity."""
+        """Records usage now, of the typical day (resources × hours), and without a profile: shares of the capacity."""
         self._advance(now)
         row = self._row(node, uid)
         if math.isnan(self._constant[row, 0]):
@@ -119,7 +119,7 @@ class Deviations:
         return np.arange(self._expected_until, min(self._expected_until + count, self._used))
 
     def on_expected(self, rows: Rows, expected: Array) -> None:
-        """Takes the expected deviations of the rows that are outdated: rows × resources × hours ahead."""
+        """Records the expected deviations of the rows that are outdated: rows × resources × hours ahead."""
         self._expected[rows] = expected
         self._expected_until += len(rows)
 

@@ -33,7 +33,7 @@ class HintPublisher:
         self._evicted = asyncio.Event()
 
     async def on_heartbeat(self, delivery: Delivery[Heartbeat]) -> None:
-        """Takes a heartbeat of any scorer."""
+        """Receives a heartbeat of any scorer."""
         self._replicas.on_heartbeat(delivery.message, self._clock.monotonic())
 
     def on_placement(self, message: NodePlacement, placed: Sequence[PlacedPod]) -> None:
