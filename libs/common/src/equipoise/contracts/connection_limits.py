@@ -13,7 +13,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     total: int = 64
     per_address: int = 16
-    """Above it a new connection takes the place of the one of the same client that was unused for the longest time."""
+    """The maximum per client address: a new connection then replaces the one unused for the longest time."""
 
     request_seconds: float = 5.0
     """The time for the head of a request: from its first byte, or from the connection on for the first request."""

@@ -92,7 +92,7 @@ class ClusterScheduler:
         self.snapshot = ClusterSnapshot()
         self.nominated = Nominated()
         self.waiting_pods = WaitingPods()
-        """Filled by a program that binds, for Permit plugins."""
+        """The pods that wait for Permit plugins; a program that binds adds them."""
 
         self.budgets: dict[ClaimKey, PodDisruptionBudget] = {}
         """The PodDisruptionBudgets, by namespace and name."""

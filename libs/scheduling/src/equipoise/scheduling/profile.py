@@ -29,7 +29,7 @@ _NONE: Mapping[str, Factory] = {}
 
 
 class ProfilePlugins(msgspec.Struct, frozen=True, kw_only=True):
-    """Made for one framework."""
+    """The plugins of a profile, made for one framework."""
 
     points: Mapping[str, Sequence[Plugin]]
     """The plugins by extension point, in the order of calls; those of the binding cycle, too."""

@@ -234,7 +234,7 @@ class Scheduler:
         return rows.take(found[:limit])
 
     def _with_extenders(self, total: Ints, rows: Rows, extenders: Sequence[Extender]) -> tuple[Ints, bool]:
-        """And whether one of them scored the nodes."""
+        """The totals with the scores of the extenders, and whether one of them scored the nodes."""
         scored = False
         for extender in extenders:
             scores = None if extender.scores is None else extender.scores(rows)

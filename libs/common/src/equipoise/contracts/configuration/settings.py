@@ -72,10 +72,10 @@ class Coverage(Section, frozen=True, kw_only=True):
     """A window whose samples cover less of it is unknown."""
 
     eviction: Share = 0.80
-    """Below this share of fresh nodes nothing is evicted."""
+    """The share of fresh nodes below which nothing is evicted."""
 
     score: Share = 0.70
-    """Below this share of fresh nodes every score is neutral."""
+    """The share of fresh nodes below which every score is neutral."""
 
     node_settling_period: Duration = Duration(300)
     """A node younger than this is not yet expected to have data, and is neither source nor target of a move."""

@@ -158,7 +158,7 @@ class Container(ApiValue, frozen=True, kw_only=True):
     resources: ResourceRequirements = ResourceRequirements()
     ports: list[ContainerPort] = []
     restart_policy: str = ""
-    """Only init containers have one: "Always" makes it a sidecar."""
+    """The restart policy of an init container: "Always" makes it a sidecar."""
 
 
 class Toleration(ApiValue, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ class Number(Protocol):
 N = TypeVar("N", bound=Number)
 
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
-"""Only these can be requested at pod level."""
+"""The resources that can be requested at pod level."""
 
 
 def amounts_of(quantities: Mapping[str, str]) -> Amounts:

@@ -88,7 +88,7 @@ class PodLifetime(msgspec.Struct, frozen=True, kw_only=True):
     placed_at: float
     running_since: float | None = None
     gone_at: float | None = None
-    """Set for a pod that left: its part of the mean is subtracted."""
+    """The time at which a pod left: its part of the mean is subtracted."""
 
     usage: Resources
 

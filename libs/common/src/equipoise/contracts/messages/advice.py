@@ -88,7 +88,7 @@ class ClusterReview(Message, frozen=True, kw_only=True):
 
     since: Time
     until: Time
-    """Both within one full hour."""
+    """The end; it is in the same full hour as `since`."""
 
     seen: Seconds
     """Seconds in between in which the load of enough nodes was known."""

@@ -139,7 +139,7 @@ class NodeColocation(Value, frozen=True, kw_only=True):
 
     capacity_amounts: dict[OfferedBand, Resources] = {}
     reserved: Resources = Resources()
-    """Kept for the node itself, by Koordinator's annotation of the node."""
+    """The amounts reserved for the node itself, by Koordinator's annotation of the node."""
 
     third_party: dict[OfferedBand, Resources] = {}
     """Allocated by programs that are no pods, by Koordinator's annotation of the node."""

@@ -67,7 +67,7 @@ class ExplainRequest(Message, frozen=True, kw_only=True):
     """Name of a placed pod: it is scored now, as if it were not on its node."""
 
     pod: PodDemand | None = None
-    """Instead of a name: any pod, even one that does not exist."""
+    """A pod instead of a name, even one that does not exist."""
 
     node: str = ""
     """A node to include in the response, whatever its score. Without a pod: scored for a pod without requests."""

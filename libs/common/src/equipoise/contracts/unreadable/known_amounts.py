@@ -27,7 +27,7 @@ PLANNED = ("cpu", "memory", *OFFERED_NAMES)
 """The resources whose amounts decide about loads, moves and co-location."""
 
 _PARTS = 10_000.0
-"""More than a pod has containers: if each amount is below this part of the largest one, so is their sum."""
+"""A number above that of a pod's containers: if each amount is below this part of the largest, so is their sum."""
 
 
 def with_known_amounts(pod: Pod) -> Pod:

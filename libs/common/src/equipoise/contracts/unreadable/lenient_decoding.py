@@ -155,7 +155,7 @@ def shallow(raw: bytes) -> bytes:
 
 
 def _json_of(raw: bytes) -> Any:
-    """More than msgspec decodes: numbers of any size, texts that are no Unicode."""
+    """The value, also where msgspec decodes none: numbers of any size, texts that are no Unicode."""
     try:
         return json.loads(raw.decode(errors="replace"), parse_int=_whole_number)
     except (ValueError, RecursionError) as error:

@@ -13,7 +13,7 @@ PROFILES_PER_BATCH = 100
 """Annotations of workloads; ten milliseconds."""
 
 THREAD_THRESHOLD = 1_000
-"""Above this many series or pods, work is done in a thread: 150,000 pods take a second."""
+"""The number of series or pods above which work is done in a thread: 150,000 pods take a second."""
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -16,7 +16,7 @@ BURST = 2.0
 """Seconds for which the share may be used up at once."""
 
 REFUSALS_PER_SECOND = 50
-"""More are dropped without a response: a flood of requests would otherwise cause as many responses."""
+"""The limit of refusals: more requests are dropped, as a flood of them would otherwise cause as many responses."""
 
 
 class UnreadableRequest(ValueError):

@@ -38,7 +38,7 @@ class Availability:
 
     @property
     def problem(self) -> str:
-        """Empty, or for how long and why no request has succeeded."""
+        """The reason why no request has succeeded, and for how long; empty while the server is available."""
         since = self._failing_since  # read once: /metrics is rendered in another thread
         if not self._down or since is None:
             return ""

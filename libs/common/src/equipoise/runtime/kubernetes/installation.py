@@ -34,7 +34,7 @@ class OtherInstallation(msgspec.Struct, frozen=True, kw_only=True):
 
     namespace: str
     older: bool
-    """Than ours, which therefore writes nothing."""
+    """Whether it is older than this installation, which therefore writes nothing."""
 
     unreadable: str = ""
     """Why its Lease cannot be read: whether it is in use is not known."""

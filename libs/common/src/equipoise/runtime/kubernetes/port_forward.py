@@ -141,7 +141,7 @@ class PortForward:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Not an end of the data: some may be missing."""
+    """Resets the connection, which is not an end of the data: some may be missing."""
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 

@@ -45,7 +45,7 @@ class Transport:
         timeout: aiohttp.ClientTimeout,
         tls: ssl.SSLContext,
     ) -> aiohttp.ClientResponse:
-        """Over a connection with this context. Requests with an earlier one continue on their own connections."""
+        """Sends a request over a connection with this context. Requests with an earlier one continue on theirs."""
         address = f"{self.url}{path}?{urlencode(query)}" if query else f"{self.url}{path}"
         return await self._session.request(
             method,

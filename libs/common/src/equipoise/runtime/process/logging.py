@@ -17,7 +17,7 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 
 def configure_logging(settings: Logging, service: str, stream: TextIO | None = None) -> None:
-    """Once per process, by its program. Other libraries' warnings come out in the same shape."""
+    """Configures logging, once per process, by its program. Warnings of other libraries have the same format."""
     stream = raw_stream(stream or sys.stderr)
     console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
     level = _LEVELS[settings.level]

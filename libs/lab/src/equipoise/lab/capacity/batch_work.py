@@ -72,7 +72,7 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Batch pods from a queue that never ends."""
 
     resources: tuple[str, ...]
-    """Which a node has to offer: ("cpu",) or ("cpu", "memory")."""
+    """The resources that a node has to offer: ("cpu",) or ("cpu", "memory")."""
 
     threshold: float
     rule: Rule
@@ -87,10 +87,10 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Share (0..1) of the core-hours of batch pods that was suppressed."""
 
     core_hours: float
-    """A day, of batch pods."""
+    """Core-hours of batch pods a day."""
 
     suppressed_core_hours: float
-    """A day."""
+    """Suppressed core-hours a day."""
 
     @property
     def usual(self) -> bool:

@@ -24,7 +24,7 @@ STEP = 300
 """Seconds: the machines were measured every five minutes, at slightly uneven times."""
 
 MAX_STEPS = 40_000
-"""Over four months. The data have three."""
+"""The maximum number of steps: over four months. The data have three."""
 
 MILLISECONDS_FROM = 100_000_000_000
 """A number from here on is in milliseconds: as seconds it would be the year 5138."""

@@ -14,7 +14,7 @@ from equipoise.lab.report.drawing import figure as new_figure
 from equipoise.lab.results import Run, RunFigures
 
 _MAX_END_LABELS = 5
-"""Up to this number of lines, each has a label at its end; more would overlap."""
+"""The maximum number of lines that have labels at their ends; more would overlap."""
 
 _MAX_NAME = 40
 """Characters of a name."""

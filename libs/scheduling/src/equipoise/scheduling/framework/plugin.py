@@ -69,7 +69,7 @@ class QueueSort(Protocol):
 
 @runtime_checkable
 class PreFilter(Protocol):
-    """Once per attempt, before nodes are filtered."""
+    """Is called once per attempt, before nodes are filtered."""
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered: ...
 
@@ -130,7 +130,7 @@ class PostFiltered(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class PreScore(Protocol):
-    """Once per attempt, before nodes are scored."""
+    """Is called once per attempt, before nodes are scored."""
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
         """`rows`: the feasible nodes. SKIP: `score` is not called, which is as 0 for every node."""

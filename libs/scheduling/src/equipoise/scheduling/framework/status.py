@@ -13,13 +13,13 @@ class Code(IntEnum):
     """The plugin failed. The attempt ends, and the pod is tried again."""
 
     UNSCHEDULABLE = 2
-    """Not on this node now. Preemption may help."""
+    """The pod cannot run on this node now. Preemption may help."""
 
     UNSCHEDULABLE_AND_UNRESOLVABLE = 3
-    """Not on this node, whichever pods are removed."""
+    """The pod cannot run on this node, whichever pods are removed."""
 
     WAIT = 4
-    """Only of Permit: another plugin or program decides later."""
+    """The result of Permit when another plugin or program decides later."""
 
     SKIP = 5
     """The plugin is skipped. PreFilter: its Filter is not called. PreScore: its Score. Bind: another plugin binds."""
@@ -37,7 +37,7 @@ class PluginStatus(msgspec.Struct, frozen=True, kw_only=True):
     code: Code = Code.SUCCESS
     reasons: tuple[str, ...] = ()
     plugin: str = ""
-    """Set by the framework."""
+    """The name of the plugin, which the framework sets."""
 
     @property
     def is_success(self) -> bool:

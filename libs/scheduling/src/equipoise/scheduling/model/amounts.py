@@ -21,7 +21,7 @@ MISSING: Mapping[str, str] = {CPU: "100m", MEMORY: "200Mi"}
 
 
 EXACT = 2**53
-"""Up to here, 100 times an amount has 64 bits, and floats are exact."""
+"""The amount up to which floats are exact, and 100 times an amount has 64 bits."""
 
 _MOST = 2**63 - 1
 

@@ -52,7 +52,7 @@ class HttpExtender(msgspec.Struct, frozen=True, kw_only=True):
     """It gets the names of nodes only."""
 
     managed_resources: tuple[ManagedResource, ...] = ()
-    """Only pods that request one of them are sent; empty: all pods."""
+    """The resources of which a pod must request one to be sent; empty: all pods are sent."""
 
     ignorable: bool = False
     """Its failure does not fail the attempt."""

@@ -36,7 +36,7 @@ Rule = tuple[TopologySpreadConstraint, LabelSelector | None]
 """A constraint, and the selector that applies to the pod in place of its own."""
 
 _MOST_COUNTS = 100
-"""Up to this number of pods on a node, the scores of all numbers are computed."""
+"""The highest number of pods on a node up to which the score of each number is computed once."""
 
 
 class PodTopologySpread:

@@ -31,7 +31,7 @@ class NodeResourcesBalancedAllocation:
         return SUCCESS if any(map(pod.requests.get, self._names)) else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-        """About 75: the pod changes nothing; 100: the node becomes much better balanced."""
+        """The scores: about 75 if the pod changes nothing, 100 if the node becomes much better balanced."""
         if self._names == [CPU, MEMORY] and snapshot.usual_sizes:
             deviation = _deviation_of_both(pod, snapshot, rows)
         else:
