@@ -23,7 +23,7 @@ def test_a_replacement_does_not_look_like_scaling(since: int) -> None:
         running_since=NOW - 90_000,
         gone_at=evicted_at + 30,
     )
-    cluster.update_placement(a_placement("node-b", pods, gone=[gone]))
+    cluster.on_placement(a_placement("node-b", pods, gone=[gone]), NOW)
     least, most = cluster.pods_before(a_workload(), NOW, 300)
     assert least <= cluster.pods_of(a_workload()) <= most
 
@@ -32,23 +32,23 @@ def test_pods_that_were_placed_while_a_clock_was_ahead_are_not_new() -> None:
     """Otherwise their workload would count as scaled recently until then."""
     cluster = ClusterState(LoadSettings())
     pods = [a_placed_pod(f"web-{number}", placed_at=NOW + 31_536_000) for number in range(3)]
-    cluster.update_placement(a_placement("node-b", pods))
+    cluster.on_placement(a_placement("node-b", pods), NOW)
     assert cluster.pods_before(a_workload(), NOW, 300) == (3, 3)
 
 
 def test_utilization_that_arrives_after_the_removal_of_its_node_is_dropped() -> None:
     """It is kept as long as it could be that of a new node, whose placement comes later."""
     cluster = ClusterState(LoadSettings())
-    cluster.update_placement(a_placement("node-a"))
-    cluster.update_placement(a_placement("node-a", removed=True, sequence=2))
-    cluster.update_utilization(a_node_utilization("node-a"))
-    cluster.update_cycle(
+    cluster.on_placement(a_placement("node-a"), NOW)
+    cluster.on_placement(a_placement("node-a", removed=True, sequence=2), NOW)
+    cluster.on_utilization(a_node_utilization("node-a"), NOW)
+    cluster.on_cycle(
         UtilizationCycle(shard="all", cycle=1, expected=2, fresh=2, queried_at=NOW + 121, epoch=1, sequence=1)
     )
-    cluster.update_utilization(a_node_utilization("node-b", queried_at=NOW + 60))
-    cluster.update_cycle(
+    cluster.on_utilization(a_node_utilization("node-b", queried_at=NOW + 60), NOW)
+    cluster.on_cycle(
         UtilizationCycle(shard="all", cycle=2, expected=2, fresh=2, queried_at=NOW + 180, epoch=1, sequence=2)
     )
     for name in ("node-a", "node-b"):
-        cluster.update_placement(a_placement(name, sequence=3))
+        cluster.on_placement(a_placement(name, sequence=3), NOW)
     assert {node.placement.node for node in cluster.nodes if node.utilization is not None} == {"node-b"}

@@ -104,7 +104,7 @@ def test_exactly_at_the_threshold_is_not_above_it() -> None:
 def test_a_node_that_an_autoscaler_removes_loses_and_gets_no_pods(key: str, source: bool, target: bool) -> None:
     """A candidate for removal gets none."""
     node = a_node(placement=a_placement("node-b", taints=[Taint(key=key, effect="PreferNoSchedule")]))
-    assert bool(unsettled_reason(node, LoadSettings(), NOW)) == source
+    assert bool(unsettled_reason(node.placement, LoadSettings(), NOW)) == source
     assert bool(refusal(node)) == target
 
 
@@ -112,12 +112,12 @@ def test_a_node_that_was_created_while_a_clock_was_ahead_is_not_new_until_then()
     """That could take years."""
     later = NOW + 31_536_000
     node = a_node(placement=a_placement("node-b", created_at=later, ready_since=later))
-    assert unsettled_reason(node, LoadSettings(), NOW) == ""
+    assert unsettled_reason(node.placement, LoadSettings(), NOW) == ""
 
 
 def test_a_node_that_is_not_ready_is_neither_target_nor_source() -> None:
     node = a_node(placement=a_placement("node-b", ready=False))
-    assert "not Ready" in unsettled_reason(node, LoadSettings(), NOW)
+    assert "not Ready" in unsettled_reason(node.placement, LoadSettings(), NOW)
     assert "not Ready" in refusal(node)
 
 

@@ -408,8 +408,9 @@ def test_the_number_of_gone_pods_is_limited() -> None:
 
 
 def test_a_deleted_node_is_published_as_removed() -> None:
-    """A new node of the same name has no gone pods."""
+    """A new node of the same name has no gone pods. The removal has a creation time: it may arrive after that node."""
     placements = placements_with(a_pod())
+    published = placements.placement("a")
     placements.on_pod(a_pod(), None, NOW)
     placements.on_node(a_node(), None)
     removed = placements.placement("a")
@@ -417,7 +418,8 @@ def test_a_deleted_node_is_published_as_removed() -> None:
     recreated = placements.placement("a")
 
     assert removed is not None
-    assert (True, "uid-a") == (removed.removed, removed.uid)
+    assert published is not None
+    assert (True, "uid-a", published.created_at) == (removed.removed, removed.uid, removed.created_at)
     assert recreated is not None
     assert ("new", [], False) == (recreated.uid, recreated.gone, recreated.removed)
 

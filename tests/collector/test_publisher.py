@@ -137,7 +137,7 @@ async def test_a_node_deleted_while_no_collector_watched_is_published_as_removed
             await world.advance(1)
 
             ghost = world.placements()["ghost"]
-            assert (True, "uid-ghost") == (ghost.removed, ghost.uid)
+            assert (True, "uid-ghost", NOW - 90_000) == (ghost.removed, ghost.uid, ghost.created_at)
             assert not world.placements()["a"].removed
 
 

@@ -3,19 +3,19 @@
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
-from equipoise.descheduler.state.latest_messages import LatestMessages
+from equipoise.descheduler.state.latest_messages import LatestMessages, with_recent_pods
 
 
 def test_older_messages_are_dropped() -> None:
     """A late message of a collector that was replaced does not overwrite the new one's."""
     messages = LatestMessages()
-    messages.on_node(a_node_utilization(cpu=1.0, epoch=2, sequence=1))
-    messages.on_node(a_node_utilization(cpu=9.0, epoch=1, sequence=99))
+    messages.on_utilization(a_node_utilization(cpu=1.0, epoch=2, sequence=1), NOW)
+    messages.on_utilization(a_node_utilization(cpu=9.0, epoch=1, sequence=99), NOW)
 
-    assert messages.nodes["node-a"].epoch == 2
+    assert messages.utilizations["node-a"].epoch == 2
 
     messages.prune(nodes={"node-b"}, before=NOW)
-    assert not messages.nodes
+    assert not messages.utilizations
 
 
 def test_placements_keep_only_pods_that_correct_a_load() -> None:
@@ -25,8 +25,8 @@ def test_placements_keep_only_pods_that_correct_a_load() -> None:
         a_placed_pod("old", running_since=NOW - 900), a_placed_pod("recent", running_since=NOW - 90),
         a_placed_pod("waiting", running_since=None), a_placed_pod("leaving", running_since=NOW - 900, terminating=True),
     ]  # fmt: skip
-    messages.on_placement(a_placement("node-a", pods=pods, epoch=2), begin=NOW - 300)
-    messages.on_placement(a_placement("node-a", epoch=1), begin=NOW - 300)
+    messages.on_placement(with_recent_pods(a_placement("node-a", pods=pods, epoch=2), NOW - 300), NOW)
+    messages.on_placement(with_recent_pods(a_placement("node-a", epoch=1), NOW - 300), NOW)
 
     assert [pod.name for pod in messages.placements["node-a"].pods] == ["recent", "waiting"]
 

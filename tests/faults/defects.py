@@ -669,7 +669,7 @@ DEFECTS = (
     ),
     _defect(
         "utilization of removed nodes kept",
-        (f"{BINDER}/state/cluster_state.py", "                del self._utilization[name]", "                pass"),
+        (f"{BINDER}/state/cluster_state.py", "                del self.utilizations[name]", "                pass"),
         tests="tests/binder/test_cluster_state.py::test_utilization_that_arrives_after_the_removal_of_its_node_is_dropped",
     ),
     # Resources, convergence, secrets

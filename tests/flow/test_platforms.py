@@ -131,7 +131,7 @@ def test_a_binder_takes_no_other_architecture_for_a_destination() -> None:
     for node, labels, pods in (
         ("node-a", AMD64, []), ("node-b", ARM64, []), ("node-c", ARM64, [a_placed_pod("web-3", has_been_ready=True)])
     ):  # fmt: skip
-        state.update_placement(a_placement(node, pods, labels=labels))
+        state.on_placement(a_placement(node, pods, labels=labels), NOW)
     pod = PodInfo(Pod(spec=PodSpec(containers=[])))
     other = state.ready_platforms(a_workload("other"), "node-a")
 

@@ -186,12 +186,12 @@ class Annotator:
         if (target.group, target.kind) not in RESOURCES:
             return
         known = self._objects.get(target.key)
+        if known is not None and not is_newer(message, known.message, self._clock.now()):
+            return
         if known is None or known.target.uid != target.uid:
             self._objects[target.key] = _Object(target=target, message=message)
-        elif is_newer(message, known.message):
-            known.message = message
         else:
-            return
+            known.message = message
         self._consider(target.key)
 
     # Decide

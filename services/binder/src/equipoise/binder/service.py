@@ -126,17 +126,17 @@ class Binder:
 
     async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
         self._ledger.outages.message_received(self._clock.monotonic())
-        if is_acceptable(delivery.message, self._clock.now()):
-            self._cluster.update_utilization(delivery.message)
+        if is_acceptable(delivery.message, now := self._clock.now()):
+            self._cluster.on_utilization(delivery.message, now)
 
     async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
         self._ledger.outages.message_received(self._clock.monotonic())
         if is_acceptable(delivery.message, self._clock.now()):
-            self._cluster.update_cycle(delivery.message)
+            self._cluster.on_cycle(delivery.message)
 
     async def on_node_placement(self, delivery: Delivery[NodePlacement]) -> None:
         self._ledger.outages.message_received(self._clock.monotonic())
-        self._cluster.update_placement(delivery.message)
+        self._cluster.on_placement(delivery.message, self._clock.now())
 
     async def on_eviction_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
         self._published.add(delivery.message)

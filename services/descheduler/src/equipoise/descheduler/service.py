@@ -14,7 +14,7 @@ from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.shell.cluster_watch import ClusterWatch
 from equipoise.descheduler.shell.evaluator import Evaluator
 from equipoise.descheduler.shell.metrics import DeschedulerMetrics
-from equipoise.descheduler.state.latest_messages import LatestMessages
+from equipoise.descheduler.state.latest_messages import LatestMessages, with_recent_pods
 from equipoise.descheduler.state.tracker import Tracker
 from equipoise.runtime.bus import Delivery
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE, lead
@@ -63,8 +63,8 @@ class Descheduler:
             tasks.create_task(self._prune())
 
     async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
-        if is_acceptable(delivery.message, self._clock.now()):
-            self._messages.on_node(delivery.message)
+        if is_acceptable(delivery.message, now := self._clock.now()):
+            self._messages.on_utilization(delivery.message, now)
 
     async def on_workload_utilization(self, delivery: Delivery[WorkloadUtilization]) -> None:
         if is_acceptable(delivery.message, self._clock.now()):
@@ -73,9 +73,9 @@ class Descheduler:
     async def on_placement(self, delivery: Delivery[NodePlacement]) -> None:
         # The oldest mean that may be used ends one lifetime of the longest window ago, and covers the length of that
         # window. Pods that started before it are contained in every mean.
-        longest = self._load.longest
-        begin = self._clock.now() - longest.length - self._load.lifetime(longest)
-        self._messages.on_placement(delivery.message, begin=begin)
+        now, longest = self._clock.now(), self._load.longest
+        begin = now - longest.length - self._load.lifetime(longest)
+        self._messages.on_placement(with_recent_pods(delivery.message, begin), now)
 
     async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
         if is_acceptable(delivery.message, self._clock.now()):

@@ -26,7 +26,7 @@ from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
-from equipoise.descheduler.state.latest_messages import LatestMessages
+from equipoise.descheduler.state.latest_messages import LatestMessages, with_recent_pods
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.process.clock import Clock
 
@@ -192,9 +192,9 @@ async def _assembled(connection: ClusterSources, measurement: Measurement, place
     begin = now - longest.length - load.lifetime(longest)
     placements = {name: found for name in names if (found := placement.placement(name)) is not None}
     for each in placements.values():
-        latest.on_placement(each, begin=begin)
+        latest.on_placement(with_recent_pods(each, begin), now)
     for message in measurement.node_messages(names, **ORDER):
-        latest.on_node(message)
+        latest.on_utilization(message, now)
     store = measurement.workload_store
     for usage in store.messages(store.measured, measurement.source_now(), **ORDER):
         latest.on_workload(usage)
@@ -202,7 +202,7 @@ async def _assembled(connection: ClusterSources, measurement: Measurement, place
     snapshot = Snapshot(
         now=now,
         watched=connection.objects.watched,
-        nodes=latest.nodes,
+        nodes=latest.utilizations,
         workloads=latest.workloads,
         cycles=list(latest.cycles.values()),
         placements=latest.placements,
@@ -214,7 +214,7 @@ async def _assembled(connection: ClusterSources, measurement: Measurement, place
         for name, node in placement.nodes.items()
         if (
             why := not_yet_expected(node, now, settling)
-            or (name not in latest.nodes and unmeasurable(node, unmeasured))
+            or (name not in latest.utilizations and unmeasurable(node, unmeasured))
         )
     }
     return ClusterNow(

@@ -44,7 +44,9 @@ If the server has users, the user `tap` may subscribe to `equipoise.>`, read the
   unknown value is `null` or absent, never 0.**
 - Later versions only add fields: ignore unknown ones, and skip messages with another `ce-type` than you expect.
 - Messages may be lost, repeated or delayed. Utilization and placement are complete states: the next one replaces a lost
-  one. Drop a message whose `epoch` and `sequence` are lower than those of the latest. Intents and outcomes have ids.
+  one. Drop a message whose `epoch` and `sequence` are lower than those of the latest. Those of another node of the same
+  name (another `uid`) do not compare: the newer node is the one with the later `created_at` (of utilization: the later
+  `queried_at`). Intents and outcomes have ids.
 - Every message has the headers of CloudEvents (binary mode): `ce-specversion` 1.0, `ce-id` (also `Nats-Msg-Id`),
   `ce-source` (`/equipoise/<service>`), `ce-subject` (the subject for which it was published), `ce-type`
   (`dev.equipoise.<message>.v1`), `ce-time`, `ce-datacontenttype`; and `traceparent` (W3C): an outcome has the trace of

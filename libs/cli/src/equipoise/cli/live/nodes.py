@@ -6,8 +6,9 @@ import msgspec
 
 from equipoise.cli.live.rows import NodeRow, PodRow
 from equipoise.contracts.load.correction import base_problem, is_fresh, known, load_of
-from equipoise.contracts.load.latest import supersedes, supersedes_measurement
+from equipoise.contracts.load.latest import supersedes_placement, supersedes_utilization
 from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
+from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
@@ -32,13 +33,25 @@ _USAGE = msgspec.msgpack.Decoder(dict[str, tuple[float | None, float | None]])
 _ENCODER = msgspec.msgpack.Encoder()
 
 
-class Order(msgspec.Struct, frozen=True, gc=False):
+class _Order(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What orders the messages of a node."""
 
     uid: str
     epoch: int
     sequence: int
-    queried_at: float = 0.0
+
+
+class MeasuredOrder(_Order, frozen=True, kw_only=True, gc=False):
+    """What orders its measurements."""
+
+    queried_at: float
+
+
+class PlacedOrder(_Order, frozen=True, kw_only=True, gc=False):
+    """What orders its placements."""
+
+    created_at: float
+    removed: bool
 
 
 class KnownNode:
@@ -71,8 +84,8 @@ class KnownNode:
         """When a message about it was received last."""
 
         self.pod_count: int | None = None
-        self._measured: Order | None = None
-        self._placed: Order | None = None
+        self._measured: MeasuredOrder | None = None
+        self._placed: PlacedOrder | None = None
         self._load = Resources()
         self._base = Resources()
         self._sampled_at: float | None = None
@@ -90,10 +103,9 @@ class KnownNode:
 
     def measure(self, message: NodeUtilization, now: float) -> bool:
         """False for a message that is older than the latest one."""
-        latest = self._measured
-        if latest is not None and latest.uid == message.uid and not supersedes_measurement(message, latest):
+        if not supersedes_utilization(message, self._measured, now):
             return False
-        self._measured = Order(message.uid, message.epoch, message.sequence, message.queried_at)
+        self._measured = converted(message, MeasuredOrder)
         self.received_at = now
         self._window, window = next(iter(message.windows.items()), ("", None))
         self._base = message.base
@@ -105,9 +117,9 @@ class KnownNode:
 
     def place(self, message: NodePlacement, now: float) -> bool:
         """False for a message that is older than the latest one. Not for a removal."""
-        if self._placed is not None and self._placed.uid == message.uid and not supersedes(message, self._placed):
+        if not supersedes_placement(message, self._placed, now):
             return False
-        self._placed = Order(message.uid, message.epoch, message.sequence)
+        self._placed = converted(message, PlacedOrder)
         self.received_at = now
         cpu = memory = 0.0
         for pod in message.pods:  # a request that is not given reserves nothing
@@ -127,9 +139,9 @@ class KnownNode:
         )  # fmt: skip
         return True
 
-    def is_removed_by(self, message: NodePlacement) -> bool:
-        """Whether this removal is not older than what is known, and about the same node object."""
-        return self._placed is None or (self._placed.uid == message.uid and supersedes(message, self._placed))
+    def is_removed_by(self, message: NodePlacement, now: float) -> bool:
+        """Whether this removal is not older than what is known."""
+        return supersedes_placement(message, self._placed, now)
 
     def classify(self, strategy: str, classification: NodeClassification | None) -> None:
         """None: the strategy did not classify it. Its load is used until a measurement is received."""

@@ -125,7 +125,7 @@ class LiveState:
 
     def _place(self, message: NodePlacement, now: float) -> None:
         if message.removed:
-            if (existing := self._nodes.get(message.node)) is not None and existing.is_removed_by(message):
+            if (existing := self._nodes.get(message.node)) is not None and existing.is_removed_by(message, now):
                 self._drop(message.node)
         elif (node := self._node(message.node, now)) is not None and node.place(message, now):
             self._stale.add(message.node)

@@ -34,7 +34,7 @@ from equipoise.descheduler.decisions.evaluation.messages import proposals
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.latest_messages import LatestMessages
+from equipoise.descheduler.state.latest_messages import LatestMessages, with_recent_pods
 from equipoise.descheduler.state.lazy import LazyMapping
 from equipoise.descheduler.state.tracker import Tracker
 from equipoise.scheduling.model.pod_info import PodInfo, PodReader
@@ -106,14 +106,14 @@ class SimulatedDescheduler:
         return self._evaluation.interval
 
     def on_utilization(self, message: NodeUtilization) -> None:
-        self._messages.on_node(message)
+        self._messages.on_utilization(message, math.inf)
 
     def on_cycle(self, message: UtilizationCycle) -> None:
         self._messages.on_cycle(message)
 
     def on_placement(self, message: NodePlacement) -> None:
         self._objects.on_placement(message)
-        self._messages.on_placement(message, begin=-math.inf)
+        self._messages.on_placement(with_recent_pods(message, -math.inf), math.inf)
 
     def evaluate(self, now: float) -> None:
         """One evaluation, and the outcome of each intent."""
@@ -136,7 +136,7 @@ class SimulatedDescheduler:
         return Snapshot(
             now=now,
             watched=watched,
-            nodes=self._messages.nodes,
+            nodes=self._messages.utilizations,
             workloads=LazyMapping(watched.workloads, lambda workload: self._utilization(workload, days, now)),
             cycles=self._messages.cycles.values(),
             placements=self._messages.placements,

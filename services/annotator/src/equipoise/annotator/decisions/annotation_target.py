@@ -17,7 +17,7 @@ from equipoise.contracts.kubernetes.annotations import (
     workload_usage,
 )
 from equipoise.contracts.load.correction import usable_window
-from equipoise.contracts.load.latest import supersedes, supersedes_measurement
+from equipoise.contracts.load.latest import supersedes, supersedes_measurement, supersedes_utilization
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 
@@ -93,11 +93,16 @@ def value_of(message: Annotated, load: LoadSettings, now: float, skew: float) ->
             return workload_usage(with_current_windows(message, load, now, skew))
 
 
-def is_newer(message: Annotated, known: Annotated) -> bool:
-    """Whether the message is at least as new as the known one about the same object."""
-    if isinstance(message, ReclaimedNode):
-        return isinstance(known, ReclaimedNode) and supersedes(message, known)
-    return not isinstance(known, ReclaimedNode) and supersedes_measurement(message, known)
+def is_newer(message: Annotated, known: Annotated, now: float) -> bool:
+    """Whether the message is at least as new as the known one about an object of the same name."""
+    match message, known:
+        case NodeUtilization(), NodeUtilization():
+            return supersedes_utilization(message, known, now)
+        case WorkloadUtilization(), WorkloadUtilization():
+            return supersedes_measurement(message, known)
+        case ReclaimedNode(), ReclaimedNode():
+            return message.uid != known.uid or supersedes(message, known)
+    return False
 
 
 def time_of(message: Annotated) -> float:

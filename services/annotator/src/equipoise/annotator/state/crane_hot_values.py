@@ -3,7 +3,7 @@
 import msgspec
 
 from equipoise.contracts.kubernetes.crane import HOT_SPANS, hot_value
-from equipoise.contracts.load.latest import supersedes
+from equipoise.contracts.load.latest import supersedes_placement
 
 _LONGEST_SPAN = max(span for span, _ in HOT_SPANS)
 
@@ -18,6 +18,8 @@ class PlacedTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a placement message that is needed here."""
 
     node: str
+    uid: str
+    created_at: float = 0.0
     removed: bool = False
     pods: list[PodPlacedAt] = []
     epoch: int
@@ -32,7 +34,7 @@ class HotValues:
 
     def on_placement(self, placement: PlacedTimes, now: float) -> None:
         """Ignores a placement older than the known one."""
-        if not supersedes(placement, self._latest.get(placement.node)):
+        if not supersedes_placement(placement, self._latest.get(placement.node), now):
             return
         if placement.removed:
             self._latest.pop(placement.node, None)

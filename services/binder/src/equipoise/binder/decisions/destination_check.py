@@ -24,6 +24,7 @@ from equipoise.contracts.load.correction import (
     usable_window,
 )
 from equipoise.contracts.load.demand import pod_usage
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.recent import is_recent
 from equipoise.scheduling.model.pod_info import PodInfo
@@ -32,9 +33,8 @@ from equipoise.scheduling.model.volumes import Volumes
 from equipoise.scheduling.replacement import ReplacementFilters
 
 
-def unsettled_reason(node: NodeState, load: LoadSettings, now: float) -> str:
+def unsettled_reason(placement: NodePlacement, load: LoadSettings, now: float) -> str:
     """ "" when pods may leave or come to the node, else why neither."""
-    placement = node.placement
     period = load.coverage.node_settling_period
     if not placement.ready or placement.ready_since is None:
         return "it is not Ready"
@@ -46,13 +46,13 @@ def unsettled_reason(node: NodeState, load: LoadSettings, now: float) -> str:
     return f"an autoscaler is removing it (taint {taint})" if taint else ""
 
 
-def _unschedulable(node: NodeState) -> str:
+def _unschedulable(placement: NodePlacement) -> str:
     """ "" when new pods may come to a settled node, else why not."""
-    if node.placement.unreadable:
-        return f"an object cannot be read: {node.placement.unreadable}"
-    if node.placement.cordoned:
+    if placement.unreadable:
+        return f"an object cannot be read: {placement.unreadable}"
+    if placement.cordoned:
         return "it is cordoned"
-    taint = may_be_removed(node.placement.taints)
+    taint = may_be_removed(placement.taints)
     return f"it is a candidate for removal by an autoscaler (taint {taint})" if taint else ""
 
 
@@ -154,8 +154,8 @@ def no_destination(
         if name == source:
             continue
         why = (
-            unsettled_reason(node, load, now)
-            or _unschedulable(node)
+            unsettled_reason(node.placement, load, now)
+            or _unschedulable(node.placement)
             or _too_hot(predicted_load(node, reduction, load, now, skew), source_load, thresholds)
             or refused.get(name, "")
         )

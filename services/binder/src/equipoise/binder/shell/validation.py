@@ -126,7 +126,7 @@ class Validation:
         now = self._latest_time()
         return (
             check_age(intent, self._load, self.max_intent_lifetime, now)
-            or check_coverage(self.cluster.cycles, self.cluster.known_loads(now), self._load, now)
+            or check_coverage(self.cluster.cycles.values(), self.cluster.known_loads(now), self._load, now)
             or check_readiness(*self.cluster.ready, self._load)
         )
 
@@ -142,7 +142,7 @@ class Validation:
         )
 
     async def _check_fit(self, intent: EvictionIntent, pod: Pod, workload: Workload | None) -> str:
-        source = self.cluster.node(intent.node)
+        source = self.cluster.placements.get(intent.node)
         now = self.clock.now()
         if source is None:
             return f"node {intent.node} is unknown"

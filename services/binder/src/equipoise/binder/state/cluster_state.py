@@ -1,4 +1,4 @@
-"""The cluster as the bus reports it: the latest placement and utilization per node, the latest cycle per shard."""
+"""The cluster as the bus reports it."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,8 +8,8 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.placed_objects import node_object, requested_amounts
 from equipoise.contracts.kubernetes.platforms import Platform, platform_of
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.cluster_messages import ClusterMessages
 from equipoise.contracts.load.correction import is_fresh, skew_of
-from equipoise.contracts.load.latest import supersedes, supersedes_measurement
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.contracts.recent import is_recent
@@ -28,9 +28,6 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     """A node in its latest messages."""
 
     placement: NodePlacement
-    preempted: tuple[PlacedPod | GonePod, ...] = ()
-    """Those that kube-scheduler preempted."""
-
     utilization: NodeUtilization | None = None
 
 
@@ -40,79 +37,72 @@ def put_placement(snapshot: ClusterSnapshot, placement: NodePlacement) -> None:
     snapshot.set_requested(row, whole(requested_amounts(placement)), len(placement.pods))
 
 
-class ClusterState:
-    """Keeps the newest message of each kind; one with a lower epoch or sequence is dropped."""
+class ClusterState(ClusterMessages):
+    """The latest messages, with the snapshot of the filters and the pods that kube-scheduler preempted."""
 
     def __init__(self, load: LoadSettings) -> None:
+        super().__init__()
         self._load = load
-        self._nodes: dict[str, NodeState] = {}
+        self._preempted: dict[str, list[PlacedPod | GonePod]] = {}
+        """By node. Nodes without any are absent."""
+
         self.snapshot = ClusterSnapshot()
         """The nodes, with the sums of the requests of their pods. To be read only."""
 
-        self._utilization: dict[str, NodeUtilization] = {}
-        self._cycles: dict[str, UtilizationCycle] = {}
+    def on_placement(self, message: NodePlacement, now: float) -> bool:
+        existed = message.node in self.placements
+        if not super().on_placement(message, now):
+            return False
+        self._preempted.pop(message.node, None)
+        if not message.removed:
+            put_placement(self.snapshot, message)
+            pods: Sequence[PlacedPod | GonePod] = (*message.pods, *message.gone)
+            if preempted := [pod for pod in pods if pod.preempted_at is not None]:
+                self._preempted[message.node] = preempted
+        elif existed:
+            self.snapshot.remove_node(message.node)
+        return True
 
-    def update_placement(self, placement: NodePlacement) -> None:
-        before = self._nodes.get(placement.node)
-        if before is not None and not supersedes(placement, before.placement):
-            return
-        if placement.removed:
-            if self._nodes.pop(placement.node, None) is not None:
-                self.snapshot.remove_node(placement.node)
-            self._utilization.pop(placement.node, None)
-        else:
-            pods: Sequence[PlacedPod | GonePod] = (*placement.pods, *placement.gone)
-            preempted = tuple(pod for pod in pods if pod.preempted_at is not None)
-            put_placement(self.snapshot, placement)
-            self._nodes[placement.node] = NodeState(placement=placement, preempted=preempted)
-
-    def update_utilization(self, utilization: NodeUtilization) -> None:
-        before = self._utilization.get(utilization.node)
-        if supersedes_measurement(utilization, before):
-            self._utilization[utilization.node] = utilization
-
-    def update_cycle(self, cycle: UtilizationCycle) -> None:
-        if supersedes_measurement(cycle, self._cycles.get(cycle.shard)):
-            self._cycles[cycle.shard] = cycle
-            self._drop_utilization_without_node(cycle.queried_at)
+    def on_cycle(self, message: UtilizationCycle) -> bool:
+        if not super().on_cycle(message):
+            return False
+        self._drop_utilization_without_node(message.queried_at)
+        return True
 
     def _drop_utilization_without_node(self, now: float) -> None:
         """Utilization may arrive before the placement of a new node, and after that of a removed one."""
-        for name, latest in list(self._utilization.items()):
-            if name not in self._nodes and now - latest.queried_at > self._load.freshness.eviction:
-                del self._utilization[name]
-
-    @property
-    def cycles(self) -> Iterable[UtilizationCycle]:
-        return self._cycles.values()
+        for name, latest in list(self.utilizations.items()):
+            if name not in self.placements and now - latest.queried_at > self._load.freshness.eviction:
+                del self.utilizations[name]
 
     @property
     def skew(self) -> float:
         """Prometheus' clock minus the collectors', in seconds."""
-        return skew_of(self._cycles.values())
+        return skew_of(self.cycles.values())
 
     def known_loads(self, now: float) -> int:
         """How many nodes have a load that is fresh enough for an eviction."""
-        measured = ((node.placement.uid, self._utilization.get(name)) for name, node in self._nodes.items())
         max_age = self._load.freshness.eviction
         return sum(
-            latest is not None and latest.uid == uid and is_fresh(latest.sampled_at, now, max_age)
-            for uid, latest in measured
+            node.utilization is not None
+            and node.utilization.uid == node.placement.uid
+            and is_fresh(node.utilization.sampled_at, now, max_age)
+            for node in self.nodes
         )
 
     @property
     def nodes(self) -> list[NodeState]:
         return [
-            msgspec.structs.replace(node, utilization=self._utilization.get(name)) for name, node in self._nodes.items()
+            NodeState(placement=placement, utilization=self.utilizations.get(name))
+            for name, placement in self.placements.items()
         ]
-
-    def node(self, name: str) -> NodeState | None:
-        return self._nodes.get(name)
 
     def pods_of(self, workload: Workload) -> int:
         """How many pods of a workload are on nodes, without terminating ones."""
         return sum(
-            pod.workload == workload and not pod.terminating for placement in self._placements for pod in placement.pods
+            pod.workload == workload and not pod.terminating
+            for placement in self.placements.values()
+            for pod in placement.pods
         )
 
     def ready_platforms(self, workload: Workload | None, node: str) -> frozenset[Platform]:
@@ -120,12 +110,12 @@ class ClusterState:
 
         Empty if all nodes have the same platform.
         """
-        by_node = {placement.node: platform_of(placement.labels) for placement in self._placements}
+        by_node = {placement.node: platform_of(placement.labels) for placement in self.placements.values()}
         if len({*by_node.values()}) < 2:
             return frozenset()
         return frozenset(
             by_node[placement.node]
-            for placement in self._placements
+            for placement in self.placements.values()
             if placement.node == node or any(pod.workload == workload and pod.has_been_ready for pod in placement.pods)
         )
 
@@ -137,12 +127,12 @@ class ClusterState:
         at = now - period
         present = sum(
             pod.workload == workload and not is_recent(pod.placed_at, now, period) and not pod.terminating
-            for placement in self._placements
+            for placement in self.placements.values()
             for pod in placement.pods
         )
         gone = [
             pod.gone_at
-            for placement in self._placements
+            for placement in self.placements.values()
             for pod in placement.gone
             if pod.workload == workload and pod.running_since <= at < pod.gone_at
         ]
@@ -151,17 +141,13 @@ class ClusterState:
     @property
     def ready(self) -> tuple[int, int]:
         """How many nodes are Ready, and how many there are."""
-        return sum(placement.ready for placement in self._placements), len(self._nodes)
+        return sum(placement.ready for placement in self.placements.values()), len(self.placements)
 
     @property
     def preempted(self) -> Iterable[PreemptedPod]:
         """Pods that kube-scheduler preempted lately, on all nodes: those that terminate, and those gone."""
-        return ((name, pod) for name, node in self._nodes.items() for pod in node.preempted)
+        return ((name, pod) for name, pods in self._preempted.items() for pod in pods)
 
     @property
     def pod_count(self) -> int:
-        return sum(len(placement.pods) for placement in self._placements)
-
-    @property
-    def _placements(self) -> list[NodePlacement]:
-        return [node.placement for node in self._nodes.values()]
+        return sum(len(placement.pods) for placement in self.placements.values())

@@ -62,7 +62,7 @@ class PlacementPublisher:
         """
         for published in self.previous.missing_nodes(present):
             if self.placement.selects(published.labels) and self.shards.owner_of(published.node):
-                self.placement.remove(published.node, published.uid)
+                self.placement.remove(published.node, published.uid, published.created_at)
         self.tracker.reset()
         self.placement.changed.update(self.placement.nodes, self.placement.removed)
         self.notify()

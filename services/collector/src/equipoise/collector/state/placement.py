@@ -77,8 +77,8 @@ class ClusterPlacement:
         self.addresses = NodeAddresses()
         """The addresses of all nodes of the cluster."""
 
-        self.removed: dict[str, str] = {}
-        """UIDs of deleted nodes by name, the latest ones."""
+        self.removed: dict[str, NodePlacement] = {}
+        """The messages about deleted nodes by name, the latest ones."""
 
         self._pruned_at = 0.0
         self._removed_since: dict[str, float] = {}
@@ -129,7 +129,7 @@ class ClusterPlacement:
             if current is not None:
                 del self.nodes[name]
                 self._gone.pop(name, None)
-                self.remove(name, current.metadata.uid)
+                self.remove(name, current.metadata.uid, _created_at(current))
             return
         if current is not None and current.metadata.uid != after.metadata.uid:
             self._gone.pop(name, None)
@@ -137,9 +137,9 @@ class ClusterPlacement:
         self.removed.pop(name, None)
         self.changed.add(name)
 
-    def remove(self, name: str, uid: str) -> None:
+    def remove(self, name: str, uid: str, created_at: float) -> None:
         """Record that this node was deleted; that is published with the next placements."""
-        self.removed[name] = uid
+        self.removed[name] = NodePlacement(node=name, uid=uid, created_at=created_at, removed=True, epoch=0, sequence=0)
         if len(self.removed) > MAX_REMOVED:
             del self.removed[next(iter(self.removed))]
         self.changed.add(name)
@@ -265,8 +265,7 @@ class ClusterPlacement:
         """The message of a node, whose epoch and sequence the publisher sets; None if the node is not known."""
         node = self.nodes.get(name)
         if node is None:
-            uid = self.removed.get(name)
-            return None if uid is None else NodePlacement(node=name, uid=uid, removed=True, epoch=0, sequence=0)
+            return self.removed.get(name)
         ready, since = readiness(node)
         return NodePlacement(
             node=name,
@@ -276,7 +275,7 @@ class ClusterPlacement:
             ready=ready,
             ready_since=since,
             cordoned=node.spec.unschedulable,
-            created_at=unix_seconds(node.metadata.creation_timestamp) or 0.0,
+            created_at=_created_at(node),
             allocatable=amounts(node.status.allocatable),
             capacity=amounts(node.status.capacity),
             colocation=node_colocation(node),
@@ -296,6 +295,11 @@ class ClusterPlacement:
             return node.metadata.unreadable
         pods = (tracked.pod for tracked in self.tracked(node.metadata.name))
         return next((why for pod in pods if pod.metadata.unreadable and (why := unknown_requests(pod))), "")
+
+
+def _created_at(node: Node) -> float:
+    """Unix seconds; 0: unknown."""
+    return unix_seconds(node.metadata.creation_timestamp) or 0.0
 
 
 def readiness(node: Node) -> tuple[bool, float | None]:

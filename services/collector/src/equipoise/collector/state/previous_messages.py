@@ -16,6 +16,7 @@ class PublishedPlacement(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     uid: str
     labels: dict[str, str] = {}
+    created_at: float = 0.0
     removed: bool = False
     epoch: int
 

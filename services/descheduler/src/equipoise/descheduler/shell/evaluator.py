@@ -152,7 +152,7 @@ class Evaluator:
         return Snapshot(
             now=now,
             watched=watched,
-            nodes=dict(self.messages.nodes),
+            nodes=dict(self.messages.utilizations),
             workloads=dict(self.messages.workloads),
             cycles=list(self.messages.cycles.values()),
             placements=dict(self.messages.placements),

@@ -1,62 +1,36 @@
-"""The latest message about every node, workload and shard. Older ones that arrive late are dropped."""
+"""The latest messages of the collector and the binders, with what the descheduler needs of them."""
 
 import math
 from collections.abc import Collection
-from typing import TypeVar
 
 import msgspec
 
-from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.latest import Measured, supersedes, supersedes_measurement
+from equipoise.contracts.load.cluster_messages import ClusterMessages
 from equipoise.contracts.messages.health import REAL, Heartbeat
 from equipoise.contracts.messages.placement import NodePlacement, PlacedHint
-from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 
 HEARTBEAT_TTL = 30.0
 """Seconds for which a heartbeat counts: three of its periods."""
 
-Key = TypeVar("Key")
-M = TypeVar("M", bound=Measured)
+
+def with_recent_pods(placement: NodePlacement, begin: float) -> NodePlacement:
+    """Only the pods that started after `begin`, or left: every window contains the others wholly, so that their means
+    need no correction."""
+    recent = [pod for pod in placement.pods if (pod.running_since or math.inf) > begin]
+    return msgspec.structs.replace(placement, pods=recent, labels={}, taints=[])
 
 
-def _keep_latest(messages: dict[Key, M], key: Key, message: M) -> None:
-    if supersedes_measurement(message, messages.get(key)):
-        messages[key] = message
-
-
-class LatestMessages:
-    """Of the collector, and the heartbeats of the binders."""
+class LatestMessages(ClusterMessages):
+    """Placements have only the pods that `with_recent_pods` keeps."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, NodeUtilization] = {}
-        self.workloads: dict[Workload, WorkloadUtilization] = {}
-        self.placements: dict[str, NodePlacement] = {}
-        self.cycles: dict[str, UtilizationCycle] = {}
+        super().__init__()
         self._binders: dict[str, tuple[float, str]] = {}
-
-    def on_node(self, message: NodeUtilization) -> None:
-        _keep_latest(self.nodes, message.node, message)
-
-    def on_placement(self, message: NodePlacement, *, begin: float) -> None:
-        """Keeps only the pods that started after `begin`, or left.
-
-        Every window contains the others wholly; their means need no correction.
-        """
-        if not supersedes(message, self.placements.get(message.node)):
-            return
-        recent = [pod for pod in message.pods if (pod.running_since or math.inf) > begin]
-        self.placements[message.node] = msgspec.structs.replace(message, pods=recent, labels={}, taints=[])
 
     def hint(self, node: str, namespace: str, pod: str) -> PlacedHint | None:
         """With which this pod on the node was created; None: unknown."""
         pods = self.placements[node].pods if node in self.placements else []
         return next((each.hint for each in pods if (each.namespace, each.name) == (namespace, pod)), None)
-
-    def on_workload(self, message: WorkloadUtilization) -> None:
-        _keep_latest(self.workloads, message.workload, message)
-
-    def on_cycle(self, message: UtilizationCycle) -> None:
-        _keep_latest(self.cycles, message.shard, message)
 
     def on_heartbeat(self, message: Heartbeat, now: float) -> None:
         """Keep a heartbeat of a binder. `now`: our monotonic clock."""
@@ -74,7 +48,7 @@ class LatestMessages:
 
     def prune(self, *, nodes: Collection[str], before: float) -> None:
         """Drops nodes that are not among `nodes`, and workloads and shards without a message since `before`."""
-        self.nodes = {name: message for name, message in self.nodes.items() if name in nodes}
+        self.utilizations = {name: message for name, message in self.utilizations.items() if name in nodes}
         self.placements = {name: message for name, message in self.placements.items() if name in nodes}
         self.workloads = {
             workload: message for workload, message in self.workloads.items() if message.queried_at > before

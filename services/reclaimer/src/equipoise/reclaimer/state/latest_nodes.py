@@ -8,7 +8,7 @@ import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES
 from equipoise.contracts.load.correction import amounts
-from equipoise.contracts.load.latest import supersedes, supersedes_measurement
+from equipoise.contracts.load.latest import supersedes, supersedes_placement, supersedes_utilization
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.resources import Resources
@@ -63,7 +63,7 @@ class LatestNodes:
 
     def on_placement(self, message: NodePlacement, now: float) -> None:
         known = self._nodes.get(message.node)
-        if known is not None and known.placement.uid == message.uid and not supersedes(message, known.placement):
+        if not supersedes_placement(message, None if known is None else known.placement, now):
             return
         if message.removed:
             self._nodes.pop(message.node, None)
@@ -73,8 +73,8 @@ class LatestNodes:
             self.deviations.remove(message.node)
             return
         if known is None or known.placement.uid != message.uid:
-            known = self._nodes[message.node] = _Node(placement=message, changes=StatusChanges())
-            known.utilization = self._unplaced.pop(message.node, None)
+            latest = self._unplaced.pop(message.node, None) if known is None else known.utilization
+            known = self._nodes[message.node] = _Node(placement=message, utilization=latest, changes=StatusChanges())
             self._restore(known, now)
         if message.colocation.amounts != known.placement.colocation.amounts:
             known.changes.on_status(amounts_in_status(known.placement), amounts_in_status(message), now)
@@ -87,7 +87,7 @@ class LatestNodes:
             return
         known = self._nodes.get(message.node)
         latest = self._unplaced.get(message.node) if known is None else known.utilization
-        if latest is not None and latest.uid == message.uid and not supersedes_measurement(message, latest):
+        if not supersedes_utilization(message, latest, now):
             return
         if known is None:
             self._unplaced[message.node] = message

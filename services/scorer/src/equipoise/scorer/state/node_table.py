@@ -15,7 +15,7 @@ from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, UsageOf, amounts, usage_on_node
 from equipoise.contracts.load.demand import EstimateSource, fresh_windows, pod_usage
-from equipoise.contracts.load.latest import supersedes, supersedes_measurement
+from equipoise.contracts.load.latest import supersedes_measurement, supersedes_placement, supersedes_utilization
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
@@ -114,15 +114,11 @@ class NodeTable:
     # messages
 
     def on_utilization(self, message: NodeUtilization, now: float) -> bool:
-        """Use a node's usage; False for an outdated message.
-
-        A new UID is a new machine with the same name.
-        """
+        """Use a node's usage; False for an outdated message."""
         placement = self._placements.get(message.node)
         if placement is not None and placement.removed and placement.uid == message.uid:
             return False
-        known = self._utilizations.get(message.node)
-        if known is not None and known.uid == message.uid and not supersedes_measurement(message, known):
+        if not supersedes_utilization(message, self._utilizations.get(message.node), now):
             return False
         self._utilizations[message.node] = message
         self._update_row(message.node, now)
@@ -131,14 +127,16 @@ class NodeTable:
     def on_placement(self, message: NodePlacement, now: float) -> list[PlacedPod] | None:
         """Use a node's placement. Returns the pods that are new on it, or None for an outdated message."""
         known = self._placements.get(message.node)
-        if known is not None and known.uid == message.uid and not supersedes(message, known):
+        if not supersedes_placement(message, known, now):
             return None
         # The message of a removed node is kept for a while, so that a late one does not bring the node back.
         self._placements[message.node] = message
         self._removed_at.pop(message.node, None)
         if message.removed:
             self._removed_at[message.node] = now
-            self._utilizations.pop(message.node, None)
+            utilization = self._utilizations.get(message.node)
+            if utilization is not None and utilization.uid == message.uid:
+                del self._utilizations[message.node]
         row = self._rows.get(message.node)
         self._update_row(message.node, now)
         before = frozenset(pod.uid for pod in known.pods) if known is not None else frozenset()

@@ -122,7 +122,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     workloads: Mapping[Workload, WorkloadUtilization]
     cycles: Collection[UtilizationCycle]
     placements: Mapping[str, NodePlacement]
-    """The placements by node, with the pods that started or left recently; see `LatestMessages.on_placement`."""
+    """The placements by node, with the pods that started or left recently; see `with_recent_pods`."""
 
     pending: PendingMoves = {}
     cooldowns: Cooldowns = {}

@@ -1,0 +1,72 @@
+"""The latest message about each node, workload and shard of the collector. Older ones that arrive late are dropped."""
+
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.latest import (
+    SILENCE,
+    supersedes_measurement,
+    supersedes_placement,
+    supersedes_utilization,
+)
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
+from equipoise.contracts.recent import is_recent
+
+
+class ClusterMessages:
+    """Each `on_` method keeps a message and returns True, or drops an outdated one. `now`: Unix seconds."""
+
+    def __init__(self) -> None:
+        self.placements: dict[str, NodePlacement] = {}
+        """By name, of the nodes that exist."""
+
+        self.utilizations: dict[str, NodeUtilization] = {}
+        """By name. The utilization of a new node may arrive before its placement: compare the UIDs."""
+
+        self.workloads: dict[Workload, WorkloadUtilization] = {}
+        self.cycles: dict[str, UtilizationCycle] = {}
+        """By shard."""
+
+        self._removals: dict[str, tuple[NodePlacement, float]] = {}
+        """By name, with the time of its arrival: for a while, so that a late message does not bring the node back."""
+
+    def on_placement(self, message: NodePlacement, now: float) -> bool:
+        name = message.node
+        latest = self.placements.get(name) or self._removal(name, now)
+        if not supersedes_placement(message, latest, now):
+            return False
+        self._removals.pop(name, None)
+        if not message.removed:
+            self.placements[name] = message
+            return True
+        self.placements.pop(name, None)
+        utilization = self.utilizations.get(name)
+        if utilization is not None and utilization.uid == message.uid:
+            del self.utilizations[name]
+        self._removals = {key: entry for key, entry in self._removals.items() if is_recent(entry[1], now, SILENCE)}
+        self._removals[name] = message, now
+        return True
+
+    def on_utilization(self, message: NodeUtilization, now: float) -> bool:
+        name = message.node
+        if name in self._removals and self._removals[name][0].uid == message.uid:
+            return False
+        if not supersedes_utilization(message, self.utilizations.get(name), now):
+            return False
+        self.utilizations[name] = message
+        return True
+
+    def on_workload(self, message: WorkloadUtilization) -> bool:
+        if not supersedes_measurement(message, self.workloads.get(message.workload)):
+            return False
+        self.workloads[message.workload] = message
+        return True
+
+    def on_cycle(self, message: UtilizationCycle) -> bool:
+        if not supersedes_measurement(message, self.cycles.get(message.shard)):
+            return False
+        self.cycles[message.shard] = message
+        return True
+
+    def _removal(self, name: str, now: float) -> NodePlacement | None:
+        removal, at = self._removals.get(name, (None, 0.0))
+        return removal if is_recent(at, now, SILENCE) else None
