@@ -6,10 +6,10 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.extending_page import CHANGE, FILE, PAGE, ROOT, extend, sections
 
 from equipoise.binder.decisions.limits import Limits
 from equipoise.collector.decisions.profiles import PROFILES
@@ -19,42 +19,10 @@ from equipoise.lab.formats import FORMATS
 from equipoise.lab.scenarios import SCENARIOS
 from equipoise.scorer.decisions.policies import SINGLE_POLICIES
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "extending.md").read_text()
-SECTION = re.compile(r"^## ", re.MULTILINE)
-FILE = re.compile(r"Write\s+`([\w./-]+)`[^`]*?(?:`[^`]*`[^`]*?)?:\n\n```python\n(.*?)```", re.DOTALL)
-CHANGE = re.compile(r"change\s+`([\w./-]+)`[^`]*?:\n\n```diff\n(.*?)```", re.DOTALL | re.IGNORECASE)
 KINDS = (
     "A scoring policy", "A descheduling strategy", "An eviction limit", "A profile of queries", "A metric source",
     "A message", "A command", "A configuration key",
 )  # fmt: skip
-
-
-def sections() -> dict[str, str]:
-    """The text of each kind, by its heading."""
-    return {part.partition("\n")[0]: part for part in SECTION.split(PAGE)[1:]}
-
-
-def changed(text: str, change: str) -> str:
-    """`text` after a change of the page. Each of its places must occur exactly once."""
-    for place in change.removesuffix("\n").split("\n@@\n"):
-        lines = place.split("\n")
-        old = "\n".join(line[1:] for line in lines if not line.startswith("+"))
-        new = "\n".join(line[1:] for line in lines if not line.startswith("-"))
-        assert text.count(old) == 1, f"it occurs {text.count(old)} times:\n{old}"
-        text = text.replace(old, new)
-    return text
-
-
-def extend(copy: Path) -> None:
-    """Applies the whole page to a copy of the repository."""
-    for text in sections().values():
-        for path, content in FILE.findall(text):
-            (copy / path).parent.mkdir(exist_ok=True)
-            (copy / path).parent.joinpath("__init__.py").touch()
-            (copy / path).write_text(content)
-        for path, change in CHANGE.findall(text):
-            (copy / path).write_text(changed((copy / path).read_text(), change))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +32,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folders = [folder.relative_to(ROOT) for folder in (*ROOT.glob("services/*/src"), *ROOT.glob("libs/*/src"))]
     for folder in folders:
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    extend(copy)
+    extend(copy, KINDS)
     path = os.pathsep.join(str(folder) for folder in (*(copy / each for each in folders), ROOT / "tests"))
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return {**inherited, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
