@@ -95,9 +95,9 @@ def make_certificates(
     """
     server_names = [*purpose.names, *map(_checked_name, names)]
     server_addresses = [*purpose.addresses, *(_checked_address(text) for text in addresses)]
-    if not force and (found := [name for name in purpose.files if (folder / name).exists()]):
+    if not force and (files := [name for name in purpose.files if (folder / name).exists()]):
         raise InvalidInput(
-            f"{folder} already has {', '.join(found)}: use --force to renew the certificates with the existing CA, or "
+            f"{folder} already has {', '.join(files)}: use --force to renew the certificates with the existing CA, or "
             "another folder for a new CA"
         )
     ca = _existing_ca(folder, purpose, days, now) or new_ca(now, purpose.ca)

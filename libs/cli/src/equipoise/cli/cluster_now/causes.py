@@ -73,22 +73,22 @@ def causes(
     total = sum(loads[name] - mean for name in above)
     if total <= 0:
         return []
-    found: defaultdict[Workload, _Pods] = defaultdict(_Pods)
+    groups: defaultdict[Workload, _Pods] = defaultdict(_Pods)
     for name in loads:
         measured = utilization[name].pods if name in utilization else {}
         for pod in placements[name].pods if name in placements else ():
             usage = measured.get(pod.uid, Resources())
             load = getattr(load_of(usage, utilization[name].base), resource) if measured else None
             if load is not None:
-                found[_workload_of(pod)].add(name, load, getattr(usage, resource), getattr(pod.requests, resource))
+                groups[_workload_of(pod)].add(name, load, getattr(usage, resource), getattr(pod.requests, resource))
     parts = {
         workload: sum(pods.load.get(name, 0.0) - sum(pods.load.values()) / len(loads) for name in above)
-        for workload, pods in found.items()
+        for workload, pods in groups.items()
     }
     otherwise = total - sum(parts.values())
     whole = sum(part for part in (*parts.values(), otherwise) if part > 0)
     largest = sorted(parts, key=lambda workload: (-parts[workload], workload))[:limit]
-    return [found[each].cause(each, resource, parts[each] / whole, above) for each in largest if parts[each] > 0]
+    return [groups[each].cause(each, resource, parts[each] / whole, above) for each in largest if parts[each] > 0]
 
 
 class _Pods:

@@ -62,7 +62,7 @@ def nodes_now(
     window: str,
 ) -> list[NodeNow]:
     """The nodes in the order of `sort_key`. `unknown`, `not_expected`: by node, why its load is not known."""
-    found = []
+    rows = []
     for node in nodes:
         requested, available = node.requested, node.allocatable
         requests = Resources(cpu=requested.get("cpu", 0.0), memory=requested.get("memory", 0.0))
@@ -70,7 +70,7 @@ def nodes_now(
         why = unknown[node.name].text if node.name in unknown else not_expected.get(node.name, node.unknown)
         load = node.load(window)
         missing = [resource for resource in RESOURCES if getattr(load, resource) is None]
-        found.append(
+        rows.append(
             NodeNow(
                 node=node.name,
                 load=load,
@@ -85,7 +85,7 @@ def nodes_now(
                 set_apart="" if node.name not in placements else placements[node.name].set_apart,
             )
         )
-    return sorted(found, key=sort_key)
+    return sorted(rows, key=sort_key)
 
 
 def sort_key(node: NodeNow) -> tuple[bool, float, str]:

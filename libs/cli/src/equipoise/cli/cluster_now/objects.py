@@ -57,11 +57,11 @@ async def list_nodes_and_pods(kube: Kube, workloads: Sequence[str], *, volumes: 
     if volumes:
         optional += [CLAIMS, VOLUMES]
     required: list[Resource[Any]] = [NODES, PODS]
-    found: dict[Resource[Any], list[Any]] = {}
+    listed: dict[Resource[Any], list[Any]] = {}
     forbidden: list[Resource[Any]] = []
     for resource in dict.fromkeys((*required, *optional, REPLICA_SETS, JOBS)):
         try:
-            found[resource] = await _list(kube, resource)
+            listed[resource] = await _list(kube, resource)
         except Forbidden as error:
             if resource in required:
                 names = ",".join(map(_name, (*required, *optional, JOBS, SERVICES)))
@@ -71,21 +71,21 @@ async def list_nodes_and_pods(kube: Kube, workloads: Sequence[str], *, volumes: 
                 ) from None
             forbidden.append(resource)
         except NotFound:
-            found[resource] = []  # a kind of workload that this cluster does not have
+            listed[resource] = []  # a kind of workload that this cluster does not have
     owners = {
         _workload(resource, item): item.metadata.controller
         for resource in (REPLICA_SETS, JOBS)
-        for item in found.get(resource, ())
+        for item in listed.get(resource, ())
     }
     return ListedObjects(
         watched=WatchedObjects(
-            nodes=list(map(node_with_known_amounts, found[NODES])),
-            pods=list(map(with_known_amounts, found[PODS])),
-            namespaces={item.metadata.name: item for item in found.get(NAMESPACES, ())},
-            budgets=found.get(BUDGETS, ()),
-            workloads={_workload(resource, item): item for resource in kinds for item in found.get(resource, ())},
-            claims={claim_key(claim): claim for claim in found.get(CLAIMS, ())},
-            volumes={volume.metadata.name: volume for volume in found.get(VOLUMES, ())},
+            nodes=list(map(node_with_known_amounts, listed[NODES])),
+            pods=list(map(with_known_amounts, listed[PODS])),
+            namespaces={item.metadata.name: item for item in listed.get(NAMESPACES, ())},
+            budgets=listed.get(BUDGETS, ()),
+            workloads={_workload(resource, item): item for resource in kinds for item in listed.get(resource, ())},
+            claims={claim_key(claim): claim for claim in listed.get(CLAIMS, ())},
+            volumes={volume.metadata.name: volume for volume in listed.get(VOLUMES, ())},
         ),
         owners=owners,
         missing=tuple(_name(resource) for resource in forbidden if resource in optional),

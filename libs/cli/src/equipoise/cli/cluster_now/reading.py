@@ -190,9 +190,9 @@ async def _assembled(connection: ClusterSources, measurement: Measurement, place
     longest, now = load.longest, cycle.queried_at - cycle.skew
     latest = LatestMessages()
     begin = now - longest.length - load.lifetime(longest)
-    placements = {name: found for name in names if (found := placement.placement(name)) is not None}
-    for each in placements.values():
-        latest.on_placement(with_recent_pods(each, begin), now)
+    placements = {name: node_placement for name in names if (node_placement := placement.placement(name)) is not None}
+    for node_placement in placements.values():
+        latest.on_placement(with_recent_pods(node_placement, begin), now)
     for message in measurement.node_messages(names, **ORDER):
         latest.on_utilization(message, now)
     store = measurement.workload_store

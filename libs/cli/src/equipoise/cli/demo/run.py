@@ -246,8 +246,8 @@ class Demo:
         )
         self.document = compressed_document(document, self.factor)
         self.screen.print("the configuration is the default one, except (durations in the time of the trace):")
-        for each in differing:
-            self.screen.print(f"  {each.settings}: {each.reason}")
+        for difference in differing:
+            self.screen.print(f"  {difference.settings}: {difference.reason}")
         self.screen.print("the limits of evictions are the defaults in compressed time; the last line has them")
         configuration = self.cluster.directory / "equipoise.yaml"
         configuration.write_text(yaml.safe_dump(self.document, sort_keys=False))

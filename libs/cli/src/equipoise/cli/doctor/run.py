@@ -147,12 +147,12 @@ async def _read_effective(environment: Environment, prometheus_url: str | None) 
     if prometheus_url is not None:
         return
     source = adopted.settings.collector.source
-    if unused := [each for each in adopted.private if each.startswith("collector.prometheus.")]:
+    if unused := [setting for setting in adopted.private if setting.startswith("collector.prometheus.")]:
         _note(
             f"not used: {', '.join(unused)} of the collector. Files and credentials are only taken from --config FILE"
         )
     url = _source_url(adopted.settings.collector)
-    place = next((place for place, each in installed.items() if url and _source_url(each.collector) == url), "")
+    place = next((place for place, values in installed.items() if url and _source_url(values.collector) == url), "")
     if place:
         _note(f"{source} {url}, which the collector publishes and the {place} has")
     environment.unconfirmed_url = _unconfirmed(adopted, installed, unread)

@@ -65,11 +65,11 @@ def adopted_settings(
         running = next(iter(running_configurations(messages, service, now)), None)
         if running is None or not running.current or service not in running.settings:
             continue
-        found: Mapping[str, Any] = redacted(running.settings)
+        given: Mapping[str, Any] = redacted(running.settings)
         kinds = {name: field_types(type(settings.shared))[name] for name, by in SHARED_FROM.items() if by == service}
         try:
-            values[service] = known_settings(found[service], SERVICE_SETTINGS[service], service)
-            shared |= {name: known_settings(found[name], kind, name) for name, kind in kinds.items() if name in found}
+            values[service] = known_settings(given[service], SERVICE_SETTINGS[service], service)
+            shared |= {name: known_settings(given[name], kind, name) for name, kind in kinds.items() if name in given}
         except ConfigurationError as error:
             values.pop(service, None)
             unreadable.append(f"{running.named}: {error}")

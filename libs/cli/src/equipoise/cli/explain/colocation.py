@@ -86,9 +86,9 @@ def node_parts(node: NodeBands, now: float) -> Iterator[Text | Table]:
     if node.terms:
         terms = table("", "capacity>", "− margin>", "− max(system,>", "reserved)>", "− high priority>", "= idle now>")
         for resource in RESOURCES:
-            each = node.terms.get(resource)
+            terms_of = node.terms.get(resource)
             names = ("capacity", "margin", "system", "reserved", "high_priority")
-            values = [Resources() if each is None else Resources(**{resource: getattr(each, name)}) for name in names]
+            values = [Resources(**{resource: getattr(terms_of, name)}) if terms_of else Resources() for name in names]
             cells = (amount(value, resource) for value in (*values, node.free))
             terms.add_row(f"{resource}, {UNIT[resource]}", *cells)
         yield terms
@@ -101,7 +101,7 @@ def node_parts(node: NodeBands, now: float) -> Iterator[Text | Table]:
                 name if first else "",
                 f"{band.hours:g} h" if first else "",
                 f"{resource}, {UNIT[resource]}",
-                *(amount(each, resource) for each in (band.reclaimed, band.offered, band.requested)),
+                *(amount(amounts, resource) for amounts in (band.reclaimed, band.offered, band.requested)),
                 difference(band, resource),
             )
     yield bands

@@ -91,12 +91,12 @@ async def run_explain_eviction(name: str, bus: BusOptions, options: ClusterOptio
     namespace, pod = pod_name(name)
     configure_logging(Logging(level="error"), "explain")
     problem, cluster = "", None
-    found = EvictionHistory(namespace=namespace, pod=pod, evictions=[], not_moved=[])
+    history = EvictionHistory(namespace=namespace, pod=pod, evictions=[], not_moved=[])
 
     async def read(server: Nats) -> None:
-        nonlocal found, cluster
+        nonlocal history, cluster
         cluster = bus_cluster(options, server)  # reports invalid options first
-        found = await read_history(namespace, pod, server)
+        history = await read_history(namespace, pod, server)
 
     try:
         await with_bus(bus, options, read)
@@ -105,22 +105,24 @@ async def run_explain_eviction(name: str, bus: BusOptions, options: ClusterOptio
     except (BusError, CommandFailed) as error:
         problem = error.message if isinstance(error, CommandFailed) else str(error)
     recorded = await read_recorded_of(options, namespace, pod)
-    found = with_recorded(found, recorded.evictions)
-    if found.empty:
+    history = with_recorded(history, recorded.evictions)
+    if history.empty:
         raise CommandFailed(not_found(name, [problem or NOT_ON_BUS, *recorded.searched]))
 
-    def show_all(history: ShownHistory, to: Console) -> None:
+    def show_all(shown: ShownHistory, to: Console) -> None:
         if cluster is not None:
             to.print(Text(str(cluster)))
         if problem:
             to.print(Text(f"not from the bus: {problem}", style="yellow"))
-        show(history, to)
+        show(shown, to)
 
     print_result(
-        ShownHistory(cluster=cluster, bus_problem=problem, **msgspec.structs.asdict(found)), show_all, output=output
+        ShownHistory(cluster=cluster, bus_problem=problem, **msgspec.structs.asdict(history)), show_all, output=output
     )
     now = SystemClock().now()
-    if any(each.outcome is None and each.expires_at is not None and each.expires_at < now for each in found.evictions):
+    if any(
+        each.outcome is None and each.expires_at is not None and each.expires_at < now for each in history.evictions
+    ):
         raise CommandFailed("an intent has expired, and its outcome is unknown")
 
 

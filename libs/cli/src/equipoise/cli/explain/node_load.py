@@ -87,7 +87,7 @@ def node_load(
     )
     if utilization is None:
         return msgspec.structs.replace(explained, problem="no collector has published its usage in the last 30 minutes")
-    loads = {name: load_of(each.mean, utilization.base) for name, each in utilization.windows.items()}
+    loads = {name: load_of(usage.mean, utilization.base) for name, usage in utilization.windows.items()}
     window, shortest = next(iter(utilization.windows.items()), ("", None))
     load = loads.get(window, Resources())
     return msgspec.structs.replace(

@@ -240,7 +240,7 @@ def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | 
         ("departed", [window.subtracted for window in node.windows]),
         ("batch work", [window.batch_work for window in node.windows]),
     ):
-        largest = max(corrections, key=lambda each: each.count, default=Correction())
+        largest = max(corrections, key=lambda correction: correction.count, default=Correction())
         if largest.count:
             yield Text(f"{title}: {_pods(largest, explanation, here=node.node == explanation.current_node)}")
     if node.reserved_by_responses or node.reserved_for_replacements:

@@ -104,9 +104,9 @@ async def match_profile(
         intervals = ScrapeIntervals(default=interval)
         if interval is None:
             intervals = await find_intervals(source, shortest.length, at, names)
-        found = await measure_nodes(source, targets, criteria_of(load, shortest, at, intervals, names))
-        if found.failed:
-            return ProfileMatch(problem=next(iter(found.failed.values())))
+        results = await measure_nodes(source, targets, criteria_of(load, shortest, at, intervals, names))
+        if results.failed:
+            return ProfileMatch(problem=next(iter(results.failed.values())))
         of_pods = await find_pod_intervals(source, shortest.length, at, names, {})
         query = MetricQuery(subject="pod", length=shortest.length, at=at, pod_series=of_pods.pod_series)
         pod_targets = await _sampled_pods(source, query, names, unsupported)
@@ -119,21 +119,21 @@ async def match_profile(
         return ProfileMatch(problem=str(error))
     by_resource = {
         resource: list(readings.values())
-        for resource, readings in found.readings.items()
+        for resource, readings in results.readings.items()
         if not any(_reason(reading) == "unsupported" for reading in readings.values())
     }
     every = [reading for readings in by_resource.values() for reading in readings]
     pods = sum(None not in (used.cpu, used.memory) for used in measured.values())
     return ProfileMatch(
-        nodes={name: sum(reading.mean is not None for reading in found) for name, found in by_resource.items()},
-        sampled={name: sum(map(_is_sampled, found)) for name, found in by_resource.items()},
+        nodes={name: sum(reading.mean is not None for reading in readings) for name, readings in by_resource.items()},
+        sampled={name: sum(map(_is_sampled, readings)) for name, readings in by_resource.items()},
         unknown=next((reading.why for reading in every if reading.why and _is_sampled(reading)), ""),
-        one_target_each=found.targets >= len(found.sampled & targets.keys()),
-        foreign_series=found.unknown_node,
+        one_target_each=results.targets >= len(results.sampled & targets.keys()),
+        foreign_series=results.unknown_node,
         pods=pods,
         sampled_pods=len(pod_targets),
         unknown_pods=_why_unknown(criteria, measured.values(), pods) if 2 * pods < len(pod_targets) else "",
-        unsupported=tuple(dict.fromkeys((*_unsupported_nodes(found.readings), *unsupported))),
+        unsupported=tuple(dict.fromkeys((*_unsupported_nodes(results.readings), *unsupported))),
     )
 
 

@@ -217,13 +217,13 @@ class ReportTotals:
             hints=[
                 HintGroup(
                     node=node,
-                    placements=found.placements,
-                    rated=len(found.regrets),
-                    elsewhere=found.elsewhere,
-                    regret_median=_quantile(sorted(found.regrets), 0.5),
+                    placements=group.placements,
+                    rated=len(group.regrets),
+                    elsewhere=group.elsewhere,
+                    regret_median=_quantile(sorted(group.regrets), 0.5),
                 )
                 for node in GROUPS
-                if (found := self._hints[node]).placements
+                if (group := self._hints[node]).placements
             ],
             hint_chance=round(fmean(self._hint_chances), 4) if self._hint_chances else None,
             workloads=_largest(self._workloads),

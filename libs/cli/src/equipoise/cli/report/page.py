@@ -38,8 +38,8 @@ def page(report: PlacementReport) -> str:
     ]
     if report.rated:
         body += ["<h2>Placements by regret</h2>", _histogram(report.regret_histogram)]
-    for title, color, columns, found in sentences.tables(report):
-        rows = [("", [*map(escape, cells), _bar(share, color)]) for cells, share in found]
+    for title, color, columns, lines in sentences.tables(report):
+        rows = [("", [*map(escape, cells), _bar(share, color)]) for cells, share in lines]
         body += [f"<h2>{escape(title)}</h2>", table((*(name.capitalize() for name in columns), ""), rows)]
     return html_page("Equipoise report", body, sentences.notes(report))
 

@@ -137,7 +137,7 @@ class LiveScheduler:
         self._volumes: dict[tuple[str, str], PersistentVolume] = {}
         self._storage = Storage(self._claims, self._volumes)
         self._watch = ObjectWatch(kube, clock, self._apply)
-        extenders = self._extenders = [extender_client(each) for each in settings.configuration.extenders]
+        extenders = self._extenders = [extender_client(extender) for extender in settings.configuration.extenders]
         self.loop = SchedulingLoop(
             kube,
             clock,

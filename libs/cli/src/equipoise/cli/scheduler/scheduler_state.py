@@ -117,7 +117,7 @@ class SchedulerState:
 
         self._failure = failure
         self._attempts: dict[str, Attempt] = {}
-        frameworks = self._frameworks = {name: each.framework for name, each in cluster.schedulers.items()}
+        frameworks = self._frameworks = {name: scheduler.framework for name, scheduler in cluster.schedulers.items()}
         first = next(iter(frameworks.values()))
         (sort,) = first.plugins("queueSort")
         assert isinstance(sort, QueueSort)

@@ -91,15 +91,15 @@ async def read_binder_mode(
         holders = {lease.spec.holder_identity for lease in held}
     except KubeError:
         holders = None
-    known = as_heartbeats(published, clock.now())
+    published_before = as_heartbeats(published, clock.now())
 
     def mode_with(heartbeats: Iterable[Heartbeat]) -> BinderMode:
-        latest = {(each.service, each.id): each for each in (*known, *heartbeats)}
+        latest = {(heartbeat.service, heartbeat.id): heartbeat for heartbeat in (*published_before, *heartbeats)}
         return binder_mode(latest.values(), holders, server.shown_url, same_cluster=same_cluster)
 
     at_once = mode_with(())
     if at_once.mode != "unknown" or (
-        at_once.reported and any(each.leading and each.service in _LEADERS for each in known)
+        at_once.reported and any(heartbeat.leading and heartbeat.service in _LEADERS for heartbeat in published_before)
     ):
         return at_once
     if problem := await connect_problem(server):

@@ -138,16 +138,16 @@ def _profiles(to: Translation, profiles: Sequence[Profile]) -> None:
     for index, profile in enumerate(profiles):
         path, seen = f"profiles[{index}]", set[str]()
         enabled = _enabled(profile)
-        for place, configured in enumerate(profile.plugin_config or ()):
+        for position, configured in enumerate(profile.plugin_config or ()):
             name = configured.name
-            where = name if len(profiles) == 1 and name not in seen else f"{path}.pluginConfig[{place}].args"
+            where = name if len(profiles) == 1 and name not in seen else f"{path}.pluginConfig[{position}].args"
             seen.add(name)
             if name not in _STRATEGIES and name not in _EVICTORS:
-                to.lost(f"{path}.pluginConfig[{place}].name", name, _OTHER)
+                to.lost(f"{path}.pluginConfig[{position}].name", name, _OTHER)
                 continue
             kind, translated = {**_STRATEGIES, **_EVICTORS}[name]
             try:
-                args = convert(configured.args or {}, kind, f"{path}.pluginConfig[{place}].args")
+                args = convert(configured.args or {}, kind, f"{path}.pluginConfig[{position}].args")
             except ConfigurationError as error:
                 faults.append(str(error))
                 continue

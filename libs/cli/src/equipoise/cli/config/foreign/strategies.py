@@ -69,10 +69,10 @@ def low_node_load(to: Translation, args: LowNodeLoadArgs, path: str) -> None:
         strategy["podSelectors"] = Setting(
             value=[
                 {
-                    "name": each.name or f"podSelectors[{index}]",
-                    "selector": selector_settings(each.selector or Selector()),
+                    "name": pod_selector.name or f"podSelectors[{index}]",
+                    "selector": selector_settings(pod_selector.selector or Selector()),
                 }
-                for index, each in enumerate(args.pod_selectors)
+                for index, pod_selector in enumerate(args.pod_selectors)
             ],
             origin=f"{path}.podSelectors",
         )
@@ -104,20 +104,20 @@ def _pools(to: Translation, args: LowNodeLoadArgs, path: str, strategy: dict[str
             continue
         names.add(name)
         selector = selector_settings(pool.node_selector or Selector())
-        found: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "name": Setting(value=name, origin=f"{where}.name"),
             "nodeSelector": Setting(value=selector, origin=f"{where}.nodeSelector"),
         }
-        _thresholds(to, _inheriting(pool, args), where, found, whole=False)
+        _thresholds(to, _inheriting(pool, args), where, settings, whole=False)
         if (
             not pool.use_deviation_thresholds
             and args.use_deviation_thresholds
             and pool.use_deviation_thresholds is False
         ):
-            found["deviation"] = Setting(value="off", origin=f"{where}.useDeviationThresholds")
-        _weights(to, pool, where, found)
+            settings["deviation"] = Setting(value="off", origin=f"{where}.useDeviationThresholds")
+        _weights(to, pool, where, settings)
         _anomaly(to, pool.anomaly_condition, where, whole=False)
-        pools.append(found)
+        pools.append(settings)
     if pools:
         strategy["pools"] = pools
         reason = (
@@ -165,12 +165,12 @@ def _thresholds(to: Translation, args: PoolArgs, path: str, strategy: dict[str, 
     low, high = threshold_pair(to, node)
     prod_low, prod_high = threshold_pair(to, production)
     limit_production(to, high, prod_high, prod_low)
-    found = {"low": low, "high": high} if high else {}
-    found |= {"prodLow": prod_low, "prodHigh": prod_high} if prod_high else {}
-    if whole and found:
-        to.settings.setdefault("thresholds", {}).update(found)
+    thresholds = {"low": low, "high": high} if high else {}
+    thresholds |= {"prodLow": prod_low, "prodHigh": prod_high} if prod_high else {}
+    if whole and thresholds:
+        to.settings.setdefault("thresholds", {}).update(thresholds)
     else:
-        strategy.update(found)
+        strategy.update(thresholds)
 
 
 def _weights(to: Translation, args: PoolArgs, path: str, strategy: dict[str, Any]) -> None:

@@ -76,18 +76,18 @@ async def nodes(environment: Environment) -> list[Finding]:
         return [Finding("unknown", "nodes", f"not checked: {error}")]
     measured = UtilizationStore(load)
     for window in load.windows:
-        for resource, found in readings[window.name].items():
-            measured.record(window, resource, found, at)
+        for resource, by_node in readings[window.name].items():
+            measured.record(window, resource, by_node, at)
     fresh = {node.metadata.name for node in mine if measured.why_unknown(node.metadata.name, at) is None}
     unknown = find_unknown(mine, readings[load.shortest.name], at, settings, settling)
     return [
         *_other_cluster(sampled, [node.metadata.name for node in (*mine, *others)]),
-        *(node_finding(each) for each in unknown),
+        *(node_finding(node) for node in unknown),
         coverage_finding(
             len(mine),
-            [each for each in unknown if each.node not in fresh],
+            [node for node in unknown if node.node not in fresh],
             load,
-            in_part=sum(each.node in fresh for each in unknown),
+            in_part=sum(node.node in fresh for node in unknown),
         ),
         *(window_finding(window.name, mine, readings[window.name]) for window in load.windows[1:]),
         *_not_selected(others, settings),

@@ -123,7 +123,7 @@ def profile_finding(
     elif match.foreign_series:
         fix = LABEL_FIX
     else:
-        shipped = {name: each for name, each in profiles.items() if name != "custom"}
+        shipped = {name: profiles[name] for name in profiles if name != "custom"}
         problem, fix = no_profile_problem(shipped, memory)
         fix = fix if match.problem else f"{problem}: {fix}"
     return Finding("error", subject, message, fix)

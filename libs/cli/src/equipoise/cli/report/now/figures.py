@@ -119,8 +119,8 @@ def now_report(
         (node for node in counting if getattr(node.load, resource) is not None),
         key=lambda node: (-getattr(node.load, resource), node.node),
     )
-    hot = {each.node for result in (evaluation.results if evaluation else ()) for each in result.classifications
-           if each.over}  # fmt: skip
+    hot = {node.node for result in (evaluation.results if evaluation else ()) for node in result.classifications
+           if node.over}  # fmt: skip
     running = [
         (node, pod.uid) for node, placement in now.placements.items() for pod in placement.pods if pod.running_since
     ]
