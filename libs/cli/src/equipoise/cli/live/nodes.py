@@ -20,13 +20,13 @@ NO_WINDOW = "samples cover no window"
 NO_USAGE = "no value of this resource"
 
 DIGITS = 3
-"""Of loads: a change below 0.1 % is none, and is not sent."""
+"""Decimal places of loads: a change below 0.1 % is none, and is not sent."""
 
 PLAN_LIFETIME = 90.0
 """Seconds for which the loads of a plan are shown; while the view is watched, there is one every half a minute."""
 
 URGENCY: tuple[NodeState, ...] = ("hot", "sparse", "idle", "between", "unknown")
-"""If strategies classify a node differently, the first of these is shown."""
+"""The states by urgency: if strategies classify a node differently, the first of these is shown."""
 
 _PODS = msgspec.msgpack.Decoder(list[tuple[str, str, str, str, float | None, float | None]])
 _USAGE = msgspec.msgpack.Decoder(dict[str, tuple[float | None, float | None]])
@@ -81,7 +81,7 @@ class KnownNode:
     def __init__(self, name: str, now: float) -> None:
         self.name = name
         self.received_at = now
-        """When a message about it was received last."""
+        """The time at which a message about it was received last."""
 
         self.pod_count: int | None = None
         self._measured: MeasuredOrder | None = None

@@ -17,17 +17,17 @@ class ClusterMessages:
 
     def __init__(self) -> None:
         self.placements: dict[str, NodePlacement] = {}
-        """By name, of the nodes that exist."""
+        """The placements of the nodes that exist, by name."""
 
         self.utilizations: dict[str, NodeUtilization] = {}
-        """By name. The utilization of a new node may arrive before its placement: compare the UIDs."""
+        """Utilization by name. That of a new node may arrive before its placement: compare the UIDs."""
 
         self.workloads: dict[Workload, WorkloadUtilization] = {}
         self.cycles: dict[str, UtilizationCycle] = {}
-        """By shard."""
+        """The latest cycle of each shard."""
 
         self._removals: dict[str, tuple[NodePlacement, float]] = {}
-        """By name, with the time of its arrival: for a while, so that a late message does not bring the node back."""
+        """Removals by name, and when they arrived: for a while, so that a late message does not bring the node back."""
 
     def on_placement(self, message: NodePlacement, now: float) -> bool:
         name = message.node

@@ -60,7 +60,7 @@ class PlacedNode(OfNode, Protocol):
 
 
 def supersedes_placement(message: PlacedNode, latest: PlacedNode | None, now: float) -> bool:
-    """As `supersedes` for a node of the same UID. Of two nodes, the one created later is the newer.
+    """The same as `supersedes` for a node of the same UID. Of two nodes, the one created later is the newer.
 
     Epochs and sequences do not order messages about two nodes: the new node may belong to a collector of a lower epoch,
     and a message about the old one may arrive after the first one about the new. Where a creation time is unknown or in
@@ -75,7 +75,7 @@ def supersedes_placement(message: PlacedNode, latest: PlacedNode | None, now: fl
 
 
 def supersedes_utilization(message: MeasuredNode, latest: MeasuredNode | None, now: float) -> bool:
-    """As `supersedes_measurement` for a node of the same UID. Of two nodes, the one queried later is the newer.
+    """The same as `supersedes_measurement` for a node of the same UID. Of two nodes, the newer is queried later.
 
     A query has results of nodes that exist. A query of the far future was made while a clock was wrong.
     """

@@ -44,7 +44,7 @@ class ClusterState(ClusterMessages):
         super().__init__()
         self._load = load
         self._preempted: dict[str, list[PlacedPod | GonePod]] = {}
-        """By node. Nodes without any are absent."""
+        """The preempted pods by node. Nodes without any are absent."""
 
         self.snapshot = ClusterSnapshot()
         """The nodes, with the sums of the requests of their pods. To be read only."""

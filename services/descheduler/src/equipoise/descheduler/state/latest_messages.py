@@ -28,7 +28,7 @@ class LatestMessages(ClusterMessages):
         self._binders: dict[str, tuple[float, str]] = {}
 
     def hint(self, node: str, namespace: str, pod: str) -> PlacedHint | None:
-        """With which this pod on the node was created; None: unknown."""
+        """The hint with which this pod on the node was created; None: unknown."""
         pods = self.placements[node].pods if node in self.placements else []
         return next((each.hint for each in pods if (each.namespace, each.name) == (namespace, pod)), None)
 

@@ -48,7 +48,7 @@ class LatestNodes:
         """Utilization of nodes whose placement has not arrived."""
 
         self._published: dict[str, ReclaimedNode] = {}
-        """By this or an earlier reclaimer."""
+        """The latest messages of this or an earlier reclaimer, by node."""
 
         self._profiles = WorkloadProfiles()
         self._highest = HourlyWorst(day)
@@ -202,7 +202,7 @@ def _is_measured(message: NodeUtilization) -> bool:
 
 
 def amounts_in_status(placement: NodePlacement) -> dict[str, int]:
-    """By resource name, milli-cores and bytes: what the node's status contains."""
+    """What the node's status contains, by resource name; milli-cores and bytes."""
     found = placement.colocation.amounts
     return {name: amount for band in found for name, amount in _whole(RESOURCE_NAMES[band], found[band])}
 
