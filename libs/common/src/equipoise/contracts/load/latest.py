@@ -45,7 +45,7 @@ class OfNode(Sequenced, Protocol):
     def uid(self) -> str: ...
 
 
-class MeasuredNode(OfNode, Measured, Protocol):
+class MeasurementOfNode(OfNode, Measured, Protocol):
     """A measurement of a node."""
 
 
@@ -74,7 +74,7 @@ def supersedes_placement(message: PlacedNode, latest: PlacedNode | None, now: fl
     return not message.removed
 
 
-def supersedes_utilization(message: MeasuredNode, latest: MeasuredNode | None, now: float) -> bool:
+def supersedes_utilization(message: MeasurementOfNode, latest: MeasurementOfNode | None, now: float) -> bool:
     """The same as `supersedes_measurement` for a node of the same UID. Of two nodes, the newer is queried later.
 
     A query has results of nodes that exist. A query of the far future was made while a clock was wrong.
