@@ -1,11 +1,13 @@
 """Where a replacement could be placed, by the messages on the bus."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from builders import GIB, NOW, a_batch_pod, a_gone_pod, a_node_utilization, a_placed_pod, a_placement
 from scheduling.pods import a_pod
 
-from equipoise.binder.decisions.destination_check import no_destination, refused_nodes, unsettled_reason
+from equipoise.binder.decisions.destination_check import no_destination, refused_nodes, source_refusal
 from equipoise.binder.state.cluster_state import NodeState, put_placement
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
 from equipoise.contracts.kubernetes.objects import (
@@ -104,7 +106,7 @@ def test_exactly_at_the_threshold_is_not_above_it() -> None:
 def test_a_node_that_an_autoscaler_removes_loses_and_gets_no_pods(key: str, source: bool, target: bool) -> None:
     """A candidate for removal gets none."""
     node = a_node(placement=a_placement("node-b", taints=[Taint(key=key, effect="PreferNoSchedule")]))
-    assert bool(unsettled_reason(node.placement, LoadSettings(), NOW)) == source
+    assert bool(source_refusal(node.placement, LoadSettings(), NOW)) == source
     assert bool(refusal(node)) == target
 
 
@@ -112,13 +114,33 @@ def test_a_node_that_was_created_while_a_clock_was_ahead_is_not_new_until_then()
     """That could take years."""
     later = NOW + 31_536_000
     node = a_node(placement=a_placement("node-b", created_at=later, ready_since=later))
-    assert unsettled_reason(node.placement, LoadSettings(), NOW) == ""
+    assert source_refusal(node.placement, LoadSettings(), NOW) == ""
 
 
 def test_a_node_that_is_not_ready_is_neither_target_nor_source() -> None:
     node = a_node(placement=a_placement("node-b", ready=False))
-    assert "not Ready" in unsettled_reason(node.placement, LoadSettings(), NOW)
+    assert "not Ready" in source_refusal(node.placement, LoadSettings(), NOW)
     assert "not Ready" in refusal(node)
+
+
+@pytest.mark.parametrize(
+    ("fields", "source", "target"),
+    [
+        ({"created_at": NOW - 299}, "node is younger than 300 s", "node is younger than 300 s"),
+        ({"ready_since": NOW - 299}, "node was not Ready within the last 300 s", "node was not Ready"),
+        ({"ready_since": None}, "it is not known since when the node is Ready", "it is not known since when"),
+        ({"cordoned": True}, "", "node is cordoned"),
+        ({"labels": {"liqo.io/type": "virtual-node"}}, "", "virtual node (Liqo)"),
+    ],
+)
+def test_a_node_is_refused_for_the_same_reason_as_by_the_descheduler(
+    fields: dict[str, Any], source: str, target: str
+) -> None:
+    """Otherwise moves that the descheduler proposes would be refused."""
+    placement = a_placement("node-b", **fields)
+    assert source_refusal(placement, LoadSettings(), NOW) == source
+    assert target in refusal(a_node(placement=placement))
+    assert bool(refusal(a_node(placement=placement))) == bool(target)
 
 
 def test_the_utilization_of_a_replaced_node_is_not_used() -> None:

@@ -66,6 +66,7 @@ def with_metadata(**metadata: Any) -> objects.Node:
         (with_ready(a_ready("False", NOW - 9_999)), "node is not Ready"),
         (with_ready(a_ready("True", NOW - 299)), "node was not Ready within the last 300 s"),
         (a_node_object("node-a", NOW, status=objects.NodeStatus()), "node is not Ready"),
+        (with_ready(objects.Condition(type="Ready", status="True")), "it is not known since when the node is Ready"),
         (tainted("ToBeDeletedByClusterAutoscaler"), "node is being removed by an autoscaler"),
         (tainted("karpenter.sh/disrupted"), "node is being removed by an autoscaler"),
     ],

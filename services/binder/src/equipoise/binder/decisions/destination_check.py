@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from equipoise.binder.state.cluster_state import NodeState
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
+from equipoise.contracts.eviction.node_eligibility import closed_reason, unsettled_reason
 from equipoise.contracts.kubernetes.placed_objects import REPORTED
 from equipoise.contracts.kubernetes.platforms import OTHER_PLATFORM, Platform, platform_of, runs_on
-from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
 from equipoise.contracts.load.correction import (
     RESOURCES,
     corrected,
@@ -26,34 +26,31 @@ from equipoise.contracts.load.correction import (
 from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.recent import is_recent
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import Volumes
 from equipoise.scheduling.replacement import ReplacementFilters
 
 
-def unsettled_reason(placement: NodePlacement, load: LoadSettings, now: float) -> str:
-    """ "" when pods may leave or come to the node, else why neither."""
-    period = load.coverage.node_settling_period
-    if not placement.ready or placement.ready_since is None:
-        return "it is not Ready"
-    if is_recent(placement.ready_since, now, period):
-        return f"it has been Ready for {max(0.0, now - placement.ready_since):.0f} s only"
-    if is_recent(placement.created_at, now, period):
-        return "it is new"
-    taint = being_removed(placement.taints)
-    return f"an autoscaler is removing it (taint {taint})" if taint else ""
+def source_refusal(placement: NodePlacement, load: LoadSettings, now: float) -> str:
+    """Why no pod may leave the node; "" when pods may."""
+    return unsettled_reason(
+        taints=placement.taints,
+        created_at=placement.created_at,
+        ready=placement.ready,
+        ready_since=placement.ready_since,
+        now=now,
+        period=load.coverage.node_settling_period,
+    )
 
 
-def _unschedulable(placement: NodePlacement) -> str:
-    """ "" when new pods may come to a settled node, else why not."""
+def _target_refusal(placement: NodePlacement, load: LoadSettings, now: float) -> str:
+    """Why no pod may come to the node; "" when pods may."""
+    if why := source_refusal(placement, load, now):
+        return why
     if placement.unreadable:
         return f"an object cannot be read: {placement.unreadable}"
-    if placement.cordoned:
-        return "it is cordoned"
-    taint = may_be_removed(placement.taints)
-    return f"it is a candidate for removal by an autoscaler (taint {taint})" if taint else ""
+    return closed_reason(cordoned=placement.cordoned, labels=placement.labels, taints=placement.taints)
 
 
 def predicted_load(node: NodeState, added: Resources, load: LoadSettings, now: float, skew: float) -> Resources | None:
@@ -154,8 +151,7 @@ def no_destination(
         if name == source:
             continue
         why = (
-            unsettled_reason(node.placement, load, now)
-            or _unschedulable(node.placement)
+            _target_refusal(node.placement, load, now)
             or _too_hot(predicted_load(node, reduction, load, now, skew), source_load, thresholds)
             or refused.get(name, "")
         )

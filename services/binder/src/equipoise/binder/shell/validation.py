@@ -10,7 +10,7 @@ from equipoise.binder.decisions.destination_check import (
     no_destination,
     other_platforms,
     refused_nodes,
-    unsettled_reason,
+    source_refusal,
 )
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish, Proceed
@@ -146,7 +146,7 @@ class Validation:
         now = self.clock.now()
         if source is None:
             return f"node {intent.node} is unknown"
-        if why := unsettled_reason(source, self._load, now):
+        if why := source_refusal(source, self._load, now):
             return f"node {intent.node}: {why}"
         platforms = self.cluster.ready_platforms(workload, intent.node)
         try:

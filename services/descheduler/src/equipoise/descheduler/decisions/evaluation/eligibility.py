@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
+from equipoise.contracts.eviction.node_eligibility import closed_reason, unsettled_reason
 from equipoise.contracts.eviction.protection import Candidate
 from equipoise.contracts.kubernetes.objects import Node, PodDisruptionBudget, ready_condition
-from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
-from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
-from equipoise.contracts.recent import is_recent
 
 
 def source_refusal(node: Node, *, now: float, settling: float) -> str:
@@ -18,31 +16,23 @@ def source_refusal(node: Node, *, now: float, settling: float) -> str:
         return f"node cannot be read: {node.metadata.unreadable}"
     if node.metadata.deletion_timestamp is not None:
         return "node is being deleted"
-    if taint := being_removed(node.spec.taints):
-        return f"node is being removed by an autoscaler (taint {taint})"
-    created = node.metadata.creation_timestamp
-    if created is not None and is_recent(created.timestamp(), now, settling):
-        return f"node is younger than {settling:g} s"
-    ready = ready_condition(node.status.conditions)
-    if ready is None or ready.status != "True":
-        return "node is not Ready"
-    changed = ready.last_transition_time
-    if changed is not None and is_recent(changed.timestamp(), now, settling):
-        return f"node was not Ready within the last {settling:g} s"
-    return ""
+    created, ready = node.metadata.creation_timestamp, ready_condition(node.status.conditions)
+    changed = None if ready is None else ready.last_transition_time
+    return unsettled_reason(
+        taints=node.spec.taints,
+        created_at=0.0 if created is None else created.timestamp(),
+        ready=ready is not None and ready.status == "True",
+        ready_since=None if changed is None else changed.timestamp(),
+        now=now,
+        period=settling,
+    )
 
 
 def target_refusal(node: Node, *, now: float, settling: float) -> str:
     """Why no pod may be moved to the node; "" when pods may be."""
-    why = source_refusal(node, now=now, settling=settling)
-    if why:
-        return why
-    if node.spec.unschedulable:
-        return "node is cordoned"
-    if virtual := virtual_node(node.metadata.labels, node.spec.taints):
-        return virtual
-    taint = may_be_removed(node.spec.taints)
-    return f"node is a candidate for removal by an autoscaler (taint {taint})" if taint else ""
+    return source_refusal(node, now=now, settling=settling) or closed_reason(
+        cordoned=node.spec.unschedulable, labels=node.metadata.labels, taints=node.spec.taints
+    )
 
 
 def eviction_obstacle(candidate: Candidate, budgets: Sequence[PodDisruptionBudget], *, volumes_known: bool) -> str:

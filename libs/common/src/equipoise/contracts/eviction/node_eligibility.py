@@ -1,0 +1,39 @@
+"""Whether pods may be moved away from a node, or to it, by what its object or its placement says."""
+
+from collections.abc import Mapping, Sequence
+
+from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
+from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
+from equipoise.contracts.recent import is_recent
+
+
+def unsettled_reason(
+    *, taints: Sequence[Taint], created_at: float, ready: bool, ready_since: float | None, now: float, period: float
+) -> str:
+    """Why pods may neither leave the node nor come to it; "" when they may.
+
+    `created_at`: Unix seconds; 0: unknown. `ready_since`: since when the condition Ready has its status; None: unknown.
+    `period`: seconds for which a node must exist and must have been Ready without interruption.
+    """
+    if taint := being_removed(taints):
+        return f"node is being removed by an autoscaler (taint {taint})"
+    if is_recent(created_at, now, period):
+        return f"node is younger than {period:g} s"
+    if not ready:
+        return "node is not Ready"
+    if ready_since is None:
+        return "it is not known since when the node is Ready"
+    if is_recent(ready_since, now, period):
+        return f"node was not Ready within the last {period:g} s"
+    return ""
+
+
+def closed_reason(*, cordoned: bool, labels: Mapping[str, str], taints: Sequence[Taint]) -> str:
+    """Why no pod may come to the node, although pods may leave it; "" when they may."""
+    if cordoned:
+        return "node is cordoned"
+    if virtual := virtual_node(labels, taints):
+        return virtual
+    taint = may_be_removed(taints)
+    return f"node is a candidate for removal by an autoscaler (taint {taint})" if taint else ""
