@@ -59,8 +59,10 @@ def in_reclaimer(placements: Iterable[NodePlacement], utilizations: Iterable[Nod
         nodes.on_utilization(utilization, NOW)
     for placement in placements:
         nodes.on_placement(placement, NOW)
+    if not nodes.names:
+        return ""
     node = nodes.observed(NAME, "observe", NOW)
-    return f"{node.placement.pods[0].name} {node.sampled_at if node.usage is not None else None}"
+    return f"{node.placement.pods[0].name} {node.sampled_at}"
 
 
 def in_live_view(placements: Iterable[NodePlacement], utilizations: Iterable[NodeUtilization]) -> str:
@@ -82,7 +84,7 @@ def in_annotator(placements: Iterable[NodePlacement], utilizations: Iterable[Nod
 
 
 SUBSCRIBERS = (in_descheduler, in_binder, in_scorer, in_reclaimer, in_live_view, in_annotator)
-THAT_KEEP_REMOVALS = (in_descheduler, in_binder, in_scorer)
+THAT_KEEP_REMOVALS = (in_descheduler, in_binder, in_scorer, in_reclaimer)
 
 
 def kept(placement: NodePlacement | None, utilization: NodeUtilization | None) -> str:
@@ -160,7 +162,7 @@ def test_a_creation_time_of_the_future_keeps_no_deleted_node() -> None:
     removal = a_placement(NAME, uid="old", created_at=NOW + 31_536_000, epoch=9, sequence=2, removed=True)
     end = "new None"
 
-    for subscriber in (*THAT_KEEP_REMOVALS, in_reclaimer):
+    for subscriber in THAT_KEEP_REMOVALS:
         assert subscriber([wrong, right], []) == end
         assert subscriber([wrong, removal, right], []) == end
         assert subscriber([wrong, right, removal], []) == end
@@ -198,3 +200,11 @@ def test_hot_values_are_those_of_the_newest_node() -> None:
         times = [PodPlacedAt(placed_at=pod.placed_at) for pod in placement.pods]
         values.on_placement(converted(placement, PlacedTimes, pods=times), NOW)
     assert values.of(NAME, NOW) == 0
+
+
+def test_the_utilization_of_an_earlier_node_is_not_that_of_the_new_one() -> None:
+    """The new node is not measured yet: an amount of the earlier one would have the age of its last sample."""
+    old = a_placement(NAME, [a_placed_pod("old")], uid="old")
+    new = a_placement(NAME, [a_placed_pod("new")], uid="new", created_at=NOW - 60)
+
+    assert ends(THAT_KEEP_REMOVALS, Messages([old, new], [a_node_utilization(NAME, uid="old")], "")) == {"new None"}

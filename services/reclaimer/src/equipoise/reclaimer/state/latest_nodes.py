@@ -7,8 +7,9 @@ from typing import Literal
 import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES
+from equipoise.contracts.load.cluster_messages import ClusterMessages
 from equipoise.contracts.load.correction import amounts
-from equipoise.contracts.load.latest import supersedes, supersedes_placement, supersedes_utilization
+from equipoise.contracts.load.latest import supersedes
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.resources import Resources
@@ -27,8 +28,6 @@ PROFILE_AGE = 86_400.0
 class _Node(msgspec.Struct, kw_only=True):
     """What is kept of one node."""
 
-    placement: NodePlacement
-    utilization: NodeUtilization | None = None
     usage: NodeUsage | None = None
     last: Amounts = {}
     offered: Mapping[str, int] = {}
@@ -44,9 +43,7 @@ class LatestNodes:
         length of a day in seconds."""
         self._started_at = started_at
         self._nodes: dict[str, _Node] = {}
-        self._unplaced: dict[str, NodeUtilization] = {}
-        """Utilization of nodes whose placement has not arrived."""
-
+        self._messages = ClusterMessages()
         self._published: dict[str, ReclaimedNode] = {}
         """The latest messages of this or an earlier reclaimer, by node."""
 
@@ -62,39 +59,30 @@ class LatestNodes:
         return sorted(self._nodes)
 
     def on_placement(self, message: NodePlacement, now: float) -> None:
-        known = self._nodes.get(message.node)
-        if not supersedes_placement(message, None if known is None else known.placement, now):
+        before = self._messages.placements.get(message.node)
+        if not self._messages.on_placement(message, now):
             return
         if message.removed:
             self._nodes.pop(message.node, None)
-            self._unplaced.pop(message.node, None)
             self._published.pop(message.node, None)
             self._highest.remove(message.node)
             self.deviations.remove(message.node)
             return
-        if known is None or known.placement.uid != message.uid:
-            latest = self._unplaced.pop(message.node, None) if known is None else known.utilization
-            known = self._nodes[message.node] = _Node(placement=message, utilization=latest, changes=StatusChanges())
-            self._restore(known, now)
-        if message.colocation.amounts != known.placement.colocation.amounts:
-            known.changes.on_status(amounts_in_status(known.placement), amounts_in_status(message), now)
-        known.placement = message
-        self._update(known, now)
+        if before is None or before.uid != message.uid:
+            self._nodes[message.node] = _Node(changes=StatusChanges())
+            self._restore(message.node, now)
+        elif message.colocation.amounts != before.colocation.amounts:
+            changes = self._nodes[message.node].changes
+            changes.on_status(amounts_in_status(before), amounts_in_status(message), now)
+        self._update(message.node, now)
 
     def on_utilization(self, message: NodeUtilization, now: float) -> None:
         """A message without the usage of the node is no measurement: the node keeps the age of the last one."""
         if not _is_measured(message):
             return
-        known = self._nodes.get(message.node)
-        latest = self._unplaced.get(message.node) if known is None else known.utilization
-        if not supersedes_utilization(message, latest, now):
-            return
-        if known is None:
-            self._unplaced[message.node] = message
-        else:
-            known.utilization = message
-            self._update(known, now)
-            self._observe_deviation(known, now)
+        if self._messages.on_utilization(message, now) and message.node in self._nodes:
+            self._update(message.node, now)
+            self._observe_deviation(message.node, now)
 
     def on_workload(self, message: WorkloadUtilization) -> None:
         """A node uses the new profile from its next message on."""
@@ -105,8 +93,8 @@ class LatestNodes:
         if not supersedes(message, self._published.get(message.node)):
             return
         self._published[message.node] = message
-        if (known := self._nodes.get(message.node)) is not None:
-            self._restore(known, now)
+        if message.node in self._nodes:
+            self._restore(message.node, now)
 
     def next_epoch(self, now: float) -> int:
         """An epoch above those of all messages: milliseconds of `now`, or more when a clock was ahead of it."""
@@ -114,20 +102,20 @@ class LatestNodes:
 
     def observed(self, name: str, mode: Literal["observe", "enforce"], now: float) -> ObservedNode:
         """Raises KeyError."""
-        node = self._nodes[name]
-        sampled_at = None if node.utilization is None else node.utilization.sampled_at
-        colocation, lost = node.placement.colocation, node.changes.lost
-        in_status = amounts_in_status(node.placement) | lost
+        node, placement, utilization = self._nodes[name], self._messages.placements[name], self._utilization(name)
+        sampled_at = None if utilization is None else utilization.sampled_at
+        colocation, lost = placement.colocation, node.changes.lost
+        in_status = amounts_in_status(placement) | lost
         return ObservedNode(
-            placement=node.placement,
+            placement=placement,
             usage=node.usage,
             sampled_at=sampled_at,
             age=now - (self._started_at if sampled_at is None else sampled_at),
-            highest=self._highest.day(name, node.placement.uid, now),
+            highest=self._highest.day(name, placement.uid, now),
             existing=in_status if mode == "enforce" else node.offered,
             inconsistent=mode == "enforce" and (bool(lost) or colocation.capacity_amounts != colocation.amounts),
             contested=mode == "enforce" and node.changes.is_contested(now),
-            outlook=self.deviations.outlook(name, node.placement.uid),
+            outlook=self.deviations.outlook(name, placement.uid),
             last=node.last,
             since_write=math.inf if node.written_at is None or node.written_at > now else now - node.written_at,
         )
@@ -158,12 +146,17 @@ class LatestNodes:
         self._profiles.prune(now - PROFILE_AGE)
 
     def uid(self, name: str) -> str | None:
-        node = self._nodes.get(name)
-        return None if node is None else node.placement.uid
+        placement = self._messages.placements.get(name)
+        return None if placement is None else placement.uid
 
-    def _restore(self, node: _Node, now: float) -> None:
-        message = self._published.get(node.placement.node)
-        if message is None or message.uid != node.placement.uid:
+    def _utilization(self, name: str) -> NodeUtilization | None:
+        """The utilization of the node that has this name now."""
+        utilization = self._messages.utilizations.get(name)
+        return utilization if utilization is not None and utilization.uid == self.uid(name) else None
+
+    def _restore(self, name: str, now: float) -> None:
+        node, message = self._nodes[name], self._published.get(name)
+        if message is None or message.uid != self.uid(name):
             return
         self._highest.restore(message, now)
         if not node.offered:
@@ -174,20 +167,21 @@ class LatestNodes:
                 for name, amount in _whole(RESOURCE_NAMES[band], message.bands[band].offered)
             }
 
-    def _update(self, node: _Node, now: float) -> None:
-        utilization = node.utilization
-        if utilization is None or utilization.uid != node.placement.uid:
+    def _update(self, name: str, now: float) -> None:
+        node, placement, utilization = self._nodes[name], self._messages.placements[name], self._utilization(name)
+        if utilization is None:
             node.usage = None
             return
-        node.usage = node_usage(node.placement, utilization, self._profiles)
-        self._highest.observe(node.placement.node, node.placement.uid, node.usage.used, now)
+        node.usage = node_usage(placement, utilization, self._profiles)
+        self._highest.observe(name, placement.uid, node.usage.used, now)
 
-    def _observe_deviation(self, node: _Node, now: float) -> None:
-        if (usage := node.usage) is not None:
-            capacity = np.array(amounts(node.placement.capacity))
+    def _observe_deviation(self, name: str, now: float) -> None:
+        if (usage := self._nodes[name].usage) is not None:
+            placement = self._messages.placements[name]
+            capacity = np.array(amounts(placement.capacity))
             self.deviations.observe(
-                node.placement.node,
-                node.placement.uid,
+                name,
+                placement.uid,
                 usage.used / capacity,
                 usage.typical / capacity[:, np.newaxis],
                 usage.constant / capacity,
