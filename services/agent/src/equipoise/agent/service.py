@@ -97,7 +97,7 @@ class Agent:
     def _write(self, groups: PodGroups, pods: Mapping[str, BandPod], measurement: NodeMeasurement) -> CpuLimit:
         if self._limit is None:
             self._shared.lift_others(groups)
-            self._limit = self._shared.present(groups)
+            self._limit = self._shared.current_limit(groups)
         before = self._limit
         usage = measurement.usage
         target = before if usage is None else next_limit(self._settings.suppression, usage, before)

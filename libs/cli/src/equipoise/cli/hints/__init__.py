@@ -1,1 +1,1 @@
-"""`equipoise nodes`: all nodes with their real load beside what their pods request."""
+"""`equipoise hints`: the placement hints that new pods of a workload or of a namespace get."""

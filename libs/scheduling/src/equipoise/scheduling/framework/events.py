@@ -36,11 +36,11 @@ class QueueingHint(Protocol):
         ...
 
 
-def node_helps(event: ClusterEvent, suits: Callable[[Node], bool]) -> bool:
+def node_became_suitable(event: ClusterEvent, is_suitable: Callable[[Node], bool]) -> bool:
     """A node was added that suits the pod, or changed so that it does now and did not before."""
-    if event.kind != "Node" or not isinstance(event.new, Node) or not suits(event.new):
+    if event.kind != "Node" or not isinstance(event.new, Node) or not is_suitable(event.new):
         return False
-    return not isinstance(event.old, Node) or not suits(event.old)
+    return not isinstance(event.old, Node) or not is_suitable(event.old)
 
 
 def pods_of(event: ClusterEvent) -> Sequence[PodInfo]:
@@ -52,11 +52,11 @@ def is_one_of(event: ClusterEvent, events: Mapping[Kind, tuple[Action, ...]]) ->
     return event.action in events.get(event.kind, ())
 
 
-def differs(event: ClusterEvent, what: Callable[[Any], object]) -> bool:
+def changed(event: ClusterEvent, what: Callable[[Any], object]) -> bool:
     """The object is new or gone, or `what` is another value of it after the update."""
     return event.old is None or event.new is None or what(event.old) != what(event.new)
 
 
-def changes_itself(pod: PodInfo, event: ClusterEvent) -> bool:
+def is_update_of(event: ClusterEvent, pod: PodInfo) -> bool:
     """The pod that waits was changed."""
     return event.kind == "UnscheduledPod" and isinstance(event.new, PodInfo) and event.new.uid == pod.uid

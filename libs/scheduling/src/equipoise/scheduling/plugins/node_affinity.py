@@ -9,7 +9,7 @@ from equipoise.contracts.kubernetes.labels import integer, is_label_value, selec
 from equipoise.contracts.kubernetes.objects import NodeAffinity as Affinity
 from equipoise.contracts.kubernetes.objects import NodeSelector, PreferredNodes, SelectorRequirement
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, node_helps
+from equipoise.scheduling.framework.events import ClusterEvent, is_update_of, node_became_suitable
 from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus, unresolvable
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
@@ -85,7 +85,7 @@ class NodeAffinityPlugin:
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node that matches. The affinity of a pod can be changed while it has scheduling gates only."""
         selectors = [each for each in (self._added_required, pod.required_nodes) if each is not None]
-        return changes_itself(pod, event) or node_helps(
+        return is_update_of(event, pod) or node_became_suitable(
             event,
             lambda node: all(selects_node(each, node.metadata.name, node.metadata.labels) for each in selectors),
         )

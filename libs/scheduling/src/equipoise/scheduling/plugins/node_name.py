@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.events import ClusterEvent, node_helps
+from equipoise.scheduling.framework.events import ClusterEvent, node_became_suitable
 from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.arrays import Rows
@@ -27,4 +27,4 @@ class NodeName:
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """The node was added."""
-        return node_helps(event, lambda node: node.metadata.name == pod.pod.spec.node_name)
+        return node_became_suitable(event, lambda node: node.metadata.name == pod.pod.spec.node_name)

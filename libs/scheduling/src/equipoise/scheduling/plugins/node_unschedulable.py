@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.taints import tolerates
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, node_helps
+from equipoise.scheduling.framework.events import ClusterEvent, is_update_of, node_became_suitable
 from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.arrays import Rows
@@ -27,4 +27,4 @@ class NodeUnschedulable:
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node that is not cordoned."""
-        return changes_itself(pod, event) or node_helps(event, lambda node: not node.spec.unschedulable)
+        return is_update_of(event, pod) or node_became_suitable(event, lambda node: not node.spec.unschedulable)

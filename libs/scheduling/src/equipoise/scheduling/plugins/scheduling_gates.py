@@ -1,6 +1,6 @@
 """SchedulingGates: a pod with gates is not scheduled until they are removed."""
 
-from equipoise.scheduling.framework.events import ClusterEvent, changes_itself
+from equipoise.scheduling.framework.events import ClusterEvent, is_update_of
 from equipoise.scheduling.framework.status import SUCCESS, PluginStatus, unresolvable
 from equipoise.scheduling.model.pod_info import PodInfo
 
@@ -16,4 +16,4 @@ class SchedulingGates:
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Its gates were removed."""
-        return changes_itself(pod, event)
+        return is_update_of(event, pod)

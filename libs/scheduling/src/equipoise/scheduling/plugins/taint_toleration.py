@@ -6,7 +6,7 @@ import numpy as np
 
 from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, tolerates
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, node_helps
+from equipoise.scheduling.framework.events import ClusterEvent, is_update_of, node_became_suitable
 from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.arrays import Ints, Rows
@@ -37,7 +37,7 @@ class TaintToleration:
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node without taints that the pod does not tolerate."""
         tolerations = pod.pod.spec.tolerations
-        return changes_itself(pod, event) or node_helps(
+        return is_update_of(event, pod) or node_became_suitable(
             event,
             lambda node: all(
                 each.effect not in BLOCKING_EFFECTS or tolerates(tolerations, each) for each in node.spec.taints

@@ -22,7 +22,7 @@ class SharedLimit:
         self.too_few_cpus: int | None = None
         """CPUs of all pods, where a set of them can limit nothing."""
 
-    def present(self, groups: PodGroups) -> CpuLimit:
+    def current_limit(self, groups: PodGroups) -> CpuLimit:
         """The limit of this policy from before a restart, which goes on."""
         cores: float | None = None
         if self._policy == "quota" and (quota := self._writer.quota(groups)) is not None:
@@ -68,9 +68,9 @@ class SharedLimit:
     ) -> CpuLimit:
         quota = None
         if target.cores is not None:
-            present = None if before.cores is None else round(before.cores * PERIOD)
-            changed = next_quota(target.cores, present, capacity)
-            quota = present if changed is None else changed
+            current = None if before.cores is None else round(before.cores * PERIOD)
+            changed = next_quota(target.cores, current, capacity)
+            quota = current if changed is None else changed
         self._writer.write(groups, pods, quota, shared=True)
         return CpuLimit() if quota is None else msgspec.structs.replace(target, cores=quota / PERIOD)
 

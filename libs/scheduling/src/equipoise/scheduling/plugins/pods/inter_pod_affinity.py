@@ -9,7 +9,7 @@ import numpy as np
 
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, differs, pods_of
+from equipoise.scheduling.framework.events import ClusterEvent, changed, is_update_of, pods_of
 from equipoise.scheduling.framework.plugin import MAX_SCORE, SKIPPED, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
@@ -77,9 +77,9 @@ class InterPodAffinity:
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A pod that a term of either pod selects is there, gone, or has other labels; a node is new, or its labels."""
         if event.kind == "Node":
-            return event.action != "delete" and differs(event, lambda node: node.metadata.labels)
-        others = pods_of(event) if differs(event, lambda other: other.labels) else ()
-        return changes_itself(pod, event) or any(_may_concern(pod, each) for each in others)
+            return event.action != "delete" and changed(event, lambda node: node.metadata.labels)
+        others = pods_of(event) if changed(event, lambda other: other.labels) else ()
+        return is_update_of(event, pod) or any(_may_concern(pod, each) for each in others)
 
     # Score
 

@@ -11,7 +11,7 @@ import numpy as np
 from equipoise.contracts.kubernetes.labels import HOSTNAME, ZONE, selects
 from equipoise.contracts.kubernetes.objects import LabelSelector, Node, TopologySpreadConstraint
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, differs, pods_of
+from equipoise.scheduling.framework.events import ClusterEvent, changed, is_update_of, pods_of
 from equipoise.scheduling.framework.plugin import MAX_SCORE, SKIPPED, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Floats, Ints, Rows
@@ -101,9 +101,9 @@ class PodTopologySpread:
         if event.kind == "Node":
             nodes = [each for each in (event.old, event.new) if isinstance(each, Node)]
             relevant = any(all(rule.topology_key in each.metadata.labels for rule, _ in rules) for each in nodes)
-            return relevant and differs(event, lambda node: (node.metadata.labels, node.spec.taints))
+            return relevant and changed(event, lambda node: (node.metadata.labels, node.spec.taints))
         others = [each for each in pods_of(event) if each.namespace == pod.namespace]
-        return changes_itself(pod, event) or any(
+        return is_update_of(event, pod) or any(
             sum(selects(selector, each.labels) for each in others) == 1 for _, selector in rules
         )
 

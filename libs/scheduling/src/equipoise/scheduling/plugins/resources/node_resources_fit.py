@@ -6,7 +6,7 @@ import numpy as np
 
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, node_helps
+from equipoise.scheduling.framework.events import ClusterEvent, is_update_of, node_became_suitable
 from equipoise.scheduling.framework.plugin import MAX_SCORE, Refusal
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.amounts import CPU, EXACT, MEMORY, PODS, STORAGE, allocatable
@@ -113,7 +113,7 @@ class NodeResourcesFit:
                 and isinstance(after, PodInfo)
                 and any(after.request(name) < before.request(name) for name in pod.requests)
             )
-        return changes_itself(pod, event) or node_helps(event, lambda node: self._fits_alone(pod, node))
+        return is_update_of(event, pod) or node_became_suitable(event, lambda node: self._fits_alone(pod, node))
 
     def _fits_alone(self, pod: PodInfo, node: Node) -> bool:
         has = allocatable(node)

@@ -16,8 +16,8 @@ from equipoise.scheduling.framework.events import (
     Action,
     ClusterEvent,
     Kind,
-    changes_itself,
     is_one_of,
+    is_update_of,
 )
 from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import Code
@@ -74,7 +74,7 @@ class NodeVolumeLimits:
         """A pod with claims is gone, a volume was detached, or a node, its limits or a claim has changed."""
         if event.kind == "Pod" and isinstance(event.old, PodInfo):
             return event.action == "delete" and bool(event.old.claim_volumes)
-        return changes_itself(pod, event) or is_one_of(event, _HELPFUL)
+        return is_update_of(event, pod) or is_one_of(event, _HELPFUL)
 
     def _exceeds(
         self,

@@ -18,8 +18,8 @@ from equipoise.scheduling.framework.events import (
     Action,
     ClusterEvent,
     Kind,
-    changes_itself,
     is_one_of,
+    is_update_of,
 )
 from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import unresolvable
@@ -102,7 +102,7 @@ class VolumeRestrictions:
             disks = [each for each in pod.pod.spec.volumes if _is_disk(each)]
             same = pod.namespace == event.old.namespace and not set(_claims(pod)).isdisjoint(_claims(event.old))
             return same or _shares(disks, event.old)
-        return changes_itself(pod, event) or is_one_of(event, _HELPFUL)
+        return is_update_of(event, pod) or is_one_of(event, _HELPFUL)
 
 
 _HELPFUL: Mapping[Kind, tuple[Action, ...]] = {"Node": ("add",), "PersistentVolumeClaim": ADDED_OR_UPDATED}

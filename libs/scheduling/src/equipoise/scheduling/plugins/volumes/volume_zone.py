@@ -17,8 +17,8 @@ from equipoise.scheduling.framework.events import (
     Action,
     ClusterEvent,
     Kind,
-    changes_itself,
     is_one_of,
+    is_update_of,
 )
 from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import Code, PluginStatus, unresolvable
@@ -89,7 +89,7 @@ class VolumeZone:
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node, a claim, a volume or a class is new or has changed."""
-        return changes_itself(pod, event) or is_one_of(event, _HELPFUL)
+        return is_update_of(event, pod) or is_one_of(event, _HELPFUL)
 
     def _volume(self, pod: PodInfo, name: str) -> PersistentVolume | PluginStatus | None:
         """The volume of a claim, None for one that is bound later, or why the pod cannot be scheduled."""
