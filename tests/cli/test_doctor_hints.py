@@ -143,6 +143,14 @@ def test_expired_hints_are_an_error(ends: tuple[float, ...], state: str, message
     assert message in finding.message
 
 
+@pytest.mark.parametrize("end", [100.0, -600.0])
+def test_an_object_without_hints_counts_as_none_written(end: float) -> None:
+    """Its time is not that of hints: `equipoise status` does not count it either."""
+    empty = HintsObject(until=datetime.fromtimestamp(NOW + end, UTC))
+
+    assert "none were written: pods get none" == freshness_finding([empty], NOW).message
+
+
 @pytest.mark.parametrize("served", [[], ["v1"]])
 async def test_without_hints_there_is_nothing_to_check(served: list[str]) -> None:
     """Neither in an old cluster nor in one that could have them."""

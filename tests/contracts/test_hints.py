@@ -1,5 +1,7 @@
 """Placement hints as objects of the API server, and their generated manifests."""
 
+from datetime import UTC, datetime
+
 import msgspec
 import pytest
 import yaml
@@ -7,7 +9,7 @@ from deployment.base import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.hints.hints_object import HintsObject, stored_hints, workload_hints
+from equipoise.contracts.hints.hints_object import Hint, HintsObject, remaining_validity, stored_hints, workload_hints
 from equipoise.contracts.hints.policy import binding, policy
 from equipoise.contracts.kubernetes.mutating_policy import API_VERSIONS, supported_version
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
@@ -91,3 +93,17 @@ def test_a_hint_for_an_unlisted_node_is_left_out() -> None:
     stored = msgspec.convert({"hostnames": ["a"], "hints": hints}, HintsObject)
 
     assert {"Job.y": WorkloadHint(avoid=WeightedNodes(weight=2, hostnames=("a",)))} == workload_hints(stored)
+
+
+@pytest.mark.parametrize(
+    ("until", "hints", "expected"), [(130, 1, 30.0), (90, 1, -10.0), (130, 0, None), (None, 1, None)]
+)
+def test_hints_are_valid_until_their_time_and_an_object_without_hints_never(
+    until: float | None, hints: int, expected: float | None
+) -> None:
+    stored = HintsObject(
+        until=None if until is None else datetime.fromtimestamp(until, UTC),
+        hints={f"Job.{number}": Hint() for number in range(hints)},
+    )
+
+    assert expected == remaining_validity(stored, 100.0)

@@ -7,7 +7,7 @@ import msgspec
 
 from equipoise.cli.terminal import count, duration
 from equipoise.contracts.hints.definition import GROUP, KIND
-from equipoise.contracts.hints.hints_object import HintsObject
+from equipoise.contracts.hints.hints_object import HintsObject, remaining_validity
 from equipoise.contracts.hints.policy import NAME, UNSUPPORTED
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
 from equipoise.runtime.kubernetes.client import HINTS, Kube, KubeError, NotFound, mutating_bindings, mutating_policies
@@ -62,15 +62,18 @@ async def read_hints_state(kube: Kube, clock: Clock) -> HintsState:
 
 def hints_state(stored: Sequence[HintsObject], now: float) -> HintsState:
     """The state with a policy that adds hints to pods. `now`: of the API server's clock."""
-    left = [(each.until.timestamp() - now, len(each.hints)) for each in stored if each.hints and each.until is not None]
-    fresh = [(seconds, workloads) for seconds, workloads in left if seconds > 0]
-    if fresh:
+    validities = [
+        (seconds, len(each.hints)) for each in stored if (seconds := remaining_validity(each, now)) is not None
+    ]
+    valid = [(seconds, workloads) for seconds, workloads in validities if seconds > 0]
+    expired = len(validities) - len(valid)
+    if valid:
         return HintsState(
             state="on",
-            namespaces=len(fresh),
-            workloads=sum(workloads for _, workloads in fresh),
-            expired=len(left) - len(fresh),
-            valid_for=min(fresh)[0],
+            namespaces=len(valid),
+            workloads=sum(workloads for _, workloads in valid),
+            expired=expired,
+            valid_for=min(valid)[0],
         )
-    newest = f"the newest have expired {duration(-max(left)[0])} ago" if left else "none were written"
-    return HintsState(state="without effect", why=f"{newest}: `equipoise doctor` finds why", expired=len(left))
+    newest = f"the newest have expired {duration(-max(validities)[0])} ago" if validities else "none were written"
+    return HintsState(state="without effect", why=f"{newest}: `equipoise doctor` finds why", expired=expired)

@@ -38,6 +38,14 @@ class HintsObject(Object, frozen=True, kw_only=True):
     """The hints, by `hint_key`."""
 
 
+def remaining_validity(stored: HintsObject, now: float) -> float | None:
+    """Seconds until the hints expire, 0 or less afterwards; None for an object without hints.
+
+    `now`: Unix seconds of the API server's clock.
+    """
+    return stored.until.timestamp() - now if stored.hints and stored.until is not None else None
+
+
 class StoredHints(msgspec.Struct, frozen=True, kw_only=True):
     """The two fields of the object with the hints themselves."""
 

@@ -13,7 +13,7 @@ from equipoise.cli.doctor.foreign_configuration import read_foreign
 from equipoise.cli.terminal import count, duration
 from equipoise.cli.whole_objects import WholeObject, whole
 from equipoise.contracts.hints.definition import GROUP, KIND
-from equipoise.contracts.hints.hints_object import HintsObject
+from equipoise.contracts.hints.hints_object import HintsObject, remaining_validity
 from equipoise.contracts.hints.policy import HINTED, INSTALL, NAME, SWITCH, UNSUPPORTED, policy
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
 from equipoise.contracts.kubernetes.objects import ConfigMap, ObjectMeta, OwnerReference
@@ -69,7 +69,7 @@ async def hints(environment: Environment) -> list[Finding]:
         return [
             policy_finding(installed, version),
             freshness_finding(stored, now),
-            *await _proof(kube, _fresh(stored, now)),
+            *await _proof(kube, _valid(stored, now)),
             *await upstream_descheduler(kube),
         ]
     except KubeError as error:
@@ -92,23 +92,23 @@ def policy_finding(installed: WholeObject, version: str) -> Finding:
 
 def freshness_finding(stored: Sequence[HintsObject], now: float) -> Finding:
     """`now`: of the API server's clock."""
-    fresh = _fresh(stored, now)
-    if fresh:
-        workloads = count(sum(len(each.hints) for each in fresh), "workload")
-        return Finding("ok", SUBJECT, f"fresh for {workloads} in {count(len(fresh), 'namespace')}")
-    ends = [each.until.timestamp() for each in stored if each.until is not None]
-    message = f"the newest have expired {duration(now - max(ends))} ago" if ends else "none were written"
+    valid = _valid(stored, now)
+    if valid:
+        workloads = count(sum(len(each.hints) for each in valid), "workload")
+        return Finding("ok", SUBJECT, f"fresh for {workloads} in {count(len(valid), 'namespace')}")
+    validities = [seconds for each in stored if (seconds := remaining_validity(each, now)) is not None]
+    message = f"the newest have expired {duration(-max(validities))} ago" if validities else "none were written"
     fix = "see /readyz of the annotator and of the scorer; both need hints.enabled in their section"
     return Finding("error", SUBJECT, f"{message}: pods get none", fix)
 
 
-def _fresh(stored: Sequence[HintsObject], now: float) -> list[HintsObject]:
-    return [each for each in stored if each.hints and each.until is not None and each.until.timestamp() > now]
+def _valid(stored: Sequence[HintsObject], now: float) -> list[HintsObject]:
+    return [each for each in stored if (remaining_validity(each, now) or 0.0) > 0]
 
 
-async def _proof(kube: Kube, fresh: Sequence[HintsObject]) -> list[Finding]:
+async def _proof(kube: Kube, valid: Sequence[HintsObject]) -> list[Finding]:
     """A pod of the first workload that has hints, in a namespace that has not opted out."""
-    for stored in fresh:
+    for stored in valid:
         namespace, key = stored.metadata.namespace, next(iter(stored.hints))
         if (await kube.get(NAMESPACES, namespace)).metadata.labels.get(SWITCH) == "off":
             continue
