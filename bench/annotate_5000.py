@@ -1,4 +1,4 @@
-"""Annotations of 5,000 nodes: the maximum write rate with a real API server, and writes per minute with a dead-band.
+"""Annotations of 5,000 nodes: the maximum write rate with a real API server, and writes per minute with a threshold.
 
 The annotator is the real service; it receives utilization over a bus in memory. The writes per minute are measured with
 a manual clock and an API server in memory.
@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from bench import clusters
 from bench.output import progress, report
-from equipoise.annotator.decisions.write_decision import DeadBand
+from equipoise.annotator.decisions.write_decision import WriteThreshold
 from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.bus import subjects
@@ -49,10 +49,10 @@ FIRST_ROUNDS, ROUNDS = 20, 60
 """The first values of 5,000 nodes take 500 s at 10 writes per second. Then half an hour: one refresh period."""
 
 FEW_ROUNDS = 6
-"""The number of rounds without a dead-band, where all are equal."""
+"""The number of rounds without a write threshold, where all are equal."""
 
-NO_DEAD_BAND = DeadBand(min_change=0, min_interval=Duration(PERIOD), refresh_period=Duration(PERIOD))
-"""No dead-band: every measurement is written."""
+NO_THRESHOLD = WriteThreshold(min_change=0, min_interval=Duration(PERIOD), refresh_period=Duration(PERIOD))
+"""No write threshold: every measurement is written."""
 
 
 class CountingKube:
@@ -106,7 +106,7 @@ async def writes_per_second(kube: Kube, uids: dict[str, str]) -> None:
     In the first round, the annotator reads each node before it writes. In the second, after `minInterval`, it does not.
     """
     settings = AnnotatorSettings(
-        nodes=DeadBand(min_change=5, min_interval=Duration(1), refresh_period=Duration(1_800)),
+        nodes=WriteThreshold(min_change=5, min_interval=Duration(1), refresh_period=Duration(1_800)),
         writes_per_second=1_000.0, reads_per_second=1_000.0,
     )  # fmt: skip
     clock = SystemClock()
@@ -175,11 +175,11 @@ async def main(nodes: int, record: Path | None) -> None:
     for name, settings, deviation in (
         ("annotate_idle", AnnotatorSettings(), 0.5),
         ("annotate_busy", AnnotatorSettings(), 4.0),
-        ("annotate_without_dead_band", AnnotatorSettings(nodes=NO_DEAD_BAND, writes_per_second=1_000.0), 0.5),
+        ("annotate_without_threshold", AnnotatorSettings(nodes=NO_THRESHOLD, writes_per_second=1_000.0), 0.5),
     ):
         progress(name)
         rate = await writes_per_minute(
-            nodes, settings, deviation, FEW_ROUNDS if settings.nodes == NO_DEAD_BAND else ROUNDS
+            nodes, settings, deviation, FEW_ROUNDS if settings.nodes == NO_THRESHOLD else ROUNDS
         )
         target = ("<=", 5.0) if name == "annotate_idle" else None
         unit = f"writes/s for {nodes} nodes whose load varies by {deviation} points"

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from equipoise.annotator.decisions.hint_write import HintBand, WrittenHints, decide_hints, hint_change
+from equipoise.annotator.decisions.hint_write import HintWriteThreshold, WrittenHints, decide_hints, hint_change
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
 
 NOW = 1_800_000_000.0
-BAND = HintBand()
+THRESHOLD = HintWriteThreshold()
 
 
 def nodes(weight: int, *names: str) -> WeightedNodes:
@@ -47,7 +47,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_hints_are_written_when_they_changed_or_half_of_their_time_is_over(case: str) -> None:
     before, wanted, expected = CASES[case]
-    due = decide_hints(before, wanted, now=NOW, band=BAND)
+    due = decide_hints(before, wanted, now=NOW, threshold=THRESHOLD)
 
     assert expected == (due and due.why)
 
@@ -81,4 +81,4 @@ def test_a_change_is_the_part_of_the_weight_that_is_on_other_nodes(case: str) ->
 def test_settings_that_could_not_work_are_refused(fields: dict[str, float], message: str) -> None:
     """The admission policy of the account refuses hints for more than ten minutes."""
     with pytest.raises(ValueError, match=message):
-        HintBand(**{name: Duration(seconds) for name, seconds in fields.items()})
+        HintWriteThreshold(**{name: Duration(seconds) for name, seconds in fields.items()})

@@ -15,7 +15,7 @@ from deployment.base import NAMESPACE, ROOT, base_documents
 from deployment.kustomize import Document, read_kustomization
 from prometheus_client import CollectorRegistry
 
-from equipoise.annotator.decisions.write_decision import DeadBand
+from equipoise.annotator.decisions.write_decision import WriteThreshold
 from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.bus.subjects import node_utilization, workload_utilization
@@ -32,7 +32,7 @@ from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.objects import daemon_set, deployment, namespace, node, pod_template, stateful_set
 
-SOON = DeadBand(min_change=5, min_interval=Duration(1), refresh_period=Duration(1_800))
+SOON = WriteThreshold(min_change=5, min_interval=Duration(1), refresh_period=Duration(1_800))
 
 MERGE = "application/merge-patch+json"
 ACCESS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")

@@ -145,7 +145,7 @@ async def test_the_skew_of_a_shard_that_no_longer_exists_expires(world: World) -
 
 
 async def test_small_changes_are_not_written_and_large_ones_at_most_once_a_minute(world: World) -> None:
-    """The dead-band is five points."""
+    """The write threshold is five points."""
     world.add_node()
     await world.begin()
     await world.measured(cpu=3.0)
@@ -813,7 +813,7 @@ async def test_after_a_clock_was_ahead_load_is_written_as_before(world: World, *
         world.kube.fail_next("annotate", status=422)
     await world.measured(cpu=3.0)
     world.clock.step(-31_536_000)
-    await world.clock.advance(SETTINGS.node_band.min_interval)
+    await world.clock.advance(SETTINGS.node_threshold.min_interval)
     await world.measured(cpu=5.0)
     await world.clock.advance(RETRY_PERIOD)
     assert world.load_on() == 0.5

@@ -7,11 +7,18 @@ from builders import NOW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.annotator.decisions.write_decision import DeadBand, DueWrite, Scale, WrittenValue, decide, retry_backoff
+from equipoise.annotator.decisions.write_decision import (
+    DueWrite,
+    Scale,
+    WriteThreshold,
+    WrittenValue,
+    decide,
+    retry_backoff,
+)
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.configuration.duration import Duration
 
-BAND = AnnotatorSettings().nodes
+THRESHOLD = AnnotatorSettings().nodes
 MEANS = st.dictionaries(st.sampled_from(["5m cpu", "5m memory", "1h cpu"]), st.floats(0, 2))
 
 
@@ -28,7 +35,7 @@ def decision(
     now: float = NOW,
     scale: Scale = "points",
 ) -> DueWrite | None:
-    return decide(key, written, means, sampled_at=sampled_at, now=now, band=BAND, scale=scale)
+    return decide(key, written, means, sampled_at=sampled_at, now=now, threshold=THRESHOLD, scale=scale)
 
 
 def a_key_without_a_refresh_between(before: float, now: float) -> str:
@@ -54,7 +61,7 @@ def test_unknown_values_are_never_written() -> None:
 
 @pytest.mark.parametrize(("cpu", "written"), [(0.55, False), (0.5501, True), (0.4499, True), (0.5, False)])
 def test_a_node_is_written_on_a_change_of_more_than_five_points(cpu: float, written: bool) -> None:
-    """Up or down; exactly five points are within the dead-band."""
+    """Up or down; exactly five points are within the write threshold."""
     write = decision(last({"5m cpu": 0.5}), {"5m cpu": cpu}, key=QUIET)
     assert (write is not None) == written
     if write is not None:
@@ -104,18 +111,18 @@ def test_the_backoff_after_refusals_doubles_up_to_the_refresh_period() -> None:
     """From a minute to half an hour, for a node."""
     backoffs = [0.0]
     for _ in range(7):
-        backoffs.append(retry_backoff(backoffs[-1], BAND.min_interval, BAND.refresh_period))
+        backoffs.append(retry_backoff(backoffs[-1], THRESHOLD.min_interval, THRESHOLD.refresh_period))
     assert backoffs == [0, 60, 120, 240, 480, 960, 1_800, 1_800]
 
 
 def test_refreshes_are_spread_over_the_refresh_period() -> None:
     """A thousand nodes that were written at the same time are refreshed one after the other."""
-    band = DeadBand(min_change=5, min_interval=Duration(60), refresh_period=Duration(1_800))
+    threshold = WriteThreshold(min_change=5, min_interval=Duration(60), refresh_period=Duration(1_800))
     counts = []
     for minute in range(2, 31):
         now = NOW + 60 * minute
         due = [
-            decide(f"node/{number}", last({"x": 0.5}, ago=0), {"x": 0.5}, sampled_at=now, now=now, band=band,
+            decide(f"node/{number}", last({"x": 0.5}, ago=0), {"x": 0.5}, sampled_at=now, now=now, threshold=threshold,
                    scale="points")
             for number in range(1_000)
         ]  # fmt: skip

@@ -175,7 +175,7 @@ shard '{{ .shard }}' would be shard {{ $number }} of a collector named '{{ trimS
 {{- end }}
 {{- end }}
 
-{{- define "equipoise.rule.DeadBand" }}
+{{- define "equipoise.rule.WriteThreshold" }}
 {{- $interval := include "equipoise.seconds" .minInterval | float64 }}
 {{- if or (le $interval 0.0) (lt (include "equipoise.seconds" .refreshPeriod | float64) $interval) }}minInterval must be longer than 0s and not longer than refreshPeriod
 {{- end }}

@@ -1,10 +1,10 @@
 """The configuration of the services and the objects of the cluster.
 
 Settings that decide how long a failure lasts have their defaults: Leases of shards and annotators (15, 30 and 8 s),
-freshness of samples (120 and 180 s), validity of hints (300 s), dead-bands, write rates and network timeouts. Settings
-that delay a change of usage without any failure are compressed, so that a change is visible within a minute: the window
-is 10 s instead of 5 minutes, queried every 2 s instead of 15 and scraped every second; an annotation may change every
-15 s instead of once per minute; hints are computed every 2 s instead of 15.
+freshness of samples (120 and 180 s), validity of hints (300 s), write thresholds, write rates and network timeouts.
+Settings that delay a change of usage without any failure are compressed, so that a change is visible within a minute:
+the window is 10 s instead of 5 minutes, queried every 2 s instead of 15 and scraped every second; an
+annotation may change every 15 s instead of once per minute; hints are computed every 2 s instead of 15.
 """
 
 from collections.abc import Mapping
@@ -35,10 +35,10 @@ REFRESH_SECONDS = 2.0
 HOT, IDLE = 7.0, 1.0
 """Cores used by the pod of a node."""
 
-BAND = 0.05
+WRITE_THRESHOLD = 0.05
 """Share of a node's base (`annotator.nodes.minChange`): a smaller change is not written."""
 
-WORKLOAD_BAND = 0.20
+WORKLOAD_WRITE_THRESHOLD = 0.20
 """Share of the annotated value (`annotator.workloads.minChange`)."""
 
 
@@ -76,8 +76,8 @@ def document(
     sections: dict[str, Document] = {
         "collector": {"shards": SHARDS, "prometheus": {"url": prometheus}, "profile": {"enabled": False}},
         "annotator": {
-            "nodes": {"minChange": 100 * BAND, "minInterval": "15s", "refreshPeriod": "30m"},
-            "workloads": {"minChange": 100 * WORKLOAD_BAND, "minInterval": "15s", "refreshPeriod": "6h"},
+            "nodes": {"minChange": 100 * WRITE_THRESHOLD, "minInterval": "15s", "refreshPeriod": "30m"},
+            "workloads": {"minChange": 100 * WORKLOAD_WRITE_THRESHOLD, "minInterval": "15s", "refreshPeriod": "6h"},
             "hints": {"enabled": True, "minInterval": f"{REFRESH_SECONDS:g}s"},
         },
         "scorer": {"hints": {"enabled": True, "interval": f"{REFRESH_SECONDS:g}s"}},

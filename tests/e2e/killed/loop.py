@@ -218,7 +218,7 @@ class Loop:
             name = node["metadata"]["name"]
             load, why = read_node_load(node["metadata"].get("annotations", {}))
             mean = None if load is None else load.windows[configuration.WINDOW].mean.cpu
-            if mean is None or abs(mean - self._load(name)) > configuration.BAND + TOLERANCE:
+            if mean is None or abs(mean - self._load(name)) > configuration.WRITE_THRESHOLD + TOLERANCE:
                 errors.append(f"the annotation of node {name} is {why or mean}, not {self._load(name)}")
         path = f"/apis/apps/v1/namespaces/{configuration.NAMESPACE}/deployments"
         cores = {configuration.workload_on(node): cores for node, cores in self._cores.items()}
@@ -228,7 +228,8 @@ class Loop:
             mean = None if usage is None else usage.windows[configuration.WINDOW].mean.cpu
             if (
                 mean is None
-                or abs(mean - cores[name]) > configuration.WORKLOAD_BAND * mean + TOLERANCE * configuration.CORES
+                or abs(mean - cores[name])
+                > configuration.WORKLOAD_WRITE_THRESHOLD * mean + TOLERANCE * configuration.CORES
             ):
                 errors.append(f"the annotation of workload {name} is {why or mean}, not {cores[name]}")
         return errors
@@ -260,7 +261,7 @@ class Loop:
         errors = [explained.data_problem or explained.problem] if explained.data_problem or explained.problem else []
         for node in NODES:
             load = loads.get(node)
-            if load is None or abs(load - self._load(node)) > configuration.BAND + TOLERANCE:
+            if load is None or abs(load - self._load(node)) > configuration.WRITE_THRESHOLD + TOLERANCE:
                 errors.append(f"the scorer uses a load of {load} for {node}, not {self._load(node)}")
         hottest = max(scores[node] for node, cores in self._cores.items() if cores == HOT)
         idlest = min(scores[node] for node, cores in self._cores.items() if cores == IDLE)

@@ -28,7 +28,7 @@ from equipoise.annotator.decisions.annotation_target import (
     with_current_windows,
 )
 from equipoise.annotator.decisions.existing_value import Precondition, existing_value, value_precondition
-from equipoise.annotator.decisions.write_decision import DeadBand, DueWrite, WrittenValue, decide, retry_backoff
+from equipoise.annotator.decisions.write_decision import DueWrite, WriteThreshold, WrittenValue, decide, retry_backoff
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.hint_writer import HintWriter
 from equipoise.annotator.shell.membership import Membership
@@ -179,9 +179,9 @@ class Annotator:
 
     def _on_utilization(self, utilization: NodeUtilization | WorkloadUtilization) -> None:
         if is_acceptable(utilization, self._clock.now()):
-            self._on_message(utilization, self._settings.node_band)
+            self._on_message(utilization, self._settings.node_threshold)
 
-    def _on_message(self, message: Annotated, nodes: DeadBand) -> None:
+    def _on_message(self, message: Annotated, nodes: WriteThreshold) -> None:
         target = target_of(message, nodes=nodes, workloads=self._settings.workloads)
         if (target.group, target.kind) not in RESOURCES:
             return
@@ -234,7 +234,13 @@ class Annotator:
             return None
         found, sampled_at = means(value), value.sampled_at.timestamp()
         write = decide(
-            target.key, known.last, found, sampled_at=sampled_at, now=now, band=target.band, scale=target.scale
+            target.key,
+            known.last,
+            found,
+            sampled_at=sampled_at,
+            now=now,
+            threshold=target.threshold,
+            scale=target.scale,
         )
         if write is None:
             return None
@@ -280,7 +286,7 @@ class Annotator:
         """Delete objects that were not measured for two refresh periods."""
         now = self._clock.now()
         for key, known in list(self._objects.items()):
-            if not is_recent(time_of(known.message), now, 2 * known.target.band.refresh_period):
+            if not is_recent(time_of(known.message), now, 2 * known.target.threshold.refresh_period):
                 del self._objects[key]
                 self._queue(key, None)
 
@@ -374,8 +380,8 @@ class Annotator:
 
     def _on_error(self, known: _Object, error: KubeError | TimeoutError) -> None:
         if self._client.on_error(known.target, error):
-            band = known.target.band
-            known.backoff = retry_backoff(known.backoff, band.min_interval, band.refresh_period)
+            threshold = known.target.threshold
+            known.backoff = retry_backoff(known.backoff, threshold.min_interval, threshold.refresh_period)
             known.not_before = self._clock.monotonic() + known.backoff
 
 

@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from equipoise.annotator.decisions.hint_write import HintBand
-from equipoise.annotator.decisions.write_decision import DeadBand
+from equipoise.annotator.decisions.hint_write import HintWriteThreshold
+from equipoise.annotator.decisions.write_decision import WriteThreshold
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.kubernetes import crane
@@ -28,7 +28,7 @@ class MembershipSettings(Section, frozen=True, kw_only=True):
             raise ValueError("leaseDuration must be at least twice renewPeriod")
 
 
-class HintWriteSettings(HintBand, frozen=True, kw_only=True):
+class HintWriteSettings(HintWriteThreshold, frozen=True, kw_only=True):
     """Placement hints, which an admission policy of the API server adds to new pods."""
 
     enabled: bool = False
@@ -52,10 +52,12 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
     health: str = "0.0.0.0:8082"
     """Address of /healthz, /readyz, /metrics and /version."""
 
-    nodes: DeadBand = DeadBand(min_change=5, min_interval=Duration(60), refresh_period=Duration(1_800))
+    nodes: WriteThreshold = WriteThreshold(min_change=5, min_interval=Duration(60), refresh_period=Duration(1_800))
     """Change in percentage points of the node's base."""
 
-    workloads: DeadBand = DeadBand(min_change=20, min_interval=Duration(60), refresh_period=Duration(21_600))
+    workloads: WriteThreshold = WriteThreshold(
+        min_change=20, min_interval=Duration(60), refresh_period=Duration(21_600)
+    )
     """Change in percent of the written value: a workload has no base."""
 
     crane: bool = False
@@ -77,7 +79,7 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
     membership: MembershipSettings = MembershipSettings()
 
     @property
-    def node_band(self) -> DeadBand:
+    def node_threshold(self) -> WriteThreshold:
         """The same as `nodes`, but as often as crane's annotations need it if they are enabled."""
         period = min(self.nodes.refresh_period, max(Duration(crane.PERIOD), self.nodes.min_interval))
         return msgspec.structs.replace(self.nodes, refresh_period=period) if self.crane else self.nodes

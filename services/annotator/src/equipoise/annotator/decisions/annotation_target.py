@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from equipoise.annotator.decisions.write_decision import DeadBand, Scale
+from equipoise.annotator.decisions.write_decision import Scale, WriteThreshold
 from equipoise.contracts.bus.subjects import node_annotation, workload_annotation
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.annotations import (
@@ -41,7 +41,7 @@ class AnnotationTarget(msgspec.Struct, frozen=True, kw_only=True):
     """The key of our annotation. Objects with several ones are written for each."""
 
     subject: str
-    band: DeadBand
+    threshold: WriteThreshold
     scale: Scale
 
 
@@ -49,8 +49,8 @@ Annotated = NodeUtilization | WorkloadUtilization | ReclaimedNode
 """A message whose content is written on an object."""
 
 
-def target_of(message: Annotated, *, nodes: DeadBand, workloads: DeadBand) -> AnnotationTarget:
-    """The object of this message. `nodes`, `workloads`: their dead-bands."""
+def target_of(message: Annotated, *, nodes: WriteThreshold, workloads: WriteThreshold) -> AnnotationTarget:
+    """The object of this message. `nodes`, `workloads`: their write thresholds."""
     if not isinstance(message, WorkloadUtilization):
         reclaimed = isinstance(message, ReclaimedNode)
         return AnnotationTarget(
@@ -63,7 +63,7 @@ def target_of(message: Annotated, *, nodes: DeadBand, workloads: DeadBand) -> An
             uid=message.uid,
             annotation=RECLAIMED if reclaimed else LOAD,
             subject=node_annotation(message.node),
-            band=nodes,
+            threshold=nodes,
             scale="points",
         )
     workload = message.workload
@@ -77,7 +77,7 @@ def target_of(message: Annotated, *, nodes: DeadBand, workloads: DeadBand) -> An
         uid="",
         annotation=USAGE,
         subject=workload_annotation(workload),
-        band=workloads,
+        threshold=workloads,
         scale="relative",
     )
 

@@ -18,7 +18,7 @@ LONGEST_VALIDITY = 600.0
 """Seconds: the fence of the annotator refuses hints for longer."""
 
 
-class HintBand(Section, frozen=True, kw_only=True):
+class HintWriteThreshold(Section, frozen=True, kw_only=True):
     """The conditions under which the hints of a namespace are written again."""
 
     min_change: Percent = 10
@@ -50,7 +50,12 @@ class WrittenHints(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_hints(
-    written: WrittenHints | None, wanted: WrittenHints, *, now: float, band: HintBand, replacing: bool = False
+    written: WrittenHints | None,
+    wanted: WrittenHints,
+    *,
+    now: float,
+    threshold: HintWriteThreshold,
+    replacing: bool = False,
 ) -> DueWrite | None:
     """Whether to write `wanted` now; None: not yet, or not at all. `now`: of the API server's clock.
 
@@ -68,12 +73,12 @@ def decide_hints(
         return None
     if wanted.owner != written.owner:
         return DueWrite(why="the policy was created again")
-    if (replacing or wanted.until - written.until >= band.min_interval) and (
-        change := significant_change(written.hints, wanted.hints, band.min_change / 100)
+    if (replacing or wanted.until - written.until >= threshold.min_interval) and (
+        change := significant_change(written.hints, wanted.hints, threshold.min_change / 100)
     ):
         return DueWrite(why=change)
-    if now >= written.until - band.validity / 2:
-        return DueWrite(why=f"half of {band.validity} is over")
+    if now >= written.until - threshold.validity / 2:
+        return DueWrite(why=f"half of {threshold.validity} is over")
     return None
 
 

@@ -14,7 +14,7 @@ Scale = Literal["points", "relative"]
 """How a change is measured: of shares (0..1) by their difference, of amounts relative to the written one."""
 
 
-class DeadBand(Section, frozen=True, kw_only=True):
+class WriteThreshold(Section, frozen=True, kw_only=True):
     """The conditions under which an object's annotation is written again."""
 
     min_change: Percent
@@ -57,7 +57,7 @@ def decide(
     *,
     sampled_at: float,
     now: float,
-    band: DeadBand,
+    threshold: WriteThreshold,
     scale: Scale,
 ) -> DueWrite | None:
     """Whether to write these means (of a sample of this time) on the object `key` now; None: not yet."""
@@ -65,12 +65,12 @@ def decide(
         return None
     if last is None:
         return DueWrite(why="not written before")
-    if sampled_at <= last.sampled_at or now - last.at < band.min_interval:
+    if sampled_at <= last.sampled_at or now - last.at < threshold.min_interval:
         return None
-    if change := largest_change(last.means, means, scale, band.min_change / 100):
+    if change := largest_change(last.means, means, scale, threshold.min_change / 100):
         return DueWrite(why=change, urgent=True)
-    if _refreshes(key, now, band.refresh_period) > _refreshes(key, last.at, band.refresh_period):
-        return DueWrite(why=f"due every {band.refresh_period}")
+    if _refreshes(key, now, threshold.refresh_period) > _refreshes(key, last.at, threshold.refresh_period):
+        return DueWrite(why=f"due every {threshold.refresh_period}")
     return None
 
 

@@ -180,7 +180,7 @@ class HintWriter:
         if not known.is_read:
             return DueWrite(why="not read before")
         wanted = self._wanted(known, self._policy)
-        return decide_hints(known.written, wanted, now=self._now(), band=self._settings, replacing=known.replacing)
+        return decide_hints(known.written, wanted, now=self._now(), threshold=self._settings, replacing=known.replacing)
 
     def _wanted(self, known: _Namespace, policy: OwnerReference) -> WrittenHints:
         return WrittenHints(until=self._until(known), hints=known.hints, owner=policy.uid)
