@@ -98,7 +98,7 @@ def test_an_explanation_has_the_current_scores() -> None:
 def test_an_explanation_does_not_change_the_state() -> None:
     """It reserves nothing and assigns no replacement."""
     state = a_scoring_state(CORES)
-    state.hints.on_outcome(an_outcome(node="over", target="low"), NOW)
+    state.replacements.on_outcome(an_outcome(node="over", target="low"), NOW)
     request = ExplainRequest(pod=a_pod("web-2", a_workload()))
     first = explain(state, request, NOW)
 
@@ -131,7 +131,7 @@ def test_the_numbers_of_every_window_add_up(mode: Literal["proportional", "cliff
     state = a_scoring_state(CORES, load=LoadSettings(compensation=mode))
     starting = a_new_pod("api-2", placed_at=NOW, running_since=None, workload=None)
     set_pods(state, "low", 4.0, [a_new_pod("api-1", workload=None), starting], [a_gone_pod(cpu=cpu_of_gone)])
-    state.hints.on_outcome(an_outcome(node="over", target="low"), NOW)
+    state.replacements.on_outcome(an_outcome(node="over", target="low"), NOW)
     pod = a_pod(cpu=0.5)
     low = of(explain(state, ExplainRequest(pod=pod), NOW), "low")
     ranking = state.prioritize(pod, ["low"], NOW).ranking

@@ -270,7 +270,7 @@ def test_a_hint_names_the_target_of_an_evicted_pod_first() -> None:
     """From the intent on, until the replacement is placed. The node that the pod leaves is avoided."""
     cluster = a_cluster(8.0, 1.0, 5.0, 3.0)
     cluster.update()
-    cluster.scoring.hints.on_intent(an_intent(node="node-1", target="node-2", expires_at=NOW + 100), NOW)
+    cluster.scoring.replacements.on_intent(an_intent(node="node-1", target="node-2", expires_at=NOW + 100), NOW)
 
     hint = cluster.table.hints(NOW)[WEB]
 
@@ -278,7 +278,7 @@ def test_a_hint_names_the_target_of_an_evicted_pod_first() -> None:
     assert {"host-node-2": 100, "host-node-3": 5, "host-node-1": -1, "host-node-0": -1} == hint.weights
     assert ["node-1", "node-0"] == avoided(hint)
 
-    cluster.scoring.hints.on_outcome(an_outcome(node="node-1", target="node-2"), NOW)
+    cluster.scoring.replacements.on_outcome(an_outcome(node="node-1", target="node-2"), NOW)
     cluster.place(a_placement("node-2", [a_pod_of(WEB, "web-2", NOW)], labels={HOSTNAME: "host-node-2"}))
 
     assert ["node-3", "node-2"] == preferred(cluster.table.hints(NOW)[WEB])
@@ -292,7 +292,7 @@ def test_where_only_some_nodes_are_scored_others_are_named_beside_the_target() -
         cluster.node(f"node-{number}", 0.05 * number, pods)
     cluster.measured()
     cluster.update()
-    cluster.scoring.hints.on_intent(an_intent(node="node-119", target="node-60", expires_at=NOW + 100), NOW)
+    cluster.scoring.replacements.on_intent(an_intent(node="node-119", target="node-60", expires_at=NOW + 100), NOW)
 
     hint = cluster.table.hints(NOW)[WEB]
 

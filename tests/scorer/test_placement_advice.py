@@ -94,7 +94,7 @@ def test_advice_does_not_change_the_state() -> None:
     results = []
     for with_advice in (False, True):
         state = a_scoring_state(CORES)
-        state.hints.on_intent(an_intent(node="hot", target="low"), NOW)
+        state.replacements.on_intent(an_intent(node="hot", target="low"), NOW)
         state.on_placement(a_placement("level", [pod], sequence=2), NOW)
         if with_advice:
             assert advise(state, pod, "level", HIGH, NOW) is not None
@@ -109,7 +109,7 @@ def test_advice_does_not_change_the_state() -> None:
 def test_the_evicted_node_scores_0_for_a_replacement_that_returned_to_it() -> None:
     """As it would have if the pod were pending."""
     state = a_scoring_state({"source": 3.0, "target": 3.0, "other": 3.2})
-    state.hints.on_outcome(an_outcome(node="source", target="target"), NOW)
+    state.replacements.on_outcome(an_outcome(node="source", target="target"), NOW)
     advice = advice_on(state, placed("web-2", workload=a_workload()), "source")
 
     assert advice.chosen is not None

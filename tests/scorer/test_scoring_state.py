@@ -174,7 +174,7 @@ def test_scores_are_neutral_below_the_coverage_threshold() -> None:
 def test_a_replacement_goes_to_the_target_and_not_to_the_evicted_node() -> None:
     """The evicted node, whose load is lowest, scores 0; only the target scores 10."""
     state = a_scoring_state({"source": 1.0, "target": 3.0, "other": 3.5})
-    state.hints.on_outcome(an_outcome(node="source", target="target"), NOW)
+    state.replacements.on_outcome(an_outcome(node="source", target="target"), NOW)
 
     found = scores(state, a_pod("web-2", a_workload(), cpu=1.0), ["source", "target", "other"])
 
@@ -189,7 +189,7 @@ def test_the_moved_load_counts_on_the_target_until_the_replacement_is_placed() -
     cores = {"source": 5.0, "target": 2.0, "other": 3.0}
     before = a_scoring_state(cores).prioritize(a_pod("x", cpu=0.5), names, NOW).ranking
     state = a_scoring_state(cores)
-    state.hints.on_outcome(an_outcome(node="source", target="target"), NOW)
+    state.replacements.on_outcome(an_outcome(node="source", target="target"), NOW)
     after = state.prioritize(a_pod("x", cpu=0.5), names, NOW).ranking
 
     assert before is not None
@@ -203,7 +203,7 @@ def test_repeated_requests_do_not_accumulate_the_moved_load() -> None:
     names = ["source", "target", "other"]
     state = a_scoring_state({"source": 5.0, "target": 2.0, "other": 3.0})
     state.prioritize(a_pod("first", cpu=0.5), names, NOW)
-    state.hints.on_outcome(an_outcome(node="source", target="target"), NOW)
+    state.replacements.on_outcome(an_outcome(node="source", target="target"), NOW)
     without_uid = msgspec.structs.replace(a_pod("x", cpu=0.5), uid="")
     first, second = (state.prioritize(without_uid, names, NOW).ranking for _ in range(2))
 
@@ -216,7 +216,7 @@ def test_the_moved_load_does_not_count_for_the_replacement_or_after_its_placemen
     """On whichever node it is placed."""
     names = ["source", "target", "other"]
     state = a_scoring_state({"source": 5.0, "target": 2.0, "other": 3.0})
-    state.hints.on_outcome(an_outcome(node="source", target="target"), NOW)
+    state.replacements.on_outcome(an_outcome(node="source", target="target"), NOW)
     replacement = a_pod("web-2", a_workload(), cpu=1.0)
     first = state.prioritize(replacement, names, NOW).ranking
     state.on_placement(a_placement("other", [placed(replacement, NOW)], sequence=2), NOW)
@@ -232,9 +232,9 @@ def test_the_moved_load_counts_once_if_the_replacement_has_a_reservation() -> No
     """The reservation is the moved load."""
     names = ["source", "target", "other"]
     state = a_scoring_state({"source": 5.0, "target": 2.0, "other": 3.0})
-    state.hints.on_intent(an_intent(node="source", target="target"), NOW)
+    state.replacements.on_intent(an_intent(node="source", target="target"), NOW)
     state.prioritize(a_pod("web-2", a_workload(), cpu=1.0), names, NOW)
-    state.hints.on_outcome(an_outcome(node="source", target="target"), NOW)
+    state.replacements.on_outcome(an_outcome(node="source", target="target"), NOW)
     ranking = state.prioritize(a_pod("x", cpu=0.5), names, NOW).ranking
 
     assert ranking is not None
@@ -244,7 +244,7 @@ def test_the_moved_load_counts_once_if_the_replacement_has_a_reservation() -> No
 def test_the_moved_load_does_not_refuse_the_replacement() -> None:
     """The target has headroom for the pod once, not twice: a filter request ignores it as a prioritize request does."""
     state = a_scoring_state({"source": 5.0, "target": 5.0, "other": 3.0})
-    state.hints.on_outcome(an_outcome(node="source", target="target"), NOW)
+    state.replacements.on_outcome(an_outcome(node="source", target="target"), NOW)
     names = ["source", "target", "other"]
 
     assert "target" in state.filter(a_pod("web-2", a_workload(), cpu=1.0), names, HIGH, NOW).nodes

@@ -309,9 +309,9 @@ class Replay:
         if self._scoring is None:
             return
         if isinstance(message, EvictionIntent):
-            self._scoring.hints.on_intent(message, message.decided_at)
+            self._scoring.replacements.on_intent(message, message.decided_at)
         else:
-            self._scoring.hints.on_outcome(message, message.settled_at)
+            self._scoring.replacements.on_outcome(message, message.settled_at)
         if self._hints is not None:  # the scorer publishes them at once
             self._hints.write(self._origin + self._events.now)
 

@@ -149,12 +149,12 @@ class Scorer:
         self._prune()
 
     async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> None:
-        self._state.hints.on_intent(delivery.message, self.clock.now())
+        self._state.replacements.on_intent(delivery.message, self.clock.now())
         if self._hints is not None:
             self._hints.on_eviction()
 
     async def on_eviction_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
-        self._state.hints.on_outcome(delivery.message, self.clock.now())
+        self._state.replacements.on_outcome(delivery.message, self.clock.now())
         if self._hints is not None:
             self._hints.on_eviction()
 

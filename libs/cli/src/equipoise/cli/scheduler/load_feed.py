@@ -70,7 +70,7 @@ class LoadFeed:
         self._state.on_placement(delivery.message, self._clock.now())
 
     async def _on_intent(self, delivery: Delivery[EvictionIntent]) -> None:
-        self._state.hints.on_intent(delivery.message, self._clock.now())
+        self._state.replacements.on_intent(delivery.message, self._clock.now())
 
     async def _on_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
-        self._state.hints.on_outcome(delivery.message, self._clock.now())
+        self._state.replacements.on_outcome(delivery.message, self._clock.now())

@@ -74,7 +74,7 @@ def explain(state: ScoringState, request: ExplainRequest, now: float, *, neutral
         return Explanation(problem="no known node has enough free requests for the pod", explained_at=now)
     without = None if placed is None else state.nodes.without(current_node, placed, now)
     demand, nodes, rows = state.inputs(pod, names, now, without=without)
-    hint = state.hints.hint(pod.uid, pod.workload, names, now)
+    hint = state.replacements.hint(pod.uid, pod.workload, names, now)
     ranking = rank(state.policy, nodes, demand, hint, state.settings, state.max_score)
     data_problem = state.coverage_problem(now)
     if why := neutral_by or data_problem:
@@ -165,7 +165,9 @@ class _View:
         self._by_part = state.policy.scores_by_part(ranking.nodes, ranking.demand)
         self._usage_of = state.nodes.pod_usage(now)
         self._reserved = state.reserved(now, without=uid)
-        self._targets = [node for node, _ in state.hints.reserved(now, without=uid, reservations=state.reservations)]
+        self._targets = [
+            node for node, _ in state.replacements.reserved(now, without=uid, reservations=state.reservations)
+        ]
 
     def nodes(self, also: str) -> list[NodeExplanation]:
         """The best nodes, the current node of the pod, and the node `also`."""

@@ -57,7 +57,7 @@ def advise(
     without = state.nodes.without(node, pod, now)
     demand, nodes, _ = state.inputs(demand_of_placed(pod), names, now, rows=rows, without=without)
     # Without a UID and candidates, no target is preferred: the pod has its node already.
-    hint = state.hints.hint("", pod.workload, (), now)
+    hint = state.replacements.hint("", pod.workload, (), now)
     ranking = rank(state.policy, nodes, demand, hint, state.settings)
     index, top = names.index(node), int(ranking.points.argmax())
     position = 1 + int(np.count_nonzero(ranking.points > ranking.points[index]))

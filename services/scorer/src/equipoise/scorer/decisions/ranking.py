@@ -14,7 +14,7 @@ from equipoise.scorer.decisions.neutral_scores import MAX_SCORE, ExtenderScores,
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
 from equipoise.scorer.state.arrays import MAX_SHARE, CandidateNodes, Demand, Demands, expected_load
-from equipoise.scorer.state.replacement_hints import ReplacementHint
+from equipoise.scorer.state.expected_replacements import ReplacementHint
 
 _PUBLISHED = 10
 """Nodes in a published decision."""

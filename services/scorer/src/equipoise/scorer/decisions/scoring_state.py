@@ -24,9 +24,9 @@ from equipoise.scorer.decisions.ranking import Ranking, best_nodes, rank
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
 from equipoise.scorer.decisions.shadow import Shadow
 from equipoise.scorer.state.arrays import BandRoom, CandidateNodes, Demand, resources
+from equipoise.scorer.state.expected_replacements import ExpectedReplacements
 from equipoise.scorer.state.known_demands import KnownDemands
 from equipoise.scorer.state.node_table import NodeTable
-from equipoise.scorer.state.replacement_hints import ReplacementHints
 from equipoise.scorer.state.reservations import NegativeReservation, PodReservation, Reservations
 
 
@@ -78,7 +78,7 @@ class ScoringState:
         self._band_reservations = Reservations(settings.reservation_timeout)
         """bands × resources, in place of windows × resources."""
 
-        self.hints = ReplacementHints(settings.replacement_hint_duration)
+        self.replacements = ExpectedReplacements(settings.replacement_hint_duration)
         self._cycles: dict[str, UtilizationCycle] = {}
 
     def on_cycle(self, message: UtilizationCycle) -> bool:
@@ -93,13 +93,13 @@ class ScoringState:
         pods = self.nodes.on_placement(message, now)
         if pods is None:
             return None
-        self.hints.on_placed(pods, now)
+        self.replacements.on_placed(pods, now)
         return [NewPlacement(node=message.node, pod=pod, reservation=self._release(pod.uid)) for pod in pods]
 
     def prune(self, now: float) -> None:
         """Remove what is no longer used, so that memory does not grow over the years."""
         self.nodes.prune(now)
-        self.hints.prune(now)
+        self.replacements.prune(now)
         self.reservations.prune(now)
         self._band_reservations.prune(now)
 
@@ -114,7 +114,7 @@ class ScoringState:
             return Prioritized(scores=neutral(len(names), why), reason="coverage")
         if not names:
             return Prioritized(scores=neutral(0, "the request names no node"), reason="no_nodes")
-        hint = self.hints.assign(pod.uid, pod.workload, names, now)
+        hint = self.replacements.assign(pod.uid, pod.workload, names, now)
         self._release(pod.uid)
         demand, nodes, rows = self.inputs(pod, names, now)
         ranking = rank(self.policy, nodes, demand, hint, self.settings, self.max_score)
@@ -130,7 +130,7 @@ class ScoringState:
         """Refuse nodes that are too hot for the pod; none if coverage is insufficient."""
         if not names or self.coverage_problem(now):
             return FilteredNodes(nodes=list(names))
-        self.hints.assign(pod.uid, pod.workload, names, now)
+        self.replacements.assign(pod.uid, pod.workload, names, now)
         demand, nodes, _ = self.inputs(pod, names, now)
         refused = self.policy.refuse(nodes, demand)
         return without_refused(names, above_thresholds(nodes, demand, high) if refused is None else refused)
@@ -183,15 +183,15 @@ class ScoringState:
     def reserved(self, now: float, *, without: str) -> Array | None:
         """rows × windows × resources: reservations, and replacements that have none, except for the pod `without`."""
         reserved = self.reservations.total(self.nodes.capacity, now, without=without)
-        replacements = self.hints.reserved(now, without=without, reservations=self.reservations)
-        if not replacements:
+        unplaced = self.replacements.reserved(now, without=without, reservations=self.reservations)
+        if not unplaced:
             return reserved
         if reserved is None:
             reserved = np.zeros((self.nodes.capacity, len(self.nodes.windows), len(RESOURCES)))
         else:
             reserved = reserved.copy()
-        rows = self.nodes.rows([node for node, _ in replacements])
-        for row, (_, usage) in zip(rows, replacements, strict=True):
+        rows = self.nodes.rows([node for node, _ in unplaced])
+        for row, (_, usage) in zip(rows, unplaced, strict=True):
             if row >= 0:
                 reserved[row] += [usage.cpu or 0.0, usage.memory or 0.0]
         return reserved

@@ -91,19 +91,19 @@ class HintTable:
         if self.problem:
             return {}
         found = {}
-        for workload, (targets, left) in self._scoring.hints.expected(now).items():
+        for workload, (targets, vacated_nodes) in self._scoring.replacements.expected(now).items():
             if not _is_hinted(workload):
                 continue
             hint = self._hints.get(workload)
-            first, last = ([*filter(None, map(self._hostnames.get, nodes))] for nodes in (targets, left))
-            others = self._other_targets(workload, hint, {*first, *last})
-            if replaced := hint_for_replacements(hint, first, others, last, self._settings):
+            first, vacated = ([*filter(None, map(self._hostnames.get, nodes))] for nodes in (targets, vacated_nodes))
+            others = self._other_targets(workload, hint, {*first, *vacated})
+            if replaced := hint_for_replacements(hint, first, others, vacated, self._settings):
                 found[workload] = replaced
         return found | {workload: hint for workload, hint in self._hints.items() if workload not in found}
 
     def evicted_workloads(self, now: float) -> Collection[Workload]:
         """The workloads with recent evictions, or with evictions that are intended."""
-        return self._scoring.hints.expected(now).keys()
+        return self._scoring.replacements.expected(now).keys()
 
     def _other_targets(self, workload: Workload, hint: WorkloadHint | None, known: Collection[str]) -> list[str]:
         """Further hostnames than the `known` ones, of the best nodes: kube-scheduler scores one of them at least.

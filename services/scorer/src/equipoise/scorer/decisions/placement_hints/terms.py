@@ -40,17 +40,17 @@ def hint_for_replacements(
     hint: WorkloadHint | None,
     targets: Iterable[str],
     other_targets: Iterable[str],
-    left: Iterable[str],
+    vacated_nodes: Iterable[str],
     settings: HintSettings,
 ) -> WorkloadHint | None:
     """The hint while replacements of evicted pods are expected.
 
     The intended targets come first, then others in case that kube-scheduler scores none of them. The remaining nodes
-    have low weights. The nodes that the pods left are avoided first.
+    have low weights. The vacated nodes, which the evicted pods have left or are about to leave, are avoided first.
     """
-    left = tuple(dict.fromkeys(left))
-    named, terms = left, []
-    first = _without(targets, left)
+    vacated_nodes = tuple(dict.fromkeys(vacated_nodes))
+    named, terms = vacated_nodes, []
+    first = _without(targets, vacated_nodes)
     for weight, hostnames in ((TARGET_WEIGHT, first), (OTHER_TARGET_WEIGHT, other_targets if first else ())):
         if nodes := _without(hostnames, named)[:MAX_HOSTNAMES]:
             terms.append(WeightedNodes(weight=weight, hostnames=nodes))
@@ -60,7 +60,7 @@ def hint_for_replacements(
         if others := _without(term.hostnames, named):
             terms.append(WeightedNodes(weight=_scaled(term.weight, factor), hostnames=others))
     worst = () if hint is None or hint.avoid is None else hint.avoid.hostnames
-    avoided = (*left, *_without(worst, named))[:MAX_HOSTNAMES]
+    avoided = (*vacated_nodes, *_without(worst, named))[:MAX_HOSTNAMES]
     return _hint(terms, avoided, _scaled(settings.avoided_weight, factor))
 
 

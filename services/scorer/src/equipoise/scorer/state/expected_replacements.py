@@ -58,8 +58,8 @@ class _RecentEviction(msgspec.Struct, kw_only=True):
         return is_other_pod and pod.placed_at + _CLOCK_STEP > message.decided_at
 
 
-class ReplacementHints:
-    """The evictions of the last minutes. Times are arguments."""
+class ExpectedReplacements:
+    """The replacements of pods that were evicted in the last minutes, or are about to be. Times are arguments."""
 
     def __init__(self, duration: float) -> None:
         """`duration` of the hints in seconds."""
@@ -139,14 +139,14 @@ class ReplacementHints:
         ]
 
     def expected(self, now: float) -> dict[Workload, tuple[list[str], list[str]]]:
-        """The targets of the replacements that are not placed yet, and the nodes that the evicted pods left or are
+        """The targets of the replacements that are not placed yet, and the nodes that the evicted pods have left or are
         about to leave, by workload with recent evictions. The oldest eviction first."""
         found: dict[Workload, tuple[list[str], list[str]]] = {}
         for each in sorted(self._evictions.values(), key=lambda each: each.message.decided_at):
             message = each.message
             if message.workload is not None and each.ends_at > now:
-                targets, left = found.setdefault(message.workload, ([], []))
-                left.append(message.node)
+                targets, vacated_nodes = found.setdefault(message.workload, ([], []))
+                vacated_nodes.append(message.node)
                 if message.target and not each.replaced:
                     targets.append(message.target)
         return found
