@@ -44,7 +44,7 @@ def test_expired_intents_and_samples_of_the_wrong_age_are_refused(
     [({}, 3, False), ({}, 2, True), ({"problem": "it is down"}, 3, True), ({"queried_at": NOW - 121}, 3, True)],
 )
 def test_an_intent_is_refused_while_too_few_loads_are_known(cycle: dict[str, Any], known: int, refused: bool) -> None:
-    """The rules are those of `contracts/load/coverage.py` for evictions."""
+    """The rules are those of `contracts/load/node_coverage.py` for evictions."""
     finish = check_coverage([a_cycle(**cycle)], known, LOAD, NOW)
     assert (finish and finish.outcome) == (Outcome.REJECTED_STALE if refused else None)
 

@@ -17,7 +17,7 @@ from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.load.coverage import coverage_problem
+from equipoise.contracts.load.node_coverage import coverage_problem
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization

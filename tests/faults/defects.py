@@ -273,18 +273,18 @@ DEFECTS = (
     _defect(
         "coverage off",
         (
-            f"{CONTRACTS}/load/coverage.py",
+            f"{CONTRACTS}/load/node_coverage.py",
             '    return f"{_share_known(total, expected, needed)}{because}" if total < needed * expected else ""',
             '    return ""',
         ),
-        tests="tests/contracts/test_coverage.py::test_coverage_at_the_limit_is_enough",
+        tests="tests/contracts/test_node_coverage.py::test_coverage_at_the_limit_is_enough",
         fault="few_measured",
         invariant="I8",
     ),
     _defect(
         "nodes that are not Ready ignored",
         (
-            f"{CONTRACTS}/load/coverage.py",
+            f"{CONTRACTS}/load/node_coverage.py",
             "    if ready >= load.coverage.eviction * nodes:",
             "    if True:",
         ),

@@ -22,8 +22,8 @@ from equipoise.cli.live.rows import (
     Unknown,
 )
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.load.coverage import SHARD_LIFETIME
 from equipoise.contracts.load.latest import is_acceptable, supersedes_measurement
+from equipoise.contracts.load.node_coverage import SHARD_LIFETIME
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome

@@ -6,7 +6,7 @@ from equipoise.binder.decisions.result import Finish
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Lease
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, is_fresh
-from equipoise.contracts.load.coverage import coverage_problem, readiness_problem
+from equipoise.contracts.load.node_coverage import coverage_problem, readiness_problem
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.utilization import UtilizationCycle

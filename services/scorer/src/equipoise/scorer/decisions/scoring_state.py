@@ -10,8 +10,8 @@ import msgspec
 from equipoise.contracts.colocation.bands import OFFERED_BANDS
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.load.coverage import coverage_problem
 from equipoise.contracts.load.latest import supersedes_measurement
+from equipoise.contracts.load.node_coverage import coverage_problem
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources

@@ -7,7 +7,7 @@ import msgspec
 from equipoise.contracts.eviction.protection import OPT_OUT, VALUE_LIMIT, has_invalid_opt_out
 from equipoise.contracts.kubernetes.objects import Object, ObjectMeta, Pod, is_ready
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.coverage import coverage_problem, readiness_problem
+from equipoise.contracts.load.node_coverage import coverage_problem, readiness_problem
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.plain_text import plain_text
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder

@@ -6,7 +6,7 @@ import pytest
 from builders import NOW
 
 from equipoise.contracts.configuration.settings import Coverage, LoadSettings
-from equipoise.contracts.load.coverage import SHARD_LIFETIME, Use, coverage_problem
+from equipoise.contracts.load.node_coverage import SHARD_LIFETIME, Use, coverage_problem
 from equipoise.contracts.messages.utilization import UtilizationCycle
 
 USES: tuple[Use, ...] = ("score", "eviction")
