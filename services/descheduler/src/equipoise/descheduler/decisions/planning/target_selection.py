@@ -123,20 +123,20 @@ def least_loaded_target(
     by_production = production and used is not None
     compared = used if by_production and used is not None else after
     before = projection.production[source_row] if by_production else projection.measured(source_row)
-    load = before[columns] / projection.base[source_row, columns]
-    source_load_after = load - amount_of(pod)[columns] / projection.base[source_row, columns]
-    hotter = (compared[:, columns] >= load).any(axis=1)
+    source_load = before[columns] / projection.base[source_row, columns]
+    source_load_after = source_load - amount_of(pod)[columns] / projection.base[source_row, columns]
+    becomes_hotter = (compared[:, columns] >= source_load).any(axis=1)
     exceeds_source = (compared[:, columns] > source_load_after + TOLERANCE).any(axis=1)
     over_limit = after > targets.limits + TOLERANCE
     # Only the hot resources are leveled: no other is a reason to fill a target further.
     others_over_limit = np.delete(over_limit, columns, axis=1).any(axis=1)
-    too_far = others_over_limit | (over_limit[:, columns].any(axis=1) & (exceeds_source | production))
+    over_threshold = others_over_limit | (over_limit[:, columns].any(axis=1) & (exceeds_source | production))
     excluded = [
-        (hotter, "the target would become hotter than the source is"),
-        (too_far, "it would be above the threshold for targets that are not idle"),
+        (becomes_hotter, "the target would become hotter than the source is"),
+        (over_threshold, "it would be above the threshold for targets that are not idle"),
     ]
     if min_reduction is not None:
-        too_small = bool((load - source_load_after < min_reduction - TOLERANCE).any())
+        too_small = bool((source_load - source_load_after < min_reduction - TOLERANCE).any())
         excluded.append(
             (~targets.idle & (exceeds_source | too_small), "it is not idle, and the reduction would be too small")
         )
@@ -163,9 +163,9 @@ def fullest_target(
 ) -> TargetChoice:
     """The node that is fullest with the pod, by usage and requests, of those on which it fits within their limits."""
     refusals: Counter[str] = Counter()
-    here = projection.positions[source.name]
-    candidates, after, _ = _within_limits(pod, here, targets, targets.limits, projection, refusals)
-    candidates &= targets.rows != here
+    source_row = projection.positions[source.name]
+    candidates, after, _ = _within_limits(pod, source_row, targets, targets.limits, projection, refusals)
+    candidates &= targets.rows != source_row
     if not candidates.any():
         return TargetChoice(why=summary(refusals))
     order = np.flatnonzero(candidates)
@@ -176,7 +176,12 @@ def fullest_target(
 
 
 def _within_limits(
-    pod: MovablePod, here: int, targets: TargetNodes, limits: Array, projection: Projection, refusals: Counter[str]
+    pod: MovablePod,
+    source_row: int,
+    targets: TargetNodes,
+    limits: Array,
+    projection: Projection,
+    refusals: Counter[str],
 ) -> tuple[Flags, Array, Array | None]:
     """Which targets, its own node included, stay within these limits with the pod; their loads and production loads."""
     amount = amount_of(pod)
@@ -186,7 +191,7 @@ def _within_limits(
     if pod.production:
         used = (projection.production[rows] + projection.terminating_production[rows] + amount) / base
     candidates: Flags = np.ones(len(targets.nodes), dtype=np.bool_)
-    elsewhere = targets.rows != here
+    elsewhere = targets.rows != source_row
     for mask, why in _above(after, used, limits, targets.production):
         refusals[why] += int((candidates & elsewhere & mask).sum())
         candidates &= ~mask
