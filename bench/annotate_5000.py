@@ -131,7 +131,7 @@ async def writes_per_second(kube: Kube, uids: dict[str, str]) -> None:
 
 
 async def writes_per_minute(nodes: int, settings: AnnotatorSettings, deviation: float, rounds: int) -> float:
-    """Writes per minute over so many rounds after the first values, with an API server in memory.
+    """Writes per minute over this many rounds after the first values, with an API server in memory.
 
     `deviation`: standard deviation of the load of a node, in points.
     """

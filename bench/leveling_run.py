@@ -406,7 +406,7 @@ async def _create(cluster: Cluster, api: Api, trace: Trace) -> None:
 
 
 async def _pods(api: Api, expected: int, *, running: bool = False) -> list[Document]:
-    """All pods, as soon as so many exist, or run."""
+    """All pods, as soon as this many exist, or run."""
 
     def complete(response: Any) -> bool:
         pods = response["items"]

@@ -153,7 +153,7 @@ class FrozenCluster:
         return self.cluster.audit_log.stat().st_size
 
     async def bound(self, count: int, offset: int) -> list[audit.Binding]:
-        """The last `count` bindings, when so many are logged after `offset`. Polls rarely: the cores are needed."""
+        """The last `count` bindings, when this many are logged after `offset`. Polls rarely: the cores are needed."""
         progressed_at, position, bindings = time.monotonic(), offset, 0
         while bindings < count:
             self.cluster.check()

@@ -61,7 +61,7 @@ class FilledBus(msgspec.Struct, kw_only=True):
     sequence: int = 1
 
     async def publish_cycle(self, seconds: float = 0.0) -> None:
-        """Publish a utilization of every node, spread over so many seconds, and the cycle."""
+        """Publish a utilization of every node, spread over this many seconds, and the cycle."""
         self.sequence += 1
         generator, now = random.Random(self.sequence), SystemClock().now()
         pause = seconds / (len(self.placements) / 100) if seconds else 0.0

@@ -47,7 +47,7 @@ class Received(Generic[T]):
         return [delivery.message for delivery in self.deliveries]
 
     async def until(self, enough: int | Callable[[list[Delivery[T]]], bool]) -> None:
-        """Wait for so many deliveries, or until they satisfy a condition."""
+        """Wait for this many deliveries, or until they satisfy a condition."""
         async with asyncio.timeout(PATIENCE):
             while not (len(self.deliveries) >= enough if isinstance(enough, int) else enough(self.deliveries)):
                 self._changed.clear()

@@ -40,7 +40,7 @@ def throttled(real: RealCgroups, group: str) -> int:
 
 
 def until_used(real: RealCgroups, group: str, seconds: float) -> None:
-    """Wait until a group has used so many CPU seconds: on a busy machine that may take longer."""
+    """Wait until a group has used this many CPU seconds: on a busy machine that may take longer."""
     enough = usage(real, group) + seconds
     while usage(real, group) < enough:
         time.sleep(0.05)

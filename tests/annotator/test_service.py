@@ -721,7 +721,7 @@ RECLAIMED_TOO = AnnotatorSettings(reclaimed=ReclaimedWriteSettings(enabled=True)
 
 
 async def evaluated(world: World, cpu: float, **fields: Any) -> None:
-    """The reclaimer publishes that so many cores of node-a can be reclaimed for batch pods, of 8."""
+    """The reclaimer publishes that this many cores of node-a can be reclaimed for batch pods, of 8."""
     world.sequence += 1
     values = {"evaluated_at": world.clock.now(), "sequence": world.sequence, "terms": RECLAIMED_NODE.terms} | fields
     message = a_reclaimed_node("node-a", batch=Resources(cpu=cpu, memory=GIB), **values)

@@ -60,7 +60,7 @@ class Exporter:
 
 
 def a_node(cores: float, memory: float | str = 1e9, *, since: float | None = None) -> Callable[[], str]:
-    """What a kubelet shows of a node that uses so many cores from now on."""
+    """What a kubelet shows of a node that uses this many cores from now on."""
     begun = time.monotonic() if since is None else since
 
     def text() -> str:

@@ -18,7 +18,7 @@ MEMORY = {"MemTotal": 16e9, "MemFree": 9e9, "MemAvailable": 12e9, "Inactive_file
 def node_exporter(
     *, busy: float, cores: int = 4, stolen: float = 0.0, memory: Mapping[str, float] = MEMORY
 ) -> Callable[[], str]:
-    """node-exporter's page of a machine of which so many cores are busy, two thirds of them as user, one as system.
+    """node-exporter's page of a machine of which this many cores are busy, two thirds of them as user, one as system.
 
     `stolen`: cores that its hypervisor gives to others. `memory`: bytes by the name in /proc/meminfo.
     """
@@ -56,7 +56,7 @@ def node_exporter(
 
 
 def cadvisor(pods: Mapping[str, float], *, twice: bool = False, sandbox: str = "") -> Callable[[], str]:
-    """The kubelet's /metrics/cadvisor: cgroups of pods that use so many cores, of their sandboxes and containers.
+    """The kubelet's /metrics/cadvisor: cgroups of pods that use this many cores, of their sandboxes and containers.
 
     Its samples have times of their own. `twice`: each pod has a second cgroup. `sandbox`: the name of its container.
     """

@@ -28,7 +28,7 @@ def a_sample(value: float, node: str = "a", series: str = "1") -> Sample:
 
 
 def means_of_nodes(world: World, length: float) -> set[tuple[ResourceName, float]]:
-    """Resource and time of the queries over so many seconds."""
+    """Resource and time of the queries over this many seconds."""
     return {
         (query.resource, query.at)
         for query in world.source.queries

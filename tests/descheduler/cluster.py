@@ -115,7 +115,7 @@ class Cluster:
         self.kube.put(NODES, a_node_object(name, self.clock.now(), **fields))
 
     def add_app(self, app: str, placed: dict[str, str], cores: float, **spec: Any) -> None:
-        """A Deployment whose pods (name: node) each use so many cores."""
+        """A Deployment whose pods (name: node) each use this many cores."""
         self.kube.put(DEPLOYMENTS, a_workload_object(app, max(4, len(placed))))
         owner = objects.OwnerReference(api_version="apps/v1", kind="Deployment", name=app, controller=True)
         replica_set = objects.ObjectMeta(name=f"{app}-1", namespace="shop", owner_references=[owner])

@@ -120,7 +120,7 @@ def a_batch_pod(name: str, cpu: float | None = 1.0, memory: float | None = GIB, 
 
 
 def offering(node: ClusterNode, cores: float) -> ClusterNode:
-    """The node with so many cores of the band batch, and 64 GiB."""
+    """The node with this many cores of the band batch, and 64 GiB."""
     offered = {"kubernetes.io/batch-cpu": 1_000 * cores, "kubernetes.io/batch-memory": 64 * GIB}
     return changed_node(node, allocatable=offered)
 

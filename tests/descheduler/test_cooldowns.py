@@ -128,7 +128,7 @@ def a_reduction(*, reduced: bool = False) -> LoadReduction:
 
 
 def failed(times: int) -> Cooldowns:
-    """The load of node-a was not reduced, so many times in a row."""
+    """The load of node-a was not reduced, this many times in a row."""
     cooldowns: Cooldowns = {}
     for _ in range(times):
         cooldowns = after_reduction(cooldowns, a_reduction(), SETTINGS, NOW)

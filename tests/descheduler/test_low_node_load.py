@@ -131,7 +131,7 @@ def test_a_lowered_threshold_moves_small_pods_only_to_idle_nodes() -> None:
 
 
 def beside_an_empty_node(*warm: ClusterNode, room: float, per_node: int = 1) -> ClusterView:
-    """A cluster with a cool node of 20 cores, and an empty one where so many cores may be requested."""
+    """A cluster with a cool node of 20 cores, and an empty one where this many cores may be requested."""
     cool = a_loaded_node("cool", 0.77, base=Resources(cpu=20.0, memory=64 * GIB))
     limits = IntentLimits(per_evaluation=8, per_node=per_node, per_workload=1)
     return a_cluster(*warm, cool, changed_node(a_loaded_node("empty", 0.05), allocatable={"cpu": room}), limits=limits)
@@ -683,7 +683,7 @@ def test_the_shortest_window_is_the_default() -> None:
 
 
 def a_colocated_node(cores: float, batch_cores: float, name: str = "hot", **fields: Any) -> ClusterNode:
-    """Ten ordinary pods and four of the band batch, which use so many cores together."""
+    """Ten ordinary pods and four of the band batch, which use this many cores together."""
     pods = [a_pod(f"{name}-{i}", cpu=cores / 10) for i in range(10)]
     batch = [a_batch_pod(f"{name}-batch-{i}", cpu=batch_cores / 4, **fields) for i in range(4)]
     return offering(a_node(name, [*pods, *batch]), cores=6.0)
@@ -750,7 +750,7 @@ def test_a_best_effort_pod_without_reclaimed_resources_is_no_batch_work() -> Non
 
 
 def reserved(name: str, cores: float) -> MovablePod:
-    """A pod without usage that requests so much: its node is idle, but kube-scheduler has lower scores for it."""
+    """A pod without usage that requests this much: its node is idle, but kube-scheduler has lower scores for it."""
     return a_pod(name, cpu=0.0, memory=0.0, info=pod_info(name, {"cpu": cores, "memory": 6 * cores * GIB}))
 
 

@@ -1,6 +1,6 @@
 """`make chaos`: every fault with every seed, each seed on a fresh cluster; a table at the end.
 
-With --soak one cluster runs for so long, and faults are injected at random (soak.py).
+With --soak one cluster runs for this long, and faults are injected at random (soak.py).
 
 Exit codes: 0 every run passed, 1 an invariant was violated, 2 a run was inconclusive.
 """

@@ -57,7 +57,7 @@ COOLDOWN = 4.0
 """Seconds after an eviction for which the descheduler proposes no pod of the same workload."""
 
 LATE, LATE_AFTER = 3, 6.0
-"""Nothing is evicted while so many replacements are missing for so many seconds."""
+"""At this many replacements that are missing for this many seconds, evictions stop."""
 
 MIGRATION_TIMEOUT = 25.0
 """Seconds after which a missing replica is no longer waited for."""

@@ -208,7 +208,7 @@ class FakeDescheduler:
             await asyncio.sleep(0.03)
 
     async def propose(self, count: int = 1) -> list[EvictionIntent]:
-        """Publishes so many intents; returns those that the stream accepted."""
+        """Publishes this many intents; returns those that the stream accepted."""
         published = []
         for _ in range(count):
             intent = self._intent()
@@ -217,7 +217,7 @@ class FakeDescheduler:
         return published
 
     async def publish_late(self, count: int, *, up_to: float) -> None:
-        """Publishes so many intents in random order: half were decided up to so many seconds ago, half up to ten."""
+        """Publishes this many intents in random order: half were decided within this many seconds, half within ten."""
         held = [intent for _ in range(count) if (intent := self._intent()) is not None]
         for number, intent in enumerate(held):
             late = self._generator.uniform(0.0, up_to if number % 2 else 10.0)

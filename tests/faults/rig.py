@@ -320,7 +320,7 @@ class Rig:
         await asyncio.sleep(max(0.0, at - self.clock.now()))
 
     async def evictions(self, more: int, *, seconds: float = TIMEOUT) -> None:
-        """Until so many more outcomes report an eviction; the checks read the audit log."""
+        """Until this many more outcomes report an eviction; the checks read the audit log."""
         await self.outcomes_of(Outcome.EVICTED, more, seconds=seconds)
 
     async def evictions_as_leader(self, more: int) -> None:
@@ -335,18 +335,18 @@ class Rig:
         await self.until(reached, f"{more} more intents {Outcome.EVICTED.value}")
 
     async def outcomes_of(self, outcome: Outcome, more: int, *, seconds: float = TIMEOUT) -> None:
-        """Until so many more intents have this outcome."""
+        """Until this many more intents have this outcome."""
         have = self.recorder.count(outcome)
         what = f"{more} more intents {outcome.value}"
         await self.until(lambda: self.recorder.count(outcome) >= have + more, what, seconds=seconds)
 
     async def outcomes(self, more: int, *, seconds: float = TIMEOUT) -> None:
-        """Until so many more intents are settled."""
+        """Until this many more intents are settled."""
         have = len(self.recorder.settled)
         await self.until(lambda: len(self.recorder.settled) >= have + more, f"{more} more outcomes", seconds=seconds)
 
     async def traffic(self, minimum: MinimumTraffic) -> None:
-        """Until the run has had so much, by the audit log. A run without it is inconclusive."""
+        """Until the run has had this much, by the audit log. A run without it is inconclusive."""
 
         async def reached() -> bool:
             if not minimum.missing(self.recorder.history(self.since)):
@@ -388,7 +388,7 @@ class Rig:
     async def start(
         self, service: ServiceName, count: int = 1, *, sources: tuple[str, ...] = (), **own: Any
     ) -> list[Program]:
-        """Starts so many processes of a service and waits until they are ready. `sources`: of another build."""
+        """Starts this many processes of a service and waits until they are ready. `sources`: of another build."""
         programs = [self.program(f"{service}-{number}") for number in range(count)]
         for program in programs:
             program.sources = sources

@@ -115,7 +115,7 @@ def filtered(kept: list[str], refused: list[str]) -> ExtenderExchange:
 
 
 def batch(count: int = 3, pending: float = 0.1, nodes: int = 10, baseline: float = 0.1, **fields: Any) -> PodBatch:
-    """So many pods, evenly distributed, each pending for so many seconds."""
+    """This many pods, evenly distributed, each pending for this many seconds."""
 
     def pods(seconds: float, nodes: int) -> tuple[ScheduledPod, ...]:
         return tuple(

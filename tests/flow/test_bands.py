@@ -19,7 +19,7 @@ ONE_CORE = Resources(cpu=1.0)
 
 
 def place_batch_pod(loop: Loop, name: str, node: str, cores: int) -> None:
-    """It requests so many cores of the band batch."""
+    """It requests this many cores of the band batch."""
     requests = {"kubernetes.io/batch-cpu": str(1_000 * cores), "kubernetes.io/batch-memory": "1Gi"}
     container = objects.Container(resources=objects.ResourceRequirements(requests=requests, limits=requests))
     pod = a_pod_object(name, node, loop.clock.now(), containers=[container], priority=5_500)

@@ -52,7 +52,7 @@ async def post(running: Running, session: aiohttp.ClientSession, body: object) -
 
 
 async def scrape_requests(running: Running, *, valid: int, invalid: int, minutes: int) -> Scrapes:
-    """So many requests in each minute."""
+    """This many requests in each minute."""
     scrapes = Scrapes(NOW)
     async with aiohttp.ClientSession() as session:
         for _ in range(minutes):

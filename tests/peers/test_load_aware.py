@@ -1,7 +1,7 @@
 """Koordinator's LoadAwareScheduling: thresholds, scores, estimates and recently placed pods.
 
 Cases run through messages, load correction, expected usage and policy. A pod whose usage a case reports has long been
-running, as the node's usage of the case includes it; another was placed so many seconds ago and does not run yet.
+running, as the node's usage of the case includes it; another was placed this many seconds ago and does not run yet.
 """
 
 import msgspec

@@ -251,7 +251,7 @@ def test_high_node_utilization(case: Case) -> None:
 
 @peer_cases("low_node_load.anomaly")
 def test_evaluations_in_a_row(case: Case) -> None:
-    """A node is abnormal after so many evaluations in a row."""
+    """A node is abnormal after this many evaluations in a row."""
     inputs = case.inputs
     needed = inputs.get("consecutive_abnormalities") or inputs["to_anomaly_when_consecutive_abnormal_at_least"]
     counts: AbnormalCounts = {}

@@ -17,7 +17,7 @@ RULES = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="e
 
 
 def a_view(*names: str, others: int = 0) -> LedgerView:
-    """Migrations under way: those named of the workload, and so many of another."""
+    """Migrations under way: those named of the workload, and this many of another."""
     mine = [an_entry(name) for name in names]
     theirs = [an_entry(f"other-{number}", workload=a_workload("db")) for number in range(others)]
     return LedgerView(now=NOW, entries=(*mine, *theirs), migration_timeout=600.0)

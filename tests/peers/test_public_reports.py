@@ -229,7 +229,7 @@ def test_pods_are_not_packed_to_an_emptier_node() -> None:
 
 
 def with_room(name: str, pods: int) -> ClusterNode:
-    """A node on which so many more pods with a request of 0.13 cores fit."""
+    """A node on which this many more pods with a request of 0.13 cores fit."""
     large = a_pod(f"large-{name}", cpu=3.0, info=pod_info(f"large-{name}", {"cpu": 10.0 - 0.13 * pods - 0.01}))
     return a_node(name, [large])
 

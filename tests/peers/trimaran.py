@@ -92,7 +92,7 @@ def demand_for(pod: objects.Pod, chain: tuple[EstimateSource, ...] = MEASURED_FI
 
 
 def usage_of(cpu: float, memory: float = 0.0) -> Demand:
-    """A pod that is expected to use, and requests, so many cores and bytes."""
+    """A pod that is expected to use, and requests, this many cores and bytes."""
     amounts = np.array([cpu, memory])
     return Demand(usage=np.tile(amounts, (len(WINDOWS), 1)), sources={}, requests=amounts, limits=amounts)
 

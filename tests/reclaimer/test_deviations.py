@@ -11,7 +11,7 @@ HOURS, QUARTER = 6, 900.0
 
 
 def measured(deviations: Deviations, days: float, *levels: float, start: float = NOW) -> float:
-    """Each node uses so much more than on its typical day. Returns the time of the end."""
+    """Each node uses this much more than on its typical day. Returns the time of the end."""
     steps = int(days * 96)
     for step in range(steps):
         for index, level in enumerate(levels):

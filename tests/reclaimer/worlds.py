@@ -106,7 +106,7 @@ class World:
         await self.clock.advance(0)
 
     async def rounds(self, count: int, *pods: PlacedPod, cpu: float | None = 2.0, **fields: Any) -> None:
-        """So many evaluations, each after the collector has published."""
+        """This many evaluations, each after the collector has published."""
         for _ in range(count):
             await self.placed(*pods)
             await self.measured(cpu, **fields)

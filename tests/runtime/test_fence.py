@@ -26,7 +26,7 @@ class Service:
         self.health = Health(configuration_hash="", metrics=CollectorRegistry())
 
     async def starts(self, seconds: float = 0) -> bool:
-        """Whether it may write after so long."""
+        """Whether it may write after this long."""
         probe = Lease(metadata=ObjectMeta(name=PROBE, namespace="equipoise-system"))
         waiting = asyncio.create_task(until_fenced(self.kube, POLICY, LEASES, probe, self.clock, self.health))
         await self.clock.advance(seconds)

@@ -128,7 +128,7 @@ def a_scoring_state(
     policy: ScoringPolicy | None = None,
     **settings: object,
 ) -> ScoringState:
-    """Nodes of 10 cores by name, each using so many of them; memory at 4 of 64 GiB everywhere."""
+    """Nodes of 10 cores by name, each using this many of them; memory at 4 of 64 GiB everywhere."""
     scoring = msgspec.structs.replace(ScoringSettings(policy=policy or WaterLevel()), **settings)
     state = ScoringState(load or LoadSettings(), scoring)
     for node, cpu in cores.items():
@@ -139,13 +139,13 @@ def a_scoring_state(
 
 
 def a_batch_demand(cpu: float, memory: float) -> Demand:
-    """Of a pod that requests so much of the band batch, and uses 1 % of a node."""
+    """The demand of a pod that requests this much of the band batch, and uses 1 % of a node."""
     requests = np.array([cpu, memory])
     return msgspec.structs.replace(a_demand(1.0), batch_work=True, band="batch", band_requests=requests)
 
 
 def a_batch_request(name: str = "job-1", cpu: float = 1.0, memory: float = GIB, **fields: object) -> PodDemand:
-    """A pod that requests so many cores and bytes of the band batch."""
+    """A pod that requests this many cores and bytes of the band batch."""
     requests = Resources(cpu=cpu, memory=memory)
     pod = PodDemand(namespace="shop", name=name, uid=f"uid-{name}", priority_class="batch", reclaimed_requests=requests)
     return msgspec.structs.replace(pod, **fields)

@@ -49,7 +49,7 @@ class Scorer:
         self._attackers: list[Pipe] = []
 
     async def scored(self, times: int) -> int:
-        """How many of so many requests get scores, each on a new connection."""
+        """How many of this many requests get scores, each on a new connection."""
         count = 0
         async with asyncio.timeout(60):
             for _ in range(times):

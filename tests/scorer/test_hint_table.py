@@ -36,7 +36,7 @@ IN_POOL = NodeSelector(
 
 
 def a_cluster(*cores: float | None, policy: ScoringPolicy | None = None) -> HintedCluster:
-    """Nodes that use so many of their 10 cores (None: unknown), with one pod of `web` on the first one."""
+    """Nodes that use this many of their 10 cores (None: unknown), with one pod of `web` on the first one."""
     cluster = HintedCluster(policy or LoadAware(window="5m"))
     for number, cpu in enumerate(cores):
         cluster.node(f"node-{number}", cpu, [a_pod_of(WEB, "web-1")] if number == 0 else [])

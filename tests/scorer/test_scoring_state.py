@@ -315,7 +315,7 @@ def test_a_decision_contains_its_inputs() -> None:
 
 
 def a_banded_state(cores: dict[str, float], batch: dict[str, float], **settings: object) -> ScoringState:
-    """Nodes of 10 cores of which so many are used, and so many reclaimed for batch pods; memory in abundance."""
+    """Nodes of 10 cores of which this many are used, and this many reclaimed for batch pods; memory in abundance."""
     settings = {"reclaimed": BandScoring(enabled=True)} | settings
     state = a_scoring_state(cores, **settings)  # type: ignore[arg-type]
     for node, cpu in batch.items():

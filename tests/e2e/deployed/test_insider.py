@@ -442,7 +442,7 @@ async def test_an_approved_eviction_respects_budgets(
 
 
 async def connect_idle(url: str, count: int) -> list[socket.socket]:
-    """So many connections that send nothing."""
+    """This many connections that send nothing."""
     host, port = url.rpartition("//")[2].split(":")
     opened = []
     for _ in range(count):

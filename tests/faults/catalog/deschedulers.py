@@ -128,7 +128,7 @@ async def _set_replicas(rig: Rig, name: str, replicas: int) -> None:
 
 
 def cooldowns_hold(history: History) -> list[str]:
-    """The descheduler evicts a workload's pods no more often than its cooldown allows: so many times per hour."""
+    """The descheduler evicts a workload's pods no more often than its cooldown allows: this many times per hour."""
     wrong = []
     proposed = {each.intent.pod_uid for each in history.new_intents if each.intent.strategy != HARNESS}
     last: dict[str, float] = {}
@@ -158,7 +158,7 @@ async def _leader(rig: Rig, deschedulers: list[Program]) -> Program:
 
 @asynccontextmanager
 async def descheduling(rig: Rig, count: int = 1) -> AsyncIterator[list[Program]]:
-    """Two binders and so many deschedulers, which always have a reason; their cooldowns ignore earlier runs."""
+    """Two binders and this many deschedulers, which always have a reason; their cooldowns ignore earlier runs."""
     await rig.purge_outcomes()
     await rig.start("binder", 2)
     deschedulers = await rig.start("descheduler", count)

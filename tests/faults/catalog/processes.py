@@ -170,7 +170,7 @@ async def few_descriptors(rig: Rig, extent: Extent) -> None:
 
 @asynccontextmanager
 async def _connected(programs: Iterable[Program], count: int = 60) -> AsyncIterator[None]:
-    """Idle connections to the health servers, so many for each."""
+    """Idle connections to the health servers, this many for each."""
     writers: list[asyncio.StreamWriter] = []
     try:
         for program in programs:

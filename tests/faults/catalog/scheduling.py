@@ -74,7 +74,7 @@ class Extender:
         await asyncio.to_thread(self.rig.cluster.restart_scheduler, {"extenders": [entry]})
 
     async def schedule(self, what: str, count: int, *, interval: float) -> None:
-        """So many pods, one per `interval`, by both schedulers; recorded when all of them are bound."""
+        """This many pods, one per `interval`, by both schedulers; recorded when all of them are bound."""
         pods, baseline = await _create(self.rig, count, (WITH_EXTENDER, STOCK), interval=interval)
         await _bound(self.rig)
         self.record(what, pods, baseline)
@@ -188,7 +188,7 @@ async def _start_stock_scheduler(rig: Rig) -> int:
 async def _create(
     rig: Rig, count: int, schedulers: Sequence[str], *, interval: float = 0.0, cpu: str = "10m"
 ) -> list[list[ScheduledPod]]:
-    """So many pods for each scheduler, those of one number at the same time."""
+    """This many pods for each scheduler, those of one number at the same time."""
     serial = f"{rig.clock.now() * 1000:.0f}"
     begun = asyncio.get_running_loop().time()
     limit = asyncio.Semaphore(16)

@@ -16,7 +16,7 @@ LATE = 0.01
 """Share of the measurements of an event loop that may be late."""
 
 FEW_LATE = 3
-"""In a short run, so many may be: with 1 % of 130, two or three are not rare."""
+"""In a short run, this many may be: with 1 % of 130, two or three are not rare."""
 
 
 def resources_are_bounded(history: History, guarantees: Guarantees) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from faults.history import ExtenderExchange, Guarantees, History, PodBatch, ScheduledPod
 
 FAIR_SHARE = 1.5
-"""A node gets at most so many times the mean number of pods of a burst."""
+"""A node gets at most this many times the mean number of pods of a burst."""
 
 BURST = 100
 """Pods. In a smaller batch the share of a node says nothing."""

@@ -22,7 +22,7 @@ GREEDY = "greedy"
 """The reference `GreedyScheduler`."""
 
 PODS_PER_TOLERATED = 500
-"""One more unplaced pod in so many is tolerated: where memory is nearly full, it is random whether the last one
+"""One more unplaced pod in this many is tolerated: where memory is nearly full, it is random whether the last one
 fits."""
 
 HourlyLoads = npt.NDArray[np.float32]

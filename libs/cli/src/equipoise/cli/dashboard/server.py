@@ -38,7 +38,7 @@ COMMENT_SECONDS = 15.0
 """Seconds without an event after which a comment keeps proxies from closing the stream, and shows a closed one."""
 
 WRITE_SECONDS = 10.0
-"""A browser that reads nothing for so long is dropped."""
+"""A browser that reads nothing for this long is dropped."""
 
 SAME_SITE = ("same-origin", "none", "")
 """Values of Sec-Fetch-Site: the page itself, an address that a person typed, and programs."""

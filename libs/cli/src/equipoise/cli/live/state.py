@@ -42,7 +42,7 @@ MAX_SHARDS = 200
 MAX_STRATEGIES = 20
 
 MAX_PLANNED_NODES = 500
-"""A plan with so many nodes may lack others."""
+"""A plan with this many nodes may lack others."""
 
 HEARTBEAT_LIFETIME = 35.0
 """Seconds: every process publishes one every 10 s."""

@@ -97,8 +97,8 @@ class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
     """The groups that have pods."""
 
     hint_chance: float | None
-    """Share (0..1) of the candidates that hints preferred, mean of the pods that were created with a hint: so many of
-    them would have been placed on a preferred node by chance. None if it is unknown."""
+    """Share (0..1) of the candidates that hints preferred, mean of the pods that were created with a hint: the share
+    of them that would have been placed on a preferred node by chance. None if it is unknown."""
 
     workloads: list[RegretSum]
     nodes: list[RegretSum]

@@ -21,7 +21,7 @@ Day = Mapping[str, Sequence[float]]
 
 
 class IdleFor(msgspec.Struct, frozen=True, kw_only=True):
-    """What was idle for so many hours in a row, summed over the nodes."""
+    """What was idle for this many hours in a row, summed over the nodes."""
 
     hours: int
     mean: Resources
@@ -88,7 +88,7 @@ def _idle(terms: ReclaimedTerms, used: float | None) -> float:
 
 
 def _idle_for(hours: int, days: Sequence[Day]) -> IdleFor:
-    """The sum over the nodes of the lowest hour of every period of so many hours."""
+    """The sum over the nodes of the lowest hour of every period of this many hours."""
     mean, lowest = {}, {}
     for resource in RESOURCES:
         periods = [sum(min(day[resource][first : first + hours]) for day in days) for first in range(HOURS - hours + 1)]

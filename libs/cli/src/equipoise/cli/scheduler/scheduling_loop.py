@@ -36,7 +36,7 @@ LONG_DECISION_SECONDS = 0.1
 """The duration of a decision above which the next one is made in a thread, while the event loop renews the Lease."""
 
 REPEAT_SECONDS = 300.0
-"""The same FailedScheduling of a pod is reported again after so many seconds."""
+"""The same FailedScheduling of a pod is reported again after this many seconds."""
 
 GAUGE_SECONDS = 1.0
 

@@ -54,7 +54,7 @@ class StoredHints(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stored_hints(hints: Mapping[str, WorkloadHint], max_bytes: int) -> StoredHints:
-    """The hints that fit into the object, the first ones first: at most so many bytes of JSON."""
+    """The hints that fit into the object, the first ones first: at most this many bytes of JSON."""
     places: dict[str, int] = {}
     found: dict[str, Hint] = {}
     size = 0

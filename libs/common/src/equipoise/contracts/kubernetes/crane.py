@@ -21,7 +21,7 @@ PERIOD = 180.0
 HOT_VALUE = "node_hot_value"
 
 HOT_SPANS: tuple[tuple[float, int], ...] = ((300.0, 5), (60.0, 2))
-"""(seconds, count): a node's hot value rises by one for every `count` pods placed on it within so many seconds."""
+"""(seconds, count): a node's hot value rises by one for every `count` pods placed on it within this many seconds."""
 
 
 class _Measure(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ MAX_ANNOTATION_BYTES = 256 * 1_024
 
 
 def room_for_annotations(needed: str) -> str:
-    """The condition (CEL) that so many bytes of annotations can be added to an object: else the API server refuses it.
+    """The condition (CEL) that the API server accepts an object with this many more bytes of annotations.
 
     `needed`: an expression. Lengths of strings are in characters, those of bytes are not.
     """

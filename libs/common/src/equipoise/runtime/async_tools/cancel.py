@@ -32,6 +32,6 @@ async def run_with_guard(work: Awaitable[T], guard: Coroutine[Any, Any, NoReturn
 
 
 async def timeout_after(clock: Clock, seconds: float) -> NoReturn:
-    """A guard that raises TimeoutError after so many seconds."""
+    """A guard that raises TimeoutError after this many seconds."""
     await clock.sleep(seconds)
     raise TimeoutError(f"no response within {seconds:.1f} s")

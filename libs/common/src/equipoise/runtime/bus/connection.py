@@ -374,7 +374,7 @@ async def _cancellable(operation: Coroutine[Any, Any, R]) -> R:
 
 @asynccontextmanager
 async def connected_within(seconds: float, settings: Nats, user: str, clock: Clock) -> AsyncIterator[NatsConnection]:
-    """A connection for a command. `user` names the inbox, as in `connect`. Raises BusUnavailable after so long."""
+    """A connection for a command. `user` names the inbox, as in `connect`. Raises BusUnavailable after this long."""
     link = NatsConnection(settings, user, BusErrors(clock))
     try:
         try:

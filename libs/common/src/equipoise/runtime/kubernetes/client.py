@@ -358,7 +358,7 @@ class Kube(Protocol):
     ) -> EvictionResult:
         """POST pods/eviction with preconditions.uid. Never raises for a response: it is returned.
 
-        `within`: the request is sent in so many seconds, or not at all, however long a token or a connection takes.
+        `within`: the request is sent in this many seconds, or not at all, however long a token or a connection takes.
         """
         ...
 

@@ -94,7 +94,7 @@ def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
 
 
 class LimitedConnections:
-    """A factory of protocols for `create_server`, of which so many have a connection at the same time."""
+    """A factory of protocols for `create_server`, of which this many have a connection at the same time."""
 
     def __init__(self, create_handler: Callable[[], asyncio.Protocol], limits: ConnectionLimits) -> None:
         self.limits = limits

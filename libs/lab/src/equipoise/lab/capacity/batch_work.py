@@ -65,7 +65,7 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
     """Share (0..1) of the capacity."""
 
     still_there: dict[int, float]
-    """The share (0..1) of it that stays idle for so many hours, by hours."""
+    """The share (0..1) of it that stays idle for this many hours, by hours."""
 
 
 class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):

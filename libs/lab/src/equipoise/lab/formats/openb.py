@@ -112,7 +112,7 @@ def _priority(row: Row) -> int:
 
 
 def _sampled(items: Sequence[Item], count: int, generator: random.Random) -> list[Item]:
-    """A random sample of so many items, in their order."""
+    """A random sample of this many items, in their order."""
     names = set(generator.sample(sorted((each.name for each in items), key=natural_order), count))
     return [each for each in items if each.name in names]
 

@@ -238,7 +238,7 @@ class Remaining(msgspec.Struct, frozen=True, kw_only=True):
     """Share (0..1) of the capacity that is idle below the threshold."""
 
     after: dict[int, float]
-    """The share (0..1) of it that is idle during so many hours, by hours. Unknown beyond the end of the trace."""
+    """The share (0..1) of it that is idle during this many hours, by hours. Unknown beyond the end of the trace."""
 
 
 def remaining_of_idle(days: NodeDays, *, threshold: float, hours: Sequence[int]) -> Remaining:

@@ -37,7 +37,7 @@ class ValueCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Aggregation:
-    """The steps whose ends are `ends` (Unix seconds, evenly spaced by `step`), of so many workloads."""
+    """The steps whose ends are `ends` (Unix seconds, evenly spaced by `step`), of this many workloads."""
 
     def __init__(self, *, workloads: int, ends: Sequence[float], step: float) -> None:
         self._first = ends[0]

@@ -55,7 +55,7 @@ class ManualClock:
         return sum(not waker.done() for _, _, waker in self._sleepers)
 
     async def advance(self, seconds: float) -> None:
-        """Move on by so many seconds, waking every sleeper at its own time and letting all tasks run in between.
+        """Move on by this many seconds, waking every sleeper at its own time and letting all tasks run in between.
 
         A loop that sleeps 10 s runs six times in `advance(60)`, each time at its right time.
         """

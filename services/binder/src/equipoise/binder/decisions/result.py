@@ -12,7 +12,7 @@ from equipoise.contracts.messages.message import converted
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-"""An intent that cannot be decided now is delivered so often in its lifetime."""
+"""An intent that cannot be decided now is delivered this often in its lifetime."""
 
 Reservation = Literal["none", "kept", "returned"]
 """What becomes of the reservation. none: this binder has none. kept: it counts against the limits. returned: it does

@@ -48,7 +48,7 @@ log = structlog.get_logger()
 
 
 async def compute(pods: int, decide: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of a decision about so many pods."""
+    """The result of a decision about this many pods."""
     if pods <= MAX_PODS_INLINE:
         return decide(*args, **kwargs)
     return await asyncio.to_thread(decide, *args, **kwargs)

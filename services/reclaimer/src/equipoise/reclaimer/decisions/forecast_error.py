@@ -103,7 +103,7 @@ def _instants(deviations: Array, hours: int) -> Rows:
 
 
 def _later(deviations: Array, instants: Rows, hour: int) -> Array:
-    """nodes × instants × steps of the hour that begins so many hours after each instant."""
+    """nodes × instants × steps of the hour that begins this many hours after each instant."""
     later: Array = deviations[:, instants[:, np.newaxis] + hour * STEPS_PER_HOUR + np.arange(STEPS_PER_HOUR)]
     return later
 

@@ -14,7 +14,7 @@ from equipoise.scorer.state.arrays import resources
 HOUR = 3_600.0
 
 PUBLISH_INTERVAL = 300.0
-"""Seconds after which a growing period is published again: at most so much is lost when a scorer crashes."""
+"""Seconds after which a growing period is published again: at most this much is lost when a scorer crashes."""
 
 MAX_STEP = 60.0
 """Seconds between two observations above which the time between them counts as not observed."""

@@ -50,7 +50,7 @@ def raise_file_limit() -> None:
 
 
 def check_file_limit(max_connections: int) -> None:
-    """Raises ConfigurationError if so many connections could leave no file descriptor for anything else."""
+    """Raises ConfigurationError if this many connections could leave no file descriptor for anything else."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = max_connections + MAX_NEW_CONNECTIONS + _OTHER_FILES
     if limit != resource.RLIM_INFINITY and needed > limit:

@@ -221,7 +221,7 @@ def resources(values: Array) -> Resources:
 
 
 def with_more_load(nodes: CandidateNodes, resource: int, share: float) -> CandidateNodes:
-    """The nodes if each had so much more load (0..1) of one resource, in every window and hour."""
+    """The nodes if each had this much more load (0..1) of one resource, in every window and hour."""
     load = nodes.load.copy()
     load[:, :, resource] += share
     if nodes.daily is None:

@@ -145,7 +145,7 @@ def unexpected_usage(
 
 
 def without_recent_usage(utilization: NodeUtilization, usage: Resources) -> NodeUtilization:
-    """The utilization of a node without a pod that uses so much."""
+    """The utilization of a node without a pod that uses this much."""
     if (recent := utilization.recent) is None:
         return utilization
     recent = msgspec.structs.replace(recent, mean=plus(recent.mean, usage, -1.0))

@@ -172,7 +172,9 @@ def _object_limits(to: Translation, limits: dict[str, ObjectLimit], path: str) -
         elif window is not None:
             to.lost(f"{where}.duration", "0s", f"binder.limits.{names[scope]}.window must be longer")
         if limit.burst is not None:
-            to.lost(f"{where}.burst", limit.burst, "in any window there are at most so many evictions, without a burst")
+            to.lost(
+                f"{where}.burst", limit.burst, "in any window there are at most this many evictions, without a burst"
+            )
 
 
 def _rate(to: Translation, args: MigrationControllerArgs, path: str) -> None:
@@ -193,7 +195,7 @@ def _rate(to: Translation, args: MigrationControllerArgs, path: str) -> None:
             to.set("binder.limits.rate.window", str(Duration(round(1 / rate, 3))), where)
     for name, burst in (("evictBurst", args.evict_burst), ("flowControlBurst", args.flow_control_burst)):
         if burst is not None and burst > 1:
-            reason = "in any window there are at most so many evictions, without a burst"
+            reason = "in any window there are at most this many evictions, without a burst"
             to.lost(f"{path}.{name}", burst, reason)
 
 

@@ -33,7 +33,7 @@ MIN_PLACED = 20
 """Placed pods below which the share is not significant."""
 
 MIN_RATIO = 1.2
-"""Scores count as used if pods follow them so many times as often as by chance."""
+"""Scores count as used if pods follow them this many times as often as by chance."""
 
 MAX_TIMEOUT = 1.0
 """Seconds: with a longer httpTimeout a scorer that hangs delays every pod."""

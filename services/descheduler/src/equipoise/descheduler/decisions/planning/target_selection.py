@@ -111,7 +111,7 @@ def least_loaded_target(
 
     `hot`: the resources in which the source is hot. They are compared first: memory must not decide when CPU is
     leveled. `production`: they are those of its production pods. `min_reduction`: given, the source may fill idle
-    nodes; other nodes only if the pod reduces its load by so much (0..1) and it stays hotter than they become.
+    nodes; other nodes only if the pod reduces its load by this much (0..1) and it stays hotter than they become.
     """
     columns = [MEASURED.index(resource) for resource in hot]
     source_row = projection.positions[source.name]

@@ -44,7 +44,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
     """Points that a filled node stays below the high thresholds of the shared section, those of production included."""
 
     number_of_nodes: IdleNodes = 0
-    """Empty nodes only while more than so many are sparse."""
+    """Empty nodes only while more than this many are sparse."""
 
     weights: ComparisonWeights = ComparisonWeights()
 

@@ -77,7 +77,7 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
     """The nodes that are evened out. Others are neither source nor target, and do not count for the mean."""
 
     threshold: Percent = 3.0
-    """A node is hot when its day is so many points above the cluster's: root mean square over hours and resources."""
+    """A node is hot when its day is this many points above the cluster's: root mean square over hours and resources."""
 
     current_load_weight: Share = 0.0
     """Weight of the current load; the forecast day has the remainder. Use 0.5 or more where days differ from each
@@ -329,7 +329,7 @@ class _DayPlanner:
     # which pods are considered
 
     def _add_pods(self, indexes: Sequence[int], most: int) -> None:
-        """Add the pods of these nodes to the table, node by node, at most so many."""
+        """Add the pods of these nodes to the table, node by node, at most this many."""
         added: list[MovablePod] = []
         days: list[tuple[Array, Array]] = []
         locations: list[int] = []

@@ -68,7 +68,7 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
     """
 
     number_of_nodes: IdleNodes | None = None
-    """Move pods only while more than so many nodes are idle: without one, the cluster as a whole is busy.
+    """Move pods only while more than this many nodes are idle: without one, the cluster as a whole is busy.
 
     -1: also without idle nodes, as long as nodes between their thresholds can take pods. null: 0, and -1 with a
     deviation.
