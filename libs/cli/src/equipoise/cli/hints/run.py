@@ -14,7 +14,7 @@ from equipoise.cli.effective.text import setting_at
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.options import BusOptions, ClusterOptions, Output
 from equipoise.cli.terminal import day_and_time, duration, print_result, table
-from equipoise.contracts.hints.hints_object import HintsObject, workload_hints
+from equipoise.contracts.hints.hints_object import HintsObject, remaining_validity, workload_hints
 from equipoise.contracts.hints.policy import NAME
 from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.contracts.messages.placement import WorkloadHint
@@ -98,12 +98,11 @@ def workload_name(name: str) -> tuple[str, str]:
 
 def namespace_hints(stored: HintsObject, namespace: str, workload: str, now: float) -> NamespaceHints:
     """The hints of this workload, by its name or kind and name; empty: all. `now`: of the API server's clock."""
-    until = stored.until.timestamp() if stored.until else 0.0
     return NamespaceHints(
         namespace=namespace,
         version=stored.metadata.resource_version,
-        until=until,
-        expired=until <= now,
+        until=stored.until.timestamp() if stored.until else 0.0,
+        expired=(remaining_validity(stored, now) or 0.0) <= 0,
         hints=_of(workload_hints(stored), workload),
     )
 
