@@ -15,7 +15,9 @@ async def test_the_load_is_level_at_the_end(result: RunResult) -> None:
     assert result.spread_before > 50
     assert result.spread_after <= LEVEL
     assert result.std_after <= result.std_before / 3
-    assert len(result.evictions) > max(result.evictions_at_kill.values())
+    # The load may be level when the last two are killed, at the same time: then no pod moves any more.
+    *others, _, _ = sorted(result.evictions_at_kill.values())
+    assert len(result.evictions) > max(others)
 
 
 async def test_few_pods_move(result: RunResult) -> None:
