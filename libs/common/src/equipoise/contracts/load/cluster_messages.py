@@ -42,8 +42,10 @@ class ClusterMessages:
         utilization = self.utilizations.get(name)
         if utilization is not None and utilization.uid == message.uid:
             del self.utilizations[name]
-        self._removals = {key: entry for key, entry in self._removals.items() if is_recent(entry[1], now, SILENCE)}
         self._removals[name] = message, now
+        # They are in the order of their arrival. Thousands may arrive at once.
+        while not is_recent(next(iter(self._removals.values()))[1], now, SILENCE):
+            del self._removals[next(iter(self._removals))]
         return True
 
     def on_utilization(self, message: NodeUtilization, now: float) -> bool:

@@ -30,6 +30,7 @@ LABELS_TTL = 600.0
 _ORIGIN_LABELS = ("job", "service", "endpoint", "metrics_path", "namespace", "instance")
 
 _DECODER = msgspec.json.Decoder()
+_ENCODED = (msgspec.Raw, bytes)  # a union would be made at every value
 
 
 def result_of(document: Any, *types: str) -> Any:
@@ -123,7 +124,7 @@ def elements(result: Any) -> Iterator[Element]:
 
 def decoded(part: Any) -> Any:
     """A part of an element; None when it cannot be decoded: one bad label must not cost all the others."""
-    if not isinstance(part, msgspec.Raw | bytes):
+    if not isinstance(part, _ENCODED):
         return part
     try:
         return _DECODER.decode(part)
@@ -193,7 +194,7 @@ class LabelCache:
         return _SeriesLabels(
             namespace=sys.intern(namespace),
             pod=labels.get("pod", ""),
-            name=series_name(labels),
+            name=sys.intern(series_name(labels)),  # the queries about a series compare it
             of_node=self._origin(node, Scrape(job, service, endpoint, path, namespace), target),
             of_pod=self._origin(node, Scrape(job, service, endpoint, path), target),
         )
