@@ -569,7 +569,9 @@ async def test_queries_that_are_too_large_are_divided(
     trace = load_trace(requested.out)
 
     assert 3 == trace.steps
-    assert 2 * 3 * 3 == len(relayed.usage)
+    # Both resources in each step. A step may lack the only sample of the namespace that is scraped once per step.
+    for name in ("default", "other"):
+        assert 2 * 3 == sum(f'namespace="{name}"' in query for query, _ in relayed.usage)
     assert not any("requested days" in note for note in summary.notes)
     assert_usage(trace)
 
