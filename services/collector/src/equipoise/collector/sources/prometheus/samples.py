@@ -194,7 +194,7 @@ class LabelCache:
         return _SeriesLabels(
             namespace=sys.intern(namespace),
             pod=labels.get("pod", ""),
-            name=sys.intern(series_name(labels)),  # the queries about a series compare it
+            name=series_name(labels),
             of_node=self._origin(node, Scrape(job, service, endpoint, path, namespace), target),
             of_pod=self._origin(node, Scrape(job, service, endpoint, path), target),
         )
