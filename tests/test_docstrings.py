@@ -12,7 +12,7 @@ WITHOUT_SUBJECT = re.compile(
     r"(Of|By|As|For|In|On|At|To|From|With|Without|Until|Those|After|Before|Between|Under|Per|Also|Since|While|When"
     r"|Where|Because|If)(?![\w-])"
 )
-"""The first words of a docstring that has no subject. "Of a node" says nothing in a hover box, "The load of a node"
+"""The first words of a docstring that has no subject. "Of a node" means nothing in a hover box, "The load of a node"
 does; "Per-pod" and "In-memory" begin a subject."""
 
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -1,4 +1,4 @@
-"""Whether pods may be moved away from a node, or to it, by what its object or its placement says."""
+"""Whether pods may be moved away from a node, or to it, by what its object or its placement contains."""
 
 from collections.abc import Mapping, Sequence
 

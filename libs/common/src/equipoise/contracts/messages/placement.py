@@ -161,7 +161,7 @@ class NodePlacement(Message, frozen=True, kw_only=True):
 
     cordoned: bool = False
     created_at: Time = 0.0
-    """It tells a new node from an earlier one of the same name, also when it is removed. 0: unknown."""
+    """It distinguishes a new node from an earlier one of the same name, also when it is removed. 0: unknown."""
 
     allocatable: Resources = Resources()
     capacity: Resources = Resources()
