@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import structlog
+from child_signals import stop_ignoring_signals
 from cluster_fixtures import helm_program, start_cluster, testbed_binaries
 from hypothesis import settings
 from lanes import FIRST_WORKER, WORKER, Lanes, send_units
@@ -95,5 +96,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tests with a cluster wait for real time; the first worker, which has none, uses what they leave of the CPU."""
+    stop_ignoring_signals()
     if WORKER == FIRST_WORKER:
         os.nice(10)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import signal
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Mapping
@@ -13,9 +12,6 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from equipoise.cli.main import main
-
-# A shell without job control starts background processes with SIGINT ignored, and children inherit that.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROGRAM = (sys.executable, "-c", "from equipoise.cli.main import main; main(prog_name='equipoise')")
 
