@@ -21,11 +21,11 @@ import psutil
 from bench.event_loop import worst_lag
 from bench.memory import peak_mb, resident_mb
 from bench.output import progress, report
+from equipoise.collector.decisions.pod_times import trimmed
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.placement import ClusterPlacement
-from equipoise.collector.state.pod_times import trimmed
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import (

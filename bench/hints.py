@@ -15,14 +15,14 @@ from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.runtime.process.main import reduce_gc_frequency
-from equipoise.scorer.decisions.placement_hints.hint_table import HintTable
-from equipoise.scorer.decisions.placement_hints.node_snapshot import node_snapshot
-from equipoise.scorer.decisions.placement_hints.score_table import ScoreTable
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
-from equipoise.scorer.decisions.placement_hints.workload_demands import WorkloadDemands
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
-from equipoise.scorer.decisions.scoring_state import ScoringState
+from equipoise.scorer.state.placement_hints.hint_table import HintTable
+from equipoise.scorer.state.placement_hints.node_snapshot import node_snapshot
+from equipoise.scorer.state.placement_hints.score_table import ScoreTable
+from equipoise.scorer.state.placement_hints.workload_demands import WorkloadDemands
+from equipoise.scorer.state.scoring_state import ScoringState
 
 NOW = 1_800_000_000.0
 NODES = 5_000

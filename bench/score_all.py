@@ -11,14 +11,14 @@ from bench import clusters
 from bench.output import progress, report
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.process.main import reduce_gc_frequency
+from equipoise.scorer.decisions.demand import expected_demand
 from equipoise.scorer.decisions.extender_protocol import parse_request, write_priorities
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
-from equipoise.scorer.decisions.scoring_state import ScoringState
-from equipoise.scorer.state.demand import expected_demand
+from equipoise.scorer.state.scoring_state import ScoringState
 
 NOW = 1_800_000_000.0
 NODES = 5_000

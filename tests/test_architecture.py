@@ -32,7 +32,7 @@ def patterns() -> list[tuple[str, str]]:
         values = parser[section]
         containers = values.get("containers", "").split()
         for option in MODULE_OPTIONS:
-            for word in re.sub(r"\(\w+\)", "", values.get(option, "")).replace("|", " ").split():
+            for word in re.sub(r"\(\w+\)|[|:]", " ", values.get(option, "")).split():
                 names = (
                     [f"{container}.{word}" for container in containers] if option == "layers" and containers else [word]
                 )

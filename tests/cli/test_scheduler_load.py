@@ -25,10 +25,10 @@ from equipoise.runtime.process.health import Health
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scorer.decisions.demand import pod_demand
 from equipoise.scorer.decisions.policies import SINGLE_POLICIES
 from equipoise.scorer.service import Scorer
 from equipoise.scorer.settings import ExtenderSettings, ScorerSettings
-from equipoise.scorer.state.demand import pod_demand
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
 

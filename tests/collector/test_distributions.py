@@ -18,12 +18,12 @@ from equipoise.cli.doctor.checks.prometheus import prometheus as check_prometheu
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.service_settings import AllSettings
+from equipoise.collector.decisions.node_names import node_names, texts_of
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings, ScrapeJobs
 from equipoise.collector.shell.intervals import find_intervals
 from equipoise.collector.shell.measurement import criteria_of, node_target
 from equipoise.collector.shell.rounds import measure_nodes
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
-from equipoise.collector.state.node_names import node_names, texts_of
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Coverage, Freshness, LoadSettings, Window
 from equipoise.contracts.kubernetes.objects import Node, Pod

@@ -10,13 +10,13 @@ import pytest
 from aiohttp import web
 from builders import NOW
 
+from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import MetricQuery, SourceError
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, WindowCriteria
 from equipoise.collector.settings import LoadWatcherSettings
 from equipoise.collector.shell.intervals import find_intervals
 from equipoise.collector.shell.rounds import measure_nodes, measure_pods
 from equipoise.collector.sources.load_watcher import LoadWatcherSource
-from equipoise.collector.state.node_names import NodeNames
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.testbed.memory.clock import ManualClock

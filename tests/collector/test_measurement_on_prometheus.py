@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from collector.exporter import SCRAPE_INTERVAL, Exporter, a_job, a_node, prometheus
 
-from equipoise.collector.decisions.utilization import unknown_summary
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.placement import ClusterPlacement
+from equipoise.collector.state.utilization import unknown_summary
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Coverage, Freshness, LoadSettings, Window
 from equipoise.contracts.kubernetes import objects

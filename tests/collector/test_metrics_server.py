@@ -15,6 +15,7 @@ from builders import NOW
 from collector.collectors import FakeHealth, a_node, a_pod
 from prometheus_client import CollectorRegistry
 
+from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import MetricQuery, SourceError
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, WindowCriteria
 from equipoise.collector.service import Collector
@@ -30,7 +31,6 @@ from equipoise.collector.sources.metrics_server import (
     NodeMetrics,
     PodMetrics,
 )
-from equipoise.collector.state.node_names import NodeNames
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import ObjectMeta

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from equipoise.collector.state.node_colocation import RESERVATION, THIRD_PARTY, node_colocation
+from equipoise.collector.decisions.node_colocation import RESERVATION, THIRD_PARTY, node_colocation
 from equipoise.contracts.kubernetes.objects import Node, NodeStatus, ObjectMeta
 from equipoise.contracts.messages.placement import NodeColocation
 from equipoise.contracts.messages.resources import Resources

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.state.node_names import AMBIGUOUS, host_of, node_names, texts_of
+from equipoise.collector.decisions.node_names import AMBIGUOUS, host_of, node_names, texts_of
 from equipoise.contracts.kubernetes.objects import Node, NodeAddress, NodeStatus, ObjectMeta
 
 NAMES = node_names(

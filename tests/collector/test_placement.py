@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from builders import GIB, NOW, preferring
 
+from equipoise.collector.decisions.pod_times import trimmed
 from equipoise.collector.state.placement import MAX_GONE, USAGE_ROUNDS, ClusterPlacement
-from equipoise.collector.state.pod_times import trimmed
 from equipoise.contracts.bus.decoding import refusal
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.objects import (

@@ -12,11 +12,12 @@ from collector.collectors import NO_PROFILE, World, a_pod, a_world, collecting
 from collector.sources_in_memory import FakeSource, Usage
 
 from equipoise.collector.decisions.query import MetricQuery, Sample
-from equipoise.collector.decisions.workloads import ReplicaMean, slot_of
+from equipoise.collector.decisions.replica_means import ReplicaMean
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.profile_learning import KINDS, PROBLEM, RETRY_PERIOD, ProfileLearning, restore_profiles
 from equipoise.collector.state.placement import ClusterPlacement
+from equipoise.collector.state.workloads import slot_of
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.annotations import as_annotations, workload_usage

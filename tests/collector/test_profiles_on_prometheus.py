@@ -20,6 +20,7 @@ from collector.scraped_pages import (
     resource_page,
 )
 
+from equipoise.collector.decisions.node_names import node_names
 from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.profiles.custom import CustomQueries, CustomQuery
 from equipoise.collector.decisions.profiles.recording_rules import RULE_INTERVAL, WINDOWS, rule_file
@@ -29,7 +30,6 @@ from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.shell.intervals import find_intervals, find_pod_intervals
 from equipoise.collector.shell.rounds import PodRound, measure_nodes, measure_pods
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
-from equipoise.collector.state.node_names import node_names
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.process.clock import SystemClock

@@ -11,13 +11,13 @@ from typing import TypeVar
 import pytest
 from collector.exporter import SCRAPE_INTERVAL, Exporter, a_job, a_node, prometheus
 
+from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import MetricQuery, ResourceName
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, WindowCriteria
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.shell.intervals import find_intervals
 from equipoise.collector.shell.rounds import measure_nodes, measure_pods
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
-from equipoise.collector.state.node_names import NodeNames
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries.build import Binaries

@@ -1,6 +1,6 @@
 """Which placements are published again."""
 
-from equipoise.collector.decisions.publish_tracker import INITIAL_BACKOFF, PublishTracker
+from equipoise.collector.state.publish_tracker import INITIAL_BACKOFF, PublishTracker
 from equipoise.contracts.messages.placement import NodePlacement
 
 

@@ -9,6 +9,7 @@ from builders import GIB, NOW
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import Origin, Sample, series_name
 from equipoise.collector.decisions.sample_validation import (
     MeasurementTarget,
@@ -22,7 +23,6 @@ from equipoise.collector.decisions.sample_validation import (
     validate_nodes,
     validate_pods,
 )
-from equipoise.collector.state.node_names import NodeNames
 from equipoise.contracts.messages.resources import Resources
 
 CRITERIA = WindowCriteria(

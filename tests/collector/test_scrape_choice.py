@@ -6,10 +6,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise.collector.decisions.node_names import node_names
 from equipoise.collector.decisions.query import Origin, Sample, Scrape
 from equipoise.collector.decisions.sample_validation import machine_sizes
 from equipoise.collector.decisions.scrape_choice import choose_scrapes
-from equipoise.collector.state.node_names import node_names
 
 NODES = [f"node-{number}" for number in range(10)]
 NAMES = node_names({node: [f"10.0.0.{number}"] for number, node in enumerate(NODES)})

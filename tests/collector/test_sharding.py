@@ -10,17 +10,9 @@ from deployment.kustomize import named
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.decisions.sharding import (
-    ACQUIRE_DELAY,
-    KEEP_SECONDS,
-    REPLICA_TIMEOUT,
-    OwnedShards,
-    is_obsolete,
-    lease_name,
-    shard_name,
-    shard_of,
-)
+from equipoise.collector.decisions.sharding import is_obsolete, lease_name, shard_name, shard_of
 from equipoise.collector.settings import WHOLE_CLUSTER, CollectorSettings
+from equipoise.collector.state.owned_shards import ACQUIRE_DELAY, KEEP_SECONDS, REPLICA_TIMEOUT, OwnedShards
 from equipoise.runtime.kubernetes.leader_election import JITTER, lead
 
 SHARDS = st.integers(1, 16)

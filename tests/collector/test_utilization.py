@@ -7,13 +7,13 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.collector.decisions.query import ResourceName
 from equipoise.collector.decisions.sample_validation import NodeReading, UnknownUsage
-from equipoise.collector.decisions.utilization import (
+from equipoise.collector.shell.metrics import CollectorMetrics
+from equipoise.collector.state.utilization import (
     MAX_MISSING,
     NOT_MEASURED,
     UtilizationStore,
     unknown_summary,
 )
-from equipoise.collector.shell.metrics import CollectorMetrics
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
 from equipoise.contracts.messages.placement import PlacedPod

@@ -7,17 +7,10 @@ from builders import GIB, NOW, a_workload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.decisions.workloads import (
-    SLOTS,
-    LearnedProfile,
-    MeasuredPod,
-    RecentMeans,
-    ReplicaMean,
-    WorkloadStore,
-    replica_means,
-    slot_of,
-)
+from equipoise.collector.decisions.replica_means import MeasuredPod, RecentMeans, ReplicaMean, replica_means
+from equipoise.collector.state.workloads import LearnedProfile, WorkloadStore, slot_of
 from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.annotations import SLOTS
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization

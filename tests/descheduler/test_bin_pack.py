@@ -18,13 +18,13 @@ from descheduler.cluster_states import (
 )
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
+from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView
 from equipoise.descheduler.decisions.evaluation.pipeline import classify
 from equipoise.descheduler.decisions.planning.pools import Selector
 from equipoise.descheduler.decisions.strategies import name_of
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.abnormal_counts import abnormal_nodes, counted
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterView
 
 STRATEGY = BinPack()
 

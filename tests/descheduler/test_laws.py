@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 from equipoise.contracts.configuration.settings import BatchWorkWeight, ResourceThresholds, Thresholds
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
 from equipoise.descheduler.decisions.planning.pools import NodePool, Requirement, Selector
-from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.decisions.planning.thresholds import Ceilings, Deviation
 from equipoise.descheduler.decisions.strategies import STRATEGIES, Strategy
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
+from equipoise.descheduler.state.projection import Projection
 
 COUNTED = Thresholds(
     high=ResourceThresholds(cpu=65, memory=80, pods=4),

@@ -29,6 +29,7 @@ from equipoise.contracts.configuration.settings import Namespaces, ResourceThres
 from equipoise.contracts.kubernetes.objects import Affinity, LabelSelector, PodAffinity, PodAffinityTerm, Taint
 from equipoise.contracts.load.pod_priority import QOS_LABEL
 from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
 from equipoise.descheduler.decisions.evaluation.pipeline import classify
 from equipoise.descheduler.decisions.planning.classification import excess_text
 from equipoise.descheduler.decisions.planning.pod_order import in_order
@@ -42,7 +43,6 @@ from equipoise.descheduler.decisions.planning.pools import (
 from equipoise.descheduler.decisions.planning.thresholds import Deviation
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, abnormal_nodes, counted
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
 
 STRATEGY = LowNodeLoad()
 

@@ -20,6 +20,7 @@ from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlannedBand
 from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
 from equipoise.descheduler.decisions.evaluation.messages import plan_response, proposals
 from equipoise.descheduler.decisions.evaluation.pipeline import (
     MAX_NAMED,
@@ -34,7 +35,6 @@ from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.abnormal_counts import counted
-from equipoise.descheduler.state.cluster import ClusterView, MovePlan
 from equipoise.descheduler.state.tracker import Tracker
 
 SETTINGS = evaluation_settings()

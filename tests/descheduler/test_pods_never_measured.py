@@ -16,10 +16,10 @@ from equipoise.contracts.kubernetes.objects import Container, Pod, ResourceRequi
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.decisions.cluster import PodMove
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
 from equipoise.descheduler.decisions.strategies import Strategy
-from equipoise.descheduler.state.cluster import PodMove
 
 NODES = ("node-a", "node-b", "node-c", "node-d")
 APPS = tuple(f"app{number}" for number in range(6))

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 from descheduler.cluster_states import WINDOWS, a_cluster, a_node, a_pod, node_fit
 
-from equipoise.descheduler.decisions.planning.projection import MAX_OUTSCORED, Projection
+from equipoise.descheduler.state.projection import MAX_OUTSCORED, Projection
 
 BOTH = np.array([0, 1])
 

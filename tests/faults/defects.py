@@ -321,7 +321,7 @@ DEFECTS = (
     ),
     _defect(
         "a sequence that does not grow",
-        (f"{COLLECTOR}/decisions/sharding.py", "        self.sequence += 1", "        self.sequence = 1"),
+        (f"{COLLECTOR}/state/owned_shards.py", "        self.sequence += 1", "        self.sequence = 1"),
         tests="tests/collector/test_publisher.py::test_placements_are_published_again_every_resync_period",
         fault="few_measured",
         invariant="I16",

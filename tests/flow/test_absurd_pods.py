@@ -14,8 +14,8 @@ from kube_objects import a_pod
 from scorer.clusters import a_pod as a_request
 from scorer.clusters import a_scoring_state
 
+from equipoise.collector.decisions.pod_times import trimmed
 from equipoise.collector.state.placement import ClusterPlacement
-from equipoise.collector.state.pod_times import trimmed
 from equipoise.contracts.bus.decoding import refusal
 from equipoise.contracts.colocation.bands import OFFERED_NAMES
 from equipoise.contracts.kubernetes.objects import Container, Pod, ResourceRequirements

@@ -10,7 +10,7 @@ from scorer.hinted import WEB, HintedCluster, a_pod_of
 
 from equipoise.binder.decisions.destination_check import other_platforms
 from equipoise.binder.state.cluster_state import ClusterState
-from equipoise.collector.state.pod_times import placed_pod, trimmed
+from equipoise.collector.decisions.pod_times import placed_pod, trimmed
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import (

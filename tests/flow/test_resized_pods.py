@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from equipoise.agent.decisions.band_pods import band_pod
 from equipoise.cli.cluster_now.nodes import nodes_now
-from equipoise.collector.state.pod_times import placed_pod, trimmed
+from equipoise.collector.decisions.pod_times import placed_pod, trimmed
 from equipoise.contracts.kubernetes.objects import Container, Node, NodeStatus, ObjectMeta, Pod, ResourceRequirements
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
@@ -19,7 +19,7 @@ from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.shell import cluster_watch
 from equipoise.lab.record.inventory import inventory
 from equipoise.scheduling.model.pod_info import PodInfo, PodReader
-from equipoise.scorer.state.demand import pod_demand
+from equipoise.scorer.decisions.demand import pod_demand
 
 MILLICORES = st.integers(1, 64_000)
 

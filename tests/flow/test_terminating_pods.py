@@ -22,7 +22,7 @@ from equipoise.descheduler.decisions.strategies import AnyStrategy
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.scorer.state.load_correction import corrected_load
+from equipoise.scorer.decisions.load_correction import corrected_load
 
 LONG_AGO = NOW - 100_000
 LOAD = LoadSettings()

@@ -12,8 +12,8 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
+from equipoise.scorer.decisions.arrays import CandidateNodes
 from equipoise.scorer.decisions.policies.dynamic import Dynamic, HotValue, Predicate, Priority
-from equipoise.scorer.state.arrays import CandidateNodes
 from equipoise.scorer.state.node_table import NodeTable
 from equipoise.scorer.state.recent_placements import RecentPlacements
 

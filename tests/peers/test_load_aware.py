@@ -19,10 +19,10 @@ from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
+from equipoise.scorer.decisions.arrays import CandidateNodes, Demand
+from equipoise.scorer.decisions.demand import expected_demand
+from equipoise.scorer.decisions.load_correction import corrected_load
 from equipoise.scorer.decisions.policies.load_aware import Aggregated, LoadAware, LoadAwareWeights
-from equipoise.scorer.state.arrays import CandidateNodes, Demand
-from equipoise.scorer.state.demand import expected_demand
-from equipoise.scorer.state.load_correction import corrected_load
 from equipoise.scorer.state.node_table import NodeTable
 
 PRIORITIES = {"prod": 9_500, "mid": 7_500, "none": 0}

@@ -24,11 +24,11 @@ from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS_LABEL
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, MovablePod, PodMove, Resource
 from equipoise.descheduler.decisions.planning.classification import excess_text
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amounts, bases
 from equipoise.descheduler.decisions.planning.pod_order import in_order
 from equipoise.descheduler.decisions.planning.pools import ComparisonWeights
-from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.decisions.planning.target_selection import least_loaded_target, target_nodes
 from equipoise.descheduler.decisions.planning.thresholds import (
     AppliedThresholds,
@@ -40,7 +40,7 @@ from equipoise.descheduler.decisions.planning.thresholds import (
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, abnormal_nodes, counted
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, PodMove, Resource
+from equipoise.descheduler.state.projection import Projection
 from equipoise.scheduling.model.pod_info import PodInfo
 
 UNITS: dict[str, Resource] = {"cpu_m": "cpu", "cpu": "cpu", "memory_b": "memory", "memory": "memory", "pods": "pods"}

@@ -19,6 +19,8 @@ from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.load.demand import TARGET_LOAD_PACKING
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array
+from equipoise.scorer.decisions.arrays import CandidateNodes, Demand
+from equipoise.scorer.decisions.load_correction import sums_of_requests_and_limits
 from equipoise.scorer.decisions.policies.beta import beta_cdf, greatest_variance, matched
 from equipoise.scorer.decisions.policies.low_risk_overcommit import (
     LowRiskOvercommit,
@@ -30,8 +32,6 @@ from equipoise.scorer.decisions.policies.low_risk_overcommit import (
 from equipoise.scorer.decisions.policies.peaks import Peaks, PowerModel, extra_power
 from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
 from equipoise.scorer.decisions.policies.target_load_packing import TargetLoadPacking
-from equipoise.scorer.state.arrays import CandidateNodes, Demand
-from equipoise.scorer.state.load_correction import sums_of_requests_and_limits
 from equipoise.scorer.state.recent_placements import RecentPlacements
 
 # TargetLoadPacking

@@ -12,9 +12,9 @@ from equipoise.contracts.load.demand import MEASURED_FIRST, EstimateSource, pod_
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
-from equipoise.scorer.state.arrays import CandidateNodes, ClusterLoad, Demand, resources
-from equipoise.scorer.state.demand import expected_demand, pod_demand
-from equipoise.scorer.state.load_correction import base_of, corrected_load, sums_of_requests_and_limits
+from equipoise.scorer.decisions.arrays import CandidateNodes, ClusterLoad, Demand, resources
+from equipoise.scorer.decisions.demand import expected_demand, pod_demand
+from equipoise.scorer.decisions.load_correction import base_of, corrected_load, sums_of_requests_and_limits
 
 LOAD = LoadSettings()
 WINDOWS = tuple(window.name for window in LOAD.windows)

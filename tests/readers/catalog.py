@@ -36,6 +36,7 @@ from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import chosen_context
 from equipoise.cli.scheduler import http_extender
 from equipoise.cli.service_settings import all_settings
+from equipoise.collector.decisions.node_colocation import RESERVATION, THIRD_PARTY, node_colocation
 from equipoise.collector.decisions.query import SourceError, Subject
 from equipoise.collector.sources.load_watcher import WatcherResponse
 from equipoise.collector.sources.prometheus.json_document import decode_document
@@ -46,7 +47,6 @@ from equipoise.collector.sources.prometheus.samples import (
     time_of,
     vector,
 )
-from equipoise.collector.state.node_colocation import RESERVATION, THIRD_PARTY, node_colocation
 from equipoise.contracts.bus.channels import CHANNELS
 from equipoise.contracts.bus.decoding import TolerantDecoder, plausible
 from equipoise.contracts.kubernetes.annotations import (
@@ -447,7 +447,7 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.collector.sources.load_watcher": ("load-watcher",),
     "equipoise.collector.sources.prometheus.json_document": ("vector of nodes", "spacings of pods"),
     "equipoise.collector.sources.prometheus.samples": ("time of Prometheus",),
-    "equipoise.collector.state.node_colocation": (f"annotation {RESERVATION}", f"annotation {THIRD_PARTY}"),
+    "equipoise.collector.decisions.node_colocation": (f"annotation {RESERVATION}", f"annotation {THIRD_PARTY}"),
     "equipoise.contracts.bus.decoding": ("message NodeUtilization",),
     "equipoise.contracts.kubernetes.annotations": (f"annotation {LOAD}", f"annotation {USAGE}"),
     "equipoise.contracts.unreadable.lenient_decoding": ("object /pods", "object /nodes"),

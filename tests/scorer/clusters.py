@@ -15,11 +15,11 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.numeric import Array
+from equipoise.scorer.decisions.arrays import BandRoom, CandidateNodes, ClusterLoad, DailyLoads, Demand, Statistic
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
-from equipoise.scorer.decisions.scoring_state import ScoringState
-from equipoise.scorer.state.arrays import BandRoom, CandidateNodes, ClusterLoad, DailyLoads, Demand, Statistic
+from equipoise.scorer.state.scoring_state import ScoringState
 
 WINDOWS = ("5m", "15m", "1h", "1d")
 MOVED = Resources(cpu=1.0, memory=GIB)

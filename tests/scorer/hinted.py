@@ -10,12 +10,12 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod, WorkloadHint
-from equipoise.scorer.decisions.placement_hints.hint_table import HintTable
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
-from equipoise.scorer.decisions.scoring_state import ScoringState
+from equipoise.scorer.state.placement_hints.hint_table import HintTable
+from equipoise.scorer.state.scoring_state import ScoringState
 
 WEB = a_workload()
 SETTINGS = HintSettings(terms=2, preferred_nodes=3, preferred_share=1.0, avoided_share=0.25, min_change=0.0)

@@ -10,10 +10,10 @@ from hypothesis.extra.numpy import arrays
 from scorer.clusters import a_batch_demand, a_demand, evenly, node_loads
 
 from equipoise.contracts.numeric import Array
+from equipoise.scorer.decisions.arrays import BandRoom, Demands
 from equipoise.scorer.decisions.band_points import band_points
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.decisions.ranking import points_of, points_of_pods
-from equipoise.scorer.state.arrays import BandRoom, Demands
 
 amounts = st.one_of(st.just(math.nan), st.floats(-1e9, 1e9), st.sampled_from([0.0, 1e-12]))
 

@@ -7,7 +7,7 @@ from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array
-from equipoise.scorer.decisions.cluster_review import ClusterReviewer
+from equipoise.scorer.state.cluster_review import ClusterReviewer
 
 HOUR = 500_000 * 3_600.0
 """A full hour."""

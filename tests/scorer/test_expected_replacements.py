@@ -6,7 +6,7 @@ from scorer.clusters import MOVED, an_outcome
 
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.scorer.state.expected_replacements import ExpectedReplacements, ReplacementHint
+from equipoise.scorer.state.placement_hints.expected_replacements import ExpectedReplacements, ReplacementHint
 
 NODES = {"node-a", "node-b", "node-c"}
 AVOIDED = ReplacementHint(avoided=frozenset({"node-a"}))

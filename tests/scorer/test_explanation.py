@@ -24,6 +24,8 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ExplainRequest, Explanation, NodeExplanation, WindowExplanation
 from equipoise.contracts.messages.utilization import WindowUsage
 from equipoise.contracts.numeric import Array
+from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, Statistic
+from equipoise.scorer.decisions.demand import demand_of_placed
 from equipoise.scorer.decisions.explanation import explain, smallest_change
 from equipoise.scorer.decisions.policies.load_aware import LoadAware
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart
@@ -31,9 +33,7 @@ from equipoise.scorer.decisions.policies.policy import ScoringPolicy
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.decisions.scoring_settings import BandScoring
-from equipoise.scorer.decisions.scoring_state import ScoringState
-from equipoise.scorer.state.arrays import CandidateNodes, Demand, Statistic
-from equipoise.scorer.state.demand import demand_of_placed
+from equipoise.scorer.state.scoring_state import ScoringState
 
 A_MIX = Mix(parts=(MixPart(policy=WaterLevel()), MixPart(policy=ProfilePolicy())))
 CORES = {"low": 1.0, "under": 3.0, "over": 6.0}

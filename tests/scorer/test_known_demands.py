@@ -16,11 +16,11 @@ from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
+from equipoise.scorer.decisions.arrays import Demand
+from equipoise.scorer.decisions.demand import expected_demand
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
-from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state import known_demands
-from equipoise.scorer.state.arrays import Demand
-from equipoise.scorer.state.demand import expected_demand
+from equipoise.scorer.state.scoring_state import ScoringState
 
 MEASURED = [a_workload(), msgspec.structs.replace(a_workload(), name="batch")]
 WINDOWS = ("5m", "15m", "1h", "1d")

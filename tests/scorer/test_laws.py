@@ -16,13 +16,13 @@ from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array
 from equipoise.runtime.configuration.errors import convert
+from equipoise.scorer.decisions.arrays import Demand, Demands, expected_load
 from equipoise.scorer.decisions.policies import SINGLE_POLICIES, ScoringPolicy
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.decisions.ranking import points_of, points_of_pods
 from equipoise.scorer.settings import ScorerSettings
-from equipoise.scorer.state.arrays import Demand, Demands, expected_load
 
 shares = st.one_of(st.just(np.nan), st.floats(0, 2), st.sampled_from([0.0, 1.0, 1e-12]))
 clusters = st.integers(1, 8).flatmap(lambda count: arrays(np.float64, (count, 4, 2), elements=shares))

@@ -26,8 +26,8 @@ from equipoise.contracts.messages.placement import GonePod, NodePlacement, Place
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.numeric import Array
-from equipoise.scorer.state.arrays import Statistic
-from equipoise.scorer.state.load_correction import corrected_load, sums_of_requests_and_limits, weighted_pods
+from equipoise.scorer.decisions.arrays import Statistic
+from equipoise.scorer.decisions.load_correction import corrected_load, sums_of_requests_and_limits, weighted_pods
 
 LOAD = LoadSettings()
 FIVE, FIFTEEN, HOUR, DAY = range(4)

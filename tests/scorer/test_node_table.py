@@ -19,7 +19,7 @@ from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.load.demand import WATER_LEVEL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.state.load_correction import sums_of_requests_and_limits
+from equipoise.scorer.decisions.load_correction import sums_of_requests_and_limits
 from equipoise.scorer.state.node_table import NodeTable, RowArrays, fits, headroom
 
 

@@ -11,9 +11,9 @@ from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.messages.advice import PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
+from equipoise.scorer.decisions.demand import demand_of_placed
 from equipoise.scorer.decisions.placement_advice import advise, deserves_advice
-from equipoise.scorer.decisions.scoring_state import ScoringState
-from equipoise.scorer.state.demand import demand_of_placed
+from equipoise.scorer.state.scoring_state import ScoringState
 
 HIGH = ResourceThresholds(cpu=65, memory=80)
 CORES = {"low": 1.0, "level": 2.0, "hot": 8.0}

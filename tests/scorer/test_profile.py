@@ -6,8 +6,8 @@ from scorer.clusters import a_demand, daily_loads, evenly, node_loads
 
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.numeric import Array
+from equipoise.scorer.decisions.arrays import CandidateNodes
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy, ProfileWeights
-from equipoise.scorer.state.arrays import CandidateNodes
 
 DAY = np.where(np.arange(SLOTS) < 12, 1.0, 0.0)
 """Usage in the first half of the day only."""

@@ -8,7 +8,7 @@ from builders import NOW, a_workload
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import PlacementHints, WeightedNodes, WorkloadHint
 from equipoise.runtime.bus.codec import MAX_PAYLOAD
-from equipoise.scorer.decisions.placement_hints.publication import REPEAT_PERIOD, HintPublication
+from equipoise.scorer.state.placement_hints.publication import REPEAT_PERIOD, HintPublication
 
 HINT = WorkloadHint(prefer=(WeightedNodes(weight=50, hostnames=("a",)),))
 OTHER = WorkloadHint(prefer=(WeightedNodes(weight=50, hostnames=("b",)),))

@@ -20,6 +20,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ExplainRequest
 from equipoise.contracts.messages.utilization import NodeUtilization, RecentUsage, WindowUsage
 from equipoise.scorer.decisions.explanation import explain
+from equipoise.scorer.decisions.load_correction import corrected_load
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.load_aware import LoadAware
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
@@ -27,8 +28,7 @@ from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
 from equipoise.scorer.decisions.policies.target_load_packing import TargetLoadPacking
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
-from equipoise.scorer.decisions.scoring_state import ScoringState
-from equipoise.scorer.state.load_correction import corrected_load
+from equipoise.scorer.state.scoring_state import ScoringState
 
 LOAD = LoadSettings()
 BASE = Resources(cpu=20.0, memory=64 * GIB)

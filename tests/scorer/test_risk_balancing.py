@@ -7,8 +7,8 @@ from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.numeric import Array
+from equipoise.scorer.decisions.arrays import CandidateNodes
 from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
-from equipoise.scorer.state.arrays import CandidateNodes
 
 
 def with_deviation(load: Array, percent: Array) -> CandidateNodes:

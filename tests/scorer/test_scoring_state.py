@@ -23,11 +23,11 @@ from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
+from equipoise.scorer.decisions.demand import demand_of_placed
 from equipoise.scorer.decisions.neutral_scores import NEUTRAL
 from equipoise.scorer.decisions.ranking import points_of
 from equipoise.scorer.decisions.scoring_settings import BandScoring
-from equipoise.scorer.decisions.scoring_state import ScoringState
-from equipoise.scorer.state.demand import demand_of_placed
+from equipoise.scorer.state.scoring_state import ScoringState
 
 HIGH = ResourceThresholds(cpu=65, memory=80)
 

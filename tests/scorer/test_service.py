@@ -28,12 +28,12 @@ from equipoise.contracts.messages.score import ExplainRequest, Explanation, Scor
 from equipoise.contracts.numeric import Array
 from equipoise.runtime.bus.codec import MAX_PAYLOAD
 from equipoise.runtime.configuration import ConfigurationError
+from equipoise.scorer.decisions.arrays import CandidateNodes, Demand
 from equipoise.scorer.decisions.neutral_scores import NEUTRAL
 from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
 from equipoise.scorer.decisions.policies.water_level import ResourceWeights, WaterLevel
 from equipoise.scorer.decisions.scoring_settings import BandScoring
 from equipoise.scorer.settings import AdviceSettings, ExtenderSettings, ExtenderTls, ScorerSettings
-from equipoise.scorer.state.arrays import CandidateNodes, Demand
 
 NAMES = ["node-a", "node-b", "node-c"]
 

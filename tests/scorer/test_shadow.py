@@ -7,10 +7,10 @@ from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 from scorer.clusters import a_cycle, a_pod, a_scoring_state
 
 from equipoise.contracts.numeric import Array
+from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, Statistic
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
-from equipoise.scorer.decisions.scoring_state import Prioritized, ScoringState
-from equipoise.scorer.state.arrays import CandidateNodes, Demand, Statistic
+from equipoise.scorer.state.scoring_state import Prioritized, ScoringState
 
 NAMES = ["low", "level", "hot"]
 

@@ -39,8 +39,8 @@ from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.plugin_loading import load_plugins
 from equipoise.scheduling.scheduler import Extender
 from equipoise.scorer.decisions.policies import ScoringPolicy
-from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.settings import ScorerSettings
+from equipoise.scorer.state.scoring_state import ScoringState
 
 _HOUR = 3_600.0
 _DEFAULT_START = 1_767_225_600.0

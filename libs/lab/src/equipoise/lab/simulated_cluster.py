@@ -15,7 +15,7 @@ from equipoise.lab.model.trace import Trace, TraceBudget
 from equipoise.lab.schedulers import Choice, SimulatedScheduler
 from equipoise.lab.simulated_collector import SimulatedCollector, limits_of, requests_of
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scorer.state.demand import demand_of_placed
+from equipoise.scorer.decisions.demand import demand_of_placed
 
 _LONG_AGO = 10 * 86_400.0
 """Age of the pods at the start of a replay: older than every window."""

@@ -7,9 +7,9 @@ from equipoise.contracts.kubernetes.objects import NodeSelectorTerm, PreferredNo
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod, WeightedNodes, WorkloadHint
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.scorer.decisions.placement_hints.hint_table import HintTable
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
-from equipoise.scorer.decisions.scoring_state import ScoringState
+from equipoise.scorer.state.placement_hints.hint_table import HintTable
+from equipoise.scorer.state.scoring_state import ScoringState
 
 
 class SimulatedHints:

@@ -14,8 +14,6 @@ from typing import NoReturn
 import structlog
 from prometheus_client import CollectorRegistry
 
-from equipoise.collector.decisions.sharding import OwnedShard
-from equipoise.collector.decisions.utilization import unknown_summary
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.metrics import CollectorMetrics
@@ -24,8 +22,10 @@ from equipoise.collector.shell.profile_learning import ProfileLearning, restore_
 from equipoise.collector.shell.publisher import PlacementPublisher, UtilizationPublisher
 from equipoise.collector.shell.shard_ownership import CHECK_PERIOD, ShardOwnership
 from equipoise.collector.sources import MetricSource
+from equipoise.collector.state.owned_shards import OwnedShard
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.collector.state.previous_messages import PreviousMessages, PublishedPlacement
+from equipoise.collector.state.utilization import unknown_summary
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes.objects import Node, Pod

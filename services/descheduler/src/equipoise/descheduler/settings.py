@@ -8,10 +8,10 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LeaderElection, LoadSettings, Section, Thresholds
 from equipoise.contracts.eviction.protection import REPLACING_KINDS, Rules
 from equipoise.contracts.messages.message import converted
+from equipoise.descheduler.decisions.cluster import IntentLimits
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 from equipoise.descheduler.decisions.strategies import AnyStrategy, name_of
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.descheduler.state.cluster import IntentLimits
 from equipoise.descheduler.state.cooldowns import CooldownSettings
 from equipoise.descheduler.state.tracker import TrackerSettings
 

@@ -24,17 +24,17 @@ from equipoise.runtime.bus import Bus, BusError, Delivery, Endpoint
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
-from equipoise.scorer.decisions.cluster_review import HOUR, ClusterReviewer
 from equipoise.scorer.decisions.explanation import explain
 from equipoise.scorer.decisions.filtering import FilteredNodes
 from equipoise.scorer.decisions.neutral_scores import ExtenderScores, neutral
 from equipoise.scorer.decisions.placement_advice import advise, deserves_advice
-from equipoise.scorer.decisions.scoring_state import Prioritized, ScoringState
 from equipoise.scorer.settings import ScorerSettings
 from equipoise.scorer.shell.decision_sampler import DecisionSampler
 from equipoise.scorer.shell.extender_server import ExtenderServer
 from equipoise.scorer.shell.hint_publisher import HintPublisher
 from equipoise.scorer.shell.metrics import ScorerMetrics
+from equipoise.scorer.state.cluster_review import HOUR, ClusterReviewer
+from equipoise.scorer.state.scoring_state import Prioritized, ScoringState
 
 log = structlog.get_logger()
 

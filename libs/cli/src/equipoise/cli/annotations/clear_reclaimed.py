@@ -14,7 +14,7 @@ from equipoise.cli.leases import held_leases, held_text
 from equipoise.cli.options import Output
 from equipoise.cli.progress import Report
 from equipoise.cli.terminal import count, print_result
-from equipoise.collector.state.pod_times import FINISHED
+from equipoise.collector.decisions.pod_times import FINISHED
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, requests_reclaimed
 from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.kubernetes.requests import pod_requests

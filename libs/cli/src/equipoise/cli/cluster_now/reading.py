@@ -11,6 +11,7 @@ from equipoise.cli.prometheus.access import GIVEN
 from equipoise.cli.prometheus.profiles import best_profile, match_profiles, no_profile_problem
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
+from equipoise.collector.decisions.pod_times import trimmed
 from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.decisions.sample_validation import UnknownUsage
 from equipoise.collector.settings import WHOLE_CLUSTER, CollectorSettings, PrometheusSettings
@@ -18,7 +19,6 @@ from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.profile_learning import ProfileLearning
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.placement import ClusterPlacement
-from equipoise.collector.state.pod_times import trimmed
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.kubernetes.objects import Node

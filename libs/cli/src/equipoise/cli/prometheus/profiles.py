@@ -9,6 +9,7 @@ import msgspec
 
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.collector.decisions.interval_pods import interval_pods
+from equipoise.collector.decisions.node_names import NodeNames, node_names, texts_of
 from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.profiles.custom import CustomQueries
 from equipoise.collector.decisions.profiles.query_profile import MemoryKind, QueryProfile
@@ -29,7 +30,6 @@ from equipoise.collector.shell.measurement import criteria_of, node_target
 from equipoise.collector.shell.rounds import measure_nodes, measure_pods
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
-from equipoise.collector.state.node_names import NodeNames, node_names, texts_of
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Node

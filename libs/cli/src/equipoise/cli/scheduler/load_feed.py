@@ -12,7 +12,7 @@ from equipoise.contracts.messages.utilization import NodeUtilization, Utilizatio
 from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
-from equipoise.scorer.decisions.scoring_state import ScoringState
+from equipoise.scorer.state.scoring_state import ScoringState
 
 PRUNE_SECONDS = 5.0
 

@@ -12,10 +12,10 @@ from equipoise.scheduling.framework.plugin import MAX_SCORE
 from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scorer.decisions.demand import pod_demand
 from equipoise.scorer.decisions.policies import SINGLE_POLICIES
-from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.settings import ScorerSettings
-from equipoise.scorer.state.demand import pod_demand
+from equipoise.scorer.state.scoring_state import ScoringState
 
 NAME = "EquipoiseLoad"
 """The plugin's name in a KubeSchedulerConfiguration."""

@@ -32,7 +32,7 @@ from equipoise.cli.options import BusOptions, ClusterOptions, Output
 from equipoise.cli.reclaimed.state import ReclaimerState, has_reclaimer, read_reclaimer_state, reclaimer_lines
 from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
 from equipoise.cli.terminal import count, print_result, table, time_of_day
-from equipoise.collector.state.pod_times import FINISHED
+from equipoise.collector.decisions.pod_times import FINISHED
 from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import ConfigurationError, Logging, Nats

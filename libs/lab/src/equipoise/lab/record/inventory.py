@@ -6,7 +6,7 @@ from typing import get_args
 
 import msgspec
 
-from equipoise.collector.state.pod_times import FINISHED
+from equipoise.collector.decisions.pod_times import FINISHED
 from equipoise.contracts.kubernetes.labels import HOSTNAME, selects
 from equipoise.contracts.kubernetes.objects import Affinity, Node, OwnerReference, Pod, PodDisruptionBudget
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of

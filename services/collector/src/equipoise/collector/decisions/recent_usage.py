@@ -6,10 +6,10 @@ far too little: the node itself shows more. See docs/decisions/0050.
 
 from collections.abc import Iterable, Mapping
 
+from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import ResourceName, Sample
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, known_usage
 from equipoise.collector.decisions.scrape_choice import Scrapes
-from equipoise.collector.state.node_names import NodeNames
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources

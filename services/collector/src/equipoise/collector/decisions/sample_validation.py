@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
+from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import Aggregate, Origin, PodSeries, ResourceName, Sample, Statistic
 from equipoise.collector.decisions.scrape_choice import Scrapes, choose_scrapes
-from equipoise.collector.state.node_names import NodeNames
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.bounds import MAX_BYTES
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE

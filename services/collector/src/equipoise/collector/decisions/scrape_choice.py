@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, groupby
 from operator import attrgetter
 
+from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import ResourceName, Sample, Scrape
-from equipoise.collector.state.node_names import NodeNames
 
 PREFERRED = "cadvisor"
 """The kubelet has series of containers on several pages. This one has those of whole pods."""

@@ -9,6 +9,7 @@ from itertools import chain
 import msgspec
 
 from equipoise.collector.decisions.interval_pods import PODS_OF_NODE, in_queries, interval_pods
+from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import (
     MetricQuery,
     PodSeries,
@@ -20,7 +21,6 @@ from equipoise.collector.decisions.query import (
 from equipoise.collector.decisions.sample_validation import ScrapeIntervals, machine_sizes, scrape_intervals
 from equipoise.collector.decisions.scrape_choice import Scrapes, choose_scrapes
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.state.node_names import NodeNames
 from equipoise.collector.state.placement import ClusterPlacement, PodName
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.load.correction import RESOURCES

@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
+from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.other_cluster import nodes_of_another_cluster, pods_of_another_cluster
+from equipoise.collector.decisions.pod_times import unix_seconds
 from equipoise.collector.decisions.query import ResourceName, Sample, SourceError, Subject
 from equipoise.collector.decisions.recent_usage import has_new_pods, recent_length, recent_usage
+from equipoise.collector.decisions.replica_means import MeasuredPod, WorkloadRound, replica_means
 from equipoise.collector.decisions.sample_validation import (
     MeasurementTarget,
     ScrapeIntervals,
@@ -16,18 +19,17 @@ from equipoise.collector.decisions.sample_validation import (
     WindowCriteria,
 )
 from equipoise.collector.decisions.scrape_choice import Scrapes, jobs_of
-from equipoise.collector.decisions.utilization import UtilizationStore
-from equipoise.collector.decisions.workloads import SLOTS, MeasuredPod, WorkloadRound, WorkloadStore, replica_means
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.intervals import KnownIntervals
 from equipoise.collector.shell.rounds import measure_nodes, measure_pods, recent_samples
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.state.known_jobs import KnownJobs
-from equipoise.collector.state.node_names import NodeNames
 from equipoise.collector.state.placement import ClusterPlacement, PodName, TrackedPod, amounts
-from equipoise.collector.state.pod_times import unix_seconds
+from equipoise.collector.state.utilization import UtilizationStore
+from equipoise.collector.state.workloads import WorkloadStore
 from equipoise.contracts.bounds import MAX_AHEAD
 from equipoise.contracts.configuration.settings import LoadSettings, Window
+from equipoise.contracts.kubernetes.annotations import SLOTS
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.contracts.kubernetes.raw_allocatable import base_of
 from equipoise.contracts.messages.resources import Resources

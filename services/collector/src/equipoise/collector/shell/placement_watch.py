@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import structlog
 
-from equipoise.collector.state.pod_times import trimmed, trimmed_owner
+from equipoise.collector.decisions.pod_times import trimmed, trimmed_owner
 from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod, WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts

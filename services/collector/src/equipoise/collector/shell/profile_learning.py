@@ -10,15 +10,15 @@ from typing import Any, NoReturn
 
 import structlog
 
+from equipoise.collector.decisions.replica_means import MeasuredPod, ReplicaMean, replica_means
 from equipoise.collector.decisions.restored_profile import largest_capacity, restore_problem, restored_profile
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, WindowCriteria
-from equipoise.collector.decisions.workloads import SLOTS, MeasuredPod, ReplicaMean, replica_means
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.rounds import measure_pods
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.annotations import USAGE
+from equipoise.contracts.kubernetes.annotations import SLOTS, USAGE
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.async_tools.batching import (

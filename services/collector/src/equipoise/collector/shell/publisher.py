@@ -8,14 +8,15 @@ from typing import NoReturn
 import msgspec
 import structlog
 
-from equipoise.collector.decisions.publish_tracker import PublishTracker
 from equipoise.collector.decisions.sample_validation import UnknownUsage
-from equipoise.collector.decisions.sharding import OwnedShard, OwnedShards, is_obsolete
+from equipoise.collector.decisions.sharding import is_obsolete
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.metrics import CollectorMetrics
+from equipoise.collector.state.owned_shards import OwnedShard, OwnedShards
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.collector.state.previous_messages import PreviousMessages
+from equipoise.collector.state.publish_tracker import PublishTracker
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import UtilizationCycle

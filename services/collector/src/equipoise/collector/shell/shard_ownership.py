@@ -8,8 +8,9 @@ from typing import NoReturn
 
 import structlog
 
-from equipoise.collector.decisions.sharding import OwnedShard, OwnedShards, lease_name
+from equipoise.collector.decisions.sharding import lease_name
 from equipoise.collector.settings import WHOLE_CLUSTER, CollectorSettings
+from equipoise.collector.state.owned_shards import OwnedShard, OwnedShards
 from equipoise.collector.state.previous_messages import PreviousMessages
 from equipoise.contracts.bounds import EPOCH_AHEAD
 from equipoise.contracts.messages.lease import LeaseEpoch

@@ -1,6 +1,6 @@
 """The names and addresses of all nodes of the cluster, as the API server has them."""
 
-from equipoise.collector.state.node_names import NodeNames, node_names, texts_of
+from equipoise.collector.decisions.node_names import NodeNames, node_names, texts_of
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Node
 

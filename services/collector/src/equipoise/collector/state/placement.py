@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from equipoise.collector.decisions.node_colocation import node_colocation
+from equipoise.collector.decisions.pod_times import FINISHED, placed_pod, unix_seconds
 from equipoise.collector.state.node_addresses import NodeAddresses
-from equipoise.collector.state.node_colocation import node_colocation
-from equipoise.collector.state.pod_times import FINISHED, placed_pod, unix_seconds
 from equipoise.contracts.bus.decoding import refusal
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod, ready_condition

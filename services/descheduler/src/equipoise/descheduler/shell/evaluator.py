@@ -16,6 +16,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.health import REAL
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlanResponse
+from equipoise.descheduler.decisions.cluster import ClusterView
 from equipoise.descheduler.decisions.evaluation.messages import FollowUp, decision_of, plan_response, proposals
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate, observe, preferred_nodes
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, WatchedObjects
@@ -24,7 +25,6 @@ from equipoise.descheduler.shell.approvals import Approvals
 from equipoise.descheduler.shell.cluster_watch import ClusterWatch
 from equipoise.descheduler.shell.metrics import DeschedulerMetrics
 from equipoise.descheduler.shell.plan_server import PlanServer
-from equipoise.descheduler.state.cluster import ClusterView
 from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
 from equipoise.descheduler.state.latest_messages import HEARTBEAT_TTL, LatestMessages
 from equipoise.descheduler.state.pending_moves import TrackedMove, approved_pods, reported_dry_runs

@@ -18,7 +18,7 @@ from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.plan import PendingMove
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.state.cluster import PodMove
+from equipoise.descheduler.decisions.cluster import PodMove
 
 if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
     from equipoise.scheduling.model.pod_info import PodInfo

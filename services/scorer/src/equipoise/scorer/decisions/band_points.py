@@ -2,7 +2,7 @@
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand
 from equipoise.contracts.numeric import Array, np
-from equipoise.scorer.state.arrays import BandRoom, Demand
+from equipoise.scorer.decisions.arrays import BandRoom, Demand
 
 
 def band_points(bands: BandRoom, demand: Demand) -> Array:

@@ -35,15 +35,15 @@ from equipoise.contracts.messages.score import (
 )
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
 from equipoise.contracts.numeric import Array, Rows, np
+from equipoise.scorer.decisions.arrays import CandidateNodes, ClusterLoad, Demand, expected_load, resources
+from equipoise.scorer.decisions.demand import demand_of_placed
+from equipoise.scorer.decisions.load_correction import base_of, included_usage, weighted_pods
 from equipoise.scorer.decisions.neutral_scores import neutral
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.ranking import AVOIDED, PREFERRED, Ranking, points_of, rank
-from equipoise.scorer.decisions.scoring_state import ScoringState
-from equipoise.scorer.state.arrays import CandidateNodes, ClusterLoad, Demand, expected_load, resources
 from equipoise.scorer.state.band_rows import requested
-from equipoise.scorer.state.demand import demand_of_placed
-from equipoise.scorer.state.load_correction import base_of, included_usage, weighted_pods
 from equipoise.scorer.state.node_table import UNCHANGED_BY_PODS
+from equipoise.scorer.state.scoring_state import ScoringState
 
 _MAX_LISTED = 10
 """Nodes that are explained, and pods that are named per correction: the explanation must fit into one message."""

@@ -13,8 +13,8 @@ from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.numeric import Rows
 from equipoise.contracts.unreadable.lenient_decoding import read_object
+from equipoise.scorer.decisions.demand import pod_demand
 from equipoise.scorer.decisions.filtering import FilteredNodes
-from equipoise.scorer.state.demand import pod_demand
 
 MAX_NODES = 15_000
 """Nodes of a request: three times as many as Kubernetes supports."""

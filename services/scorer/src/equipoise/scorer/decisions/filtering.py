@@ -6,8 +6,8 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES
+from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, expected_load, shortest_known
 from equipoise.scorer.decisions.policies.policy import above
-from equipoise.scorer.state.arrays import CandidateNodes, Demand, expected_load, shortest_known
 
 
 class FilteredNodes(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,10 +8,10 @@ from equipoise.contracts.messages.advice import AdvisedNode, PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import np
+from equipoise.scorer.decisions.arrays import resources
+from equipoise.scorer.decisions.demand import demand_of_placed
 from equipoise.scorer.decisions.ranking import Ranking, rank
-from equipoise.scorer.decisions.scoring_state import ScoringState
-from equipoise.scorer.state.arrays import resources
-from equipoise.scorer.state.demand import demand_of_placed
+from equipoise.scorer.state.scoring_state import ScoringState
 
 
 def deserves_advice(pod: PlacedPod, node: str, *, max_age: float, now: float) -> bool:

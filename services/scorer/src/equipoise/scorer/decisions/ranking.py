@@ -9,12 +9,12 @@ from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.score import NodeScore
 from equipoise.contracts.numeric import Array, Flags, Rows, np
+from equipoise.scorer.decisions.arrays import MAX_SHARE, CandidateNodes, Demand, Demands, expected_load
 from equipoise.scorer.decisions.band_points import band_points, share_left, why_unusable
 from equipoise.scorer.decisions.neutral_scores import MAX_SCORE, ExtenderScores, neutral
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
-from equipoise.scorer.state.arrays import MAX_SHARE, CandidateNodes, Demand, Demands, expected_load
-from equipoise.scorer.state.expected_replacements import ReplacementHint
+from equipoise.scorer.state.placement_hints.expected_replacements import ReplacementHint
 
 _PUBLISHED = 10
 """Nodes in a published decision."""

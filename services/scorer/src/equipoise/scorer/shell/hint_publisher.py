@@ -10,12 +10,12 @@ from equipoise.contracts.messages.message import Message
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.runtime.bus import Delivery
 from equipoise.runtime.process.clock import Clock
-from equipoise.scorer.decisions.placement_hints.hint_table import HintTable
-from equipoise.scorer.decisions.placement_hints.publication import HintPublication
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
-from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.shell.metrics import ScorerMetrics
+from equipoise.scorer.state.placement_hints.hint_table import HintTable
+from equipoise.scorer.state.placement_hints.publication import HintPublication
 from equipoise.scorer.state.scorer_replicas import ScorerReplicas
+from equipoise.scorer.state.scoring_state import ScoringState
 
 
 class HintPublisher:

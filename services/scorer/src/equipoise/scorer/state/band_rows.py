@@ -10,7 +10,7 @@ from equipoise.contracts.load.latest import supersedes
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode
 from equipoise.contracts.numeric import Array, Rows, np
-from equipoise.scorer.state.arrays import BandRoom
+from equipoise.scorer.decisions.arrays import BandRoom
 from equipoise.scorer.state.reservations import NegativeReservation
 
 

@@ -9,8 +9,8 @@ from equipoise.contracts.load.daily_profile import SLOTS, system_usage, workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.numeric import Array, Rows, np
-from equipoise.scorer.state.arrays import DailyLoads
-from equipoise.scorer.state.load_correction import is_weighted
+from equipoise.scorer.decisions.arrays import DailyLoads
+from equipoise.scorer.decisions.load_correction import is_weighted
 from equipoise.scorer.state.reservations import NegativeReservation
 
 _ENDS_SOON = 60.0

@@ -10,8 +10,8 @@ from equipoise.contracts.load.demand import EstimateSource
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
-from equipoise.scorer.state.arrays import Demand
-from equipoise.scorer.state.demand import expected_demand
+from equipoise.scorer.decisions.arrays import Demand
+from equipoise.scorer.decisions.demand import expected_demand
 from equipoise.scorer.state.node_table import NodeTable
 
 _MAX_KNOWN = 1_000

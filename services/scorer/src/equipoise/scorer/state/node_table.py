@@ -20,10 +20,8 @@ from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.numeric import Array, Flags, Rows, np
-from equipoise.scorer.state.arrays import BandRoom, CandidateNodes, ClusterLoad, Statistic, shortest_known
-from equipoise.scorer.state.band_rows import BandRows, requested
-from equipoise.scorer.state.daily_usage import DailyUsage
-from equipoise.scorer.state.load_correction import (
+from equipoise.scorer.decisions.arrays import BandRoom, CandidateNodes, ClusterLoad, Statistic, shortest_known
+from equipoise.scorer.decisions.load_correction import (
     at_least_recent,
     base_of,
     corrected_load,
@@ -34,6 +32,8 @@ from equipoise.scorer.state.load_correction import (
     window_loads,
     without_recent_usage,
 )
+from equipoise.scorer.state.band_rows import BandRows, requested
+from equipoise.scorer.state.daily_usage import DailyUsage
 from equipoise.scorer.state.recent_placements import RecentPlacements
 from equipoise.scorer.state.reservations import NegativeReservation
 

@@ -6,16 +6,16 @@ import msgspec
 
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
+from equipoise.collector.decisions.node_names import node_names, texts_of
 from equipoise.collector.decisions.other_cluster import ADVICE, nodes_of_another_cluster
 from equipoise.collector.decisions.query import MetricQuery, SourceError
 from equipoise.collector.decisions.sample_validation import NodeReading, Readings, Reason, ScrapeIntervals, UnknownUsage
-from equipoise.collector.decisions.utilization import UtilizationStore
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.intervals import find_intervals
 from equipoise.collector.shell.measurement import criteria_of, node_target
 from equipoise.collector.shell.rounds import measure_nodes
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.state.node_names import node_names, texts_of
+from equipoise.collector.state.utilization import UtilizationStore
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.runtime.configuration import ConfigurationError

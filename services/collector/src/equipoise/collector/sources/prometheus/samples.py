@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from equipoise.collector.decisions.node_names import host_of
 from equipoise.collector.decisions.query import Origin, Sample, Scrape, SourceError, Subject, series_name
 from equipoise.collector.sources.prometheus.json_document import Element
-from equipoise.collector.state.node_names import host_of
 from equipoise.contracts.bounds import LATEST
 
 _NUMBER = "0123456789+-.eE"

@@ -20,11 +20,11 @@ from equipoise.contracts.load.pod_priority import is_batch_work, priority_class_
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.contracts.unreadable.known_amounts import unknown_pod, unknown_requests, with_known_amounts
+from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, MovablePod, PodMove
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
 from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, NodeUsageReader
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, occupies_node
 from equipoise.descheduler.decisions.planning.pod_order import DELETION_COST, EVICTION_COST, cost_of
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, PodMove
 from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown
 from equipoise.descheduler.state.daily_usage import BatchWork, NodePods, RunningPod, UsageForecast
 from equipoise.descheduler.state.lazy import LazyMapping, LazySequence

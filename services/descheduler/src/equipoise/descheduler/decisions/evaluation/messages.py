@@ -20,13 +20,13 @@ from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.plan import PlannedBand, PlannedMove, PlannedNode, PlanResponse
 from equipoise.contracts.messages.resources import Resources, bounded_resources
+from equipoise.descheduler.decisions.cluster import ClusterNode, PodMove
 from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, StrategyResult
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
-from equipoise.descheduler.decisions.planning.draft import one_reason_per_pod
 from equipoise.descheduler.decisions.planning.node_arrays import batch_work_amount
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
-from equipoise.descheduler.state.cluster import ClusterNode, PodMove
 from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
+from equipoise.descheduler.state.draft import one_reason_per_pod
 from equipoise.descheduler.state.pending_moves import TrackedMove, reported_dry_runs, reported_pending
 
 MAX_ENTRIES = 500

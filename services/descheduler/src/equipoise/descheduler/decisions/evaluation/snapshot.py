@@ -23,9 +23,9 @@ from equipoise.contracts.kubernetes.platforms import Platform, platform_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
+from equipoise.descheduler.decisions.cluster import IntentLimits
 from equipoise.descheduler.decisions.strategies import Strategy
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
-from equipoise.descheduler.state.cluster import IntentLimits
 from equipoise.descheduler.state.cooldowns import Cooldowns
 from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation
 

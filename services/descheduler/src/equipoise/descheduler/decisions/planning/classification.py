@@ -9,6 +9,7 @@ import msgspec
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
 from equipoise.contracts.numeric import Array, Flags, np
+from equipoise.descheduler.decisions.cluster import ClusterNode, Resource
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
     amounts,
@@ -25,7 +26,6 @@ from equipoise.descheduler.decisions.planning.thresholds import (
     fixed,
     shares_of,
 )
-from equipoise.descheduler.state.cluster import ClusterNode, Resource
 
 ONLY_EXPECTED = "only by what is expected of pods that are not measured yet"
 

@@ -8,8 +8,8 @@ from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Section, Thresholds
 from equipoise.contracts.kubernetes.labels import satisfies
+from equipoise.descheduler.decisions.cluster import ClusterNode, Resource
 from equipoise.descheduler.decisions.planning.thresholds import Deviation
-from equipoise.descheduler.state.cluster import ClusterNode, Resource
 
 Weight = Annotated[float, Meta(ge=0)]
 

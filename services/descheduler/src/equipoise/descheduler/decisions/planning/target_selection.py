@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.numeric import Array, Flags, Indexes, np
+from equipoise.descheduler.decisions.cluster import ClusterNode, MovablePod, Resource
 from equipoise.descheduler.decisions.planning.classification import within
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amount_of, row
-from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds
-from equipoise.descheduler.state.cluster import ClusterNode, MovablePod, Resource
+from equipoise.descheduler.state.projection import Projection
 
 TOLERANCE = 1e-9
 """The tolerance of a load: sums of shares are not exact."""

@@ -6,8 +6,8 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import Percent, ResourceThresholds, Section, too_close
 from equipoise.contracts.numeric import Array, Flags, np
+from equipoise.descheduler.decisions.cluster import Resource
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED
-from equipoise.descheduler.state.cluster import Resource
 
 
 class Deviation(Section, frozen=True, kw_only=True):

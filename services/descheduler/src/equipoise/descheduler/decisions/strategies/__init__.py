@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, get_args
 
 from equipoise.contracts.messages.descheduling import NodeClassification
+from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.descheduler.state.cluster import ClusterView, MovePlan
 
 AnyStrategy = LowNodeLoad | LevelDay | BinPack
 """The table: what `descheduler.strategies` may list, distinguished by the tag `name`."""

@@ -17,13 +17,13 @@ from equipoise.contracts.configuration.settings import MIN_GAP, ResourceThreshol
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.numeric import Array, np
+from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, Resource
 from equipoise.descheduler.decisions.planning.classification import current_loads, within
-from equipoise.descheduler.decisions.planning.draft import MOVES_OF_NODE, PlanDraft
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED
 from equipoise.descheduler.decisions.planning.pools import ComparisonWeights, IdleNodes, Selector
 from equipoise.descheduler.decisions.planning.target_selection import TargetNodes, fullest_target, target_nodes
 from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds, Ceilings, shares_of
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, Resource
+from equipoise.descheduler.state.draft import MOVES_OF_NODE, PlanDraft
 
 TriedMove = tuple[MovablePod, ClusterNode]
 

@@ -27,13 +27,13 @@ from equipoise.contracts.load.correction import RESOURCES, amounts, uncounted_ba
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.numeric import Array, Flags, np
-from equipoise.descheduler.decisions.planning.day_gain_table import DayGainTable, MovePair, SingleMove
-from equipoise.descheduler.decisions.planning.draft import MOVES_OF_NODE, PlanDraft, name_of_pod
+from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, MovablePod, MovePlan
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, row
 from equipoise.descheduler.decisions.planning.pools import Selector, Weight
-from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.decisions.planning.thresholds import shares_of
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan
+from equipoise.descheduler.state.day_gain_table import DayGainTable, MovePair, SingleMove
+from equipoise.descheduler.state.draft import MOVES_OF_NODE, PlanDraft, name_of_pod
+from equipoise.descheduler.state.projection import Projection
 
 _MAX_CELLS = 4_000_000
 """Pods times nodes that a plan considers: in a larger cluster the most uneven nodes come first."""

@@ -16,8 +16,8 @@ from equipoise.contracts.configuration.settings import Namespaces, Percent, Sect
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.numeric import Array
+from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, Resource
 from equipoise.descheduler.decisions.planning.classification import ONLY_EXPECTED, SCOPES, PoolClassification, Scope
-from equipoise.descheduler.decisions.planning.draft import MOVES_OF_ALL, PlanDraft
 from equipoise.descheduler.decisions.planning.node_arrays import amount_of
 from equipoise.descheduler.decisions.planning.pod_order import in_order, load_of_pod
 from equipoise.descheduler.decisions.planning.pools import (
@@ -37,7 +37,7 @@ from equipoise.descheduler.decisions.planning.target_selection import (
     target_nodes,
 )
 from equipoise.descheduler.decisions.planning.thresholds import Ceilings, Deviation
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, Resource
+from equipoise.descheduler.state.draft import MOVES_OF_ALL, PlanDraft
 
 NodeOrder = Literal["weighted", "memoryThenCpu"]
 

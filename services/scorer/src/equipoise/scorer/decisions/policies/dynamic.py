@@ -20,8 +20,8 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Percent, Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, Statistic
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight, above
-from equipoise.scorer.state.arrays import CandidateNodes, Demand, Statistic
 
 _PENALTY = 10.0
 """Points subtracted per hot value."""

@@ -17,8 +17,8 @@ from equipoise.contracts.configuration.settings import ResourceThresholds, Secti
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.demand import Estimate, EstimateSource
 from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, Statistic, pod_share
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight, above
-from equipoise.scorer.state.arrays import CandidateNodes, Demand, Statistic, pod_share
 
 Aggregation = Literal["mean", "p95", "max"]
 

@@ -16,9 +16,9 @@ from msgspec import Meta
 from equipoise.contracts.configuration.settings import Section, Share
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, Statistic
 from equipoise.scorer.decisions.policies.beta import beta_cdf, greatest_variance, matched
 from equipoise.scorer.decisions.policies.policy import SingleWindowPolicy
-from equipoise.scorer.state.arrays import CandidateNodes, Demand, Statistic
 
 _VARIANCE_ALLOWED = 0.99
 """Share of the greatest variance: for all of it there is no Beta distribution."""

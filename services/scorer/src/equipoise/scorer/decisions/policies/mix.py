@@ -9,9 +9,9 @@ from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.demand import EstimateSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, Statistic
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
 from equipoise.scorer.decisions.policies.table import SinglePolicy
-from equipoise.scorer.state.arrays import CandidateNodes, Demand, Statistic
 
 
 class MixPart(Section, frozen=True, kw_only=True):

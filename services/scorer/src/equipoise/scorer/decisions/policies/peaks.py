@@ -20,8 +20,8 @@ from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, pod_share
 from equipoise.scorer.decisions.policies.policy import SingleWindowPolicy
-from equipoise.scorer.state.arrays import CandidateNodes, Demand, pod_share
 
 _CPU = RESOURCES.index("cpu")
 

@@ -9,7 +9,7 @@ from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.demand import MEASURED_FIRST, EstimateSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array, np
-from equipoise.scorer.state.arrays import CandidateNodes, Demand, Demands, Statistic
+from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, Demands, Statistic
 
 Weight = Annotated[float, Meta(ge=0)]
 

@@ -13,8 +13,8 @@ from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array, Flags, np
+from equipoise.scorer.decisions.arrays import CandidateNodes, DailyLoads, Demand, Demands, resources
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight
-from equipoise.scorer.state.arrays import CandidateNodes, DailyLoads, Demand, Demands, resources
 
 
 class ProfileWeights(Section, frozen=True, kw_only=True):

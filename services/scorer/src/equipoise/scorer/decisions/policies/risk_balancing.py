@@ -15,8 +15,8 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, Statistic, expected_load
 from equipoise.scorer.decisions.policies.policy import SingleWindowPolicy
-from equipoise.scorer.state.arrays import CandidateNodes, Demand, Statistic, expected_load
 
 
 class RiskBalancing(SingleWindowPolicy, frozen=True, kw_only=True, tag="risk_balancing"):

@@ -15,8 +15,8 @@ from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.demand import TARGET_LOAD_PACKING, EstimateSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, expected_load
 from equipoise.scorer.decisions.policies.policy import SingleWindowPolicy
-from equipoise.scorer.state.arrays import CandidateNodes, Demand, expected_load
 
 _CPU = RESOURCES.index("cpu")
 

@@ -13,8 +13,8 @@ from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.demand import WATER_LEVEL, EstimateSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.decisions.arrays import MAX_SHARE, CandidateNodes, Demand, resources
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight
-from equipoise.scorer.state.arrays import MAX_SHARE, CandidateNodes, Demand, resources
 
 
 class ResourceWeights(Section, frozen=True, kw_only=True):

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from equipoise.contracts.messages.descheduling import RefusedMove
-from equipoise.descheduler.decisions.planning.projection import Projection
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, PodMove
+from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, PodMove
+from equipoise.descheduler.state.projection import Projection
 
 MOVES_OF_ALL = "no more pods may be moved at a time (maxIntentsPerEvaluation)"
 MOVES_OF_NODE = "no more of its pods may be moved at a time (maxIntentsPerNode)"

@@ -10,7 +10,7 @@ from equipoise.contracts.kubernetes.platforms import Platform, runs_on
 from equipoise.contracts.kubernetes.taints import tolerates
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.numeric import Flags, np
-from equipoise.scorer.decisions.placement_hints.node_snapshot import NodeSnapshot
+from equipoise.scorer.state.placement_hints.node_snapshot import NodeSnapshot
 
 
 class NodeConstraints:

@@ -12,10 +12,10 @@ import msgspec
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.numeric import Array, Rows, Singles, np
-from equipoise.scorer.decisions.placement_hints.node_snapshot import NodeSnapshot
+from equipoise.scorer.decisions.arrays import Demand, Demands, with_more_load
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.ranking import points_of_pods
-from equipoise.scorer.state.arrays import Demand, Demands, with_more_load
+from equipoise.scorer.state.placement_hints.node_snapshot import NodeSnapshot
 
 BLOCK = 100
 """Workloads."""

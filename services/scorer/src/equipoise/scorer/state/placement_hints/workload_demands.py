@@ -10,8 +10,8 @@ from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.contracts.numeric import Array
-from equipoise.scorer.state.arrays import Demand
-from equipoise.scorer.state.demand import demand_of_placed, expected_demand
+from equipoise.scorer.decisions.arrays import Demand
+from equipoise.scorer.decisions.demand import demand_of_placed, expected_demand
 from equipoise.scorer.state.node_table import NodeTable
 
 _LIFETIME = 300.0

@@ -15,20 +15,20 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES, NodePlacement, PlacedPod, WorkloadHint
 from equipoise.contracts.numeric import Array, Flags, np
+from equipoise.scorer.decisions.arrays import Demand, Demands
 from equipoise.scorer.decisions.placement_hints.expected_pods import expected_pods
-from equipoise.scorer.decisions.placement_hints.node_constraints import NodeConstraints
-from equipoise.scorer.decisions.placement_hints.node_snapshot import NodeSnapshot, node_snapshot
+from equipoise.scorer.decisions.placement_hints.hint_nodes import HintNode, hint_node
 from equipoise.scorer.decisions.placement_hints.sampling import targets_beside
-from equipoise.scorer.decisions.placement_hints.score_table import Block, ScoreTable
 from equipoise.scorer.decisions.placement_hints.selection import Selection, joined, merged, select, spread, unchanged
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.placement_hints.terms import hint_for_replacements, workload_hint
-from equipoise.scorer.decisions.placement_hints.workload_demands import WorkloadDemands
-from equipoise.scorer.decisions.scoring_state import ScoringState
-from equipoise.scorer.state.arrays import Demand, Demands
-from equipoise.scorer.state.hint_nodes import HintNode, hint_node
 from equipoise.scorer.state.node_table import fits
-from equipoise.scorer.state.workload_pods import WorkloadPods
+from equipoise.scorer.state.placement_hints.node_constraints import NodeConstraints
+from equipoise.scorer.state.placement_hints.node_snapshot import NodeSnapshot, node_snapshot
+from equipoise.scorer.state.placement_hints.score_table import Block, ScoreTable
+from equipoise.scorer.state.placement_hints.workload_demands import WorkloadDemands
+from equipoise.scorer.state.placement_hints.workload_pods import WorkloadPods
+from equipoise.scorer.state.scoring_state import ScoringState
 
 HINTED_KINDS = frozenset(
     {

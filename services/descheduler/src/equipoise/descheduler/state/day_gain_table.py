@@ -17,8 +17,8 @@ import msgspec
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.numeric import Array, Flags, Indexes, np
+from equipoise.descheduler.decisions.cluster import MovablePod
 from equipoise.descheduler.decisions.planning.node_arrays import REQUEST_TOLERANCE
-from equipoise.descheduler.state.cluster import MovablePod
 
 _BLOCK = 64
 """Pods computed together, so that intermediate results stay in the processor's cache."""

@@ -31,7 +31,7 @@ from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
 from equipoise.contracts.numeric import Array, np
-from equipoise.scorer.state.arrays import Statistic
+from equipoise.scorer.decisions.arrays import Statistic
 
 MEAN_ONLY: tuple[Statistic, ...] = ()
 

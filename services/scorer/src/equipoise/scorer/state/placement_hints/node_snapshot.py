@@ -7,9 +7,9 @@ import msgspec
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.platforms import Platform
 from equipoise.contracts.numeric import Array, Flags, Rows, np
-from equipoise.scorer.decisions.scoring_state import ScoringState
-from equipoise.scorer.state.arrays import CandidateNodes
-from equipoise.scorer.state.hint_nodes import HintNode, unknown_node
+from equipoise.scorer.decisions.arrays import CandidateNodes
+from equipoise.scorer.decisions.placement_hints.hint_nodes import HintNode, unknown_node
+from equipoise.scorer.state.scoring_state import ScoringState
 
 
 class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):

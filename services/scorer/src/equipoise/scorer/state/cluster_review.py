@@ -9,7 +9,7 @@ from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array, np
-from equipoise.scorer.state.arrays import resources
+from equipoise.scorer.decisions.arrays import resources
 
 HOUR = 3_600.0
 

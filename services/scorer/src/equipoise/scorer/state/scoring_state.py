@@ -18,16 +18,16 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ScoreDecision, ShadowResult
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.numeric import Array, Rows, np
+from equipoise.scorer.decisions.arrays import BandRoom, CandidateNodes, Demand, resources
 from equipoise.scorer.decisions.filtering import FilteredNodes, above_thresholds, without_refused
 from equipoise.scorer.decisions.neutral_scores import MAX_SCORE, ExtenderScores, NeutralReason, neutral
 from equipoise.scorer.decisions.ranking import Ranking, best_nodes, rank
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
-from equipoise.scorer.decisions.shadow import Shadow
-from equipoise.scorer.state.arrays import BandRoom, CandidateNodes, Demand, resources
-from equipoise.scorer.state.expected_replacements import ExpectedReplacements
 from equipoise.scorer.state.known_demands import KnownDemands
 from equipoise.scorer.state.node_table import NodeTable
+from equipoise.scorer.state.placement_hints.expected_replacements import ExpectedReplacements
 from equipoise.scorer.state.reservations import NegativeReservation, PodReservation, Reservations
+from equipoise.scorer.state.shadow import Shadow
 
 
 class Prioritized(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from equipoise.contracts.numeric import Array, Flags, Indexes, np
+from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, MovablePod, Resource
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
     amount_of,
@@ -16,7 +17,6 @@ from equipoise.descheduler.decisions.planning.node_arrays import (
     production_amounts,
     terminating_amounts,
 )
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, Resource
 
 if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
     from equipoise.descheduler.state.node_fit import NodeFit

@@ -8,120 +8,18 @@ ended, with a window of exactly its length, and smoothed over days.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-import msgspec
-
+from equipoise.collector.decisions.replica_means import (
+    RecentMeans,
+    ReplicaMean,
+    ReplicaMeans,
+    WorkloadRound,
+    weighted_mean,
+)
 from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.annotations import SLOTS
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
-
-SLOTS = 24
-
-
-class MeasuredPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A pod's usage in one window."""
-
-    workload: Workload
-    usage: Resources
-    sampled_at: float
-    """Newest raw sample of its node."""
-
-
-class ReplicaMean(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The pods of one workload in one window."""
-
-    usage: Resources
-    """The mean usage per replica."""
-
-    replicas: int
-    sampled_at: float
-    """The oldest of the pods' newest samples."""
-
-
-ReplicaMeans = Mapping[Workload, ReplicaMean]
-
-
-def replica_means(pods: Iterable[MeasuredPod]) -> dict[Workload, ReplicaMean]:
-    """Mean usage per measured replica; a resource that is known of no replica is unknown."""
-    groups: dict[Workload, list[MeasuredPod]] = {}
-    for pod in pods:
-        groups.setdefault(pod.workload, []).append(pod)
-    return {
-        workload: ReplicaMean(
-            usage=weighted_mean([(1.0, pod.usage) for pod in group]),
-            replicas=len(group),
-            sampled_at=min(pod.sampled_at for pod in group),
-        )
-        for workload, group in groups.items()
-    }
-
-
-def weighted_mean(parts: Sequence[tuple[float, Resources]], min_weight: float = 0.0) -> Resources:
-    """The mean of the known values of each resource; unknown when their weights sum to less than `min_weight`."""
-
-    def mean(values: Iterable[tuple[float, float | None]]) -> float | None:
-        known = [(weight, value) for weight, value in values if value is not None]
-        total = sum(weight for weight, _ in known)
-        return sum(weight * value for weight, value in known) / total if known and total >= min_weight else None
-
-    return Resources(
-        cpu=mean((weight, usage.cpu) for weight, usage in parts),
-        memory=mean((weight, usage.memory) for weight, usage in parts),
-    )
-
-
-class ShortestWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """The means of the shortest window that ended at `at`."""
-
-    at: float
-    means: ReplicaMeans
-
-
-class RecentMeans(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest means of the shortest window, and older ones at least its length apart."""
-
-    length: float
-    """The length of the shortest window; seconds."""
-
-    horizon: float
-    """Length of the longest window that is made of them; seconds."""
-
-    newest: ShortestWindow = ShortestWindow(at=0.0, means={})
-    kept: tuple[ShortestWindow, ...] = ()
-    """Newest first."""
-
-    def add(self, at: float, means: ReplicaMeans) -> "RecentMeans":
-        """The means with those of the shortest window that ended at `at`, without later ones: the clock went back."""
-        newest = ShortestWindow(at=at, means=means)
-        kept = tuple(window for window in self.kept if at - self.horizon < window.at <= at)
-        apart = not kept or at - kept[0].at >= self.length
-        return msgspec.structs.replace(self, newest=newest, kept=(newest, *kept) if apart else kept)
-
-    def means(self, length: float, coverage: float) -> dict[Workload, Resources]:
-        """Usage per replica over the `length` seconds before the newest round, of the workloads in that round.
-
-        A resource measured in less than `coverage` (0..1) of that time is unknown. A workload with neither resource
-        is left out.
-        """
-        parts = list(self._parts(length))
-        found = {}
-        for workload in self.newest.means:
-            usages = [(seconds, mean.usage) for seconds, means in parts if (mean := means.get(workload)) is not None]
-            usage = weighted_mean(usages, coverage * length)
-            if usage != Resources():
-                found[workload] = usage
-        return found
-
-    def _parts(self, length: float) -> list[tuple[float, ReplicaMeans]]:
-        """Newest first: seconds of the window that only this part covers, and its means."""
-        parts = []
-        begin, end = self.newest.at - length, self.newest.at
-        for window in (self.newest, *self.kept):
-            since, end = max(begin, window.at - self.length), min(end, window.at)
-            if end > since:
-                parts.append((end - since, window.means))
-                end = since
-        return parts
 
 
 def slot_of(ended_at: float, length: float) -> int:
@@ -174,14 +72,6 @@ def _smoothed(before: Resources, usage: Resources, weight: float) -> Resources:
         return new if old is None else old if new is None else (1 - weight) * old + weight * new
 
     return Resources(cpu=each(before.cpu, usage.cpu), memory=each(before.memory, usage.memory))
-
-
-class WorkloadRound(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known after a round of the shortest window."""
-
-    recent: RecentMeans
-    means: Mapping[str, Mapping[Workload, Resources]]
-    """The means by window, up to `podWindowLimit`."""
 
 
 class WorkloadStore:

@@ -18,7 +18,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.contracts.numeric import Array, np
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
-from equipoise.scorer.state.arrays import Demand
+from equipoise.scorer.decisions.arrays import Demand
 
 
 def pod_demand(pod: Pod) -> PodDemand:

@@ -6,10 +6,10 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.score import ShadowResult
 from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.decisions.demand import expected_demand
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.ranking import Ranking, rank
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
-from equipoise.scorer.state.demand import expected_demand
 
 _PUBLISHED = 10
 
