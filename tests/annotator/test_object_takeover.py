@@ -9,12 +9,12 @@ from builders import a_node_utilization
 
 from equipoise.annotator.service import READERS, WRITERS
 from equipoise.annotator.settings import AnnotatorSettings
-from equipoise.annotator.shell.object_client import REQUEST_TIMEOUT, RETRY_PERIOD
 from equipoise.contracts.bus.subjects import node_utilization
 from equipoise.contracts.hashing import owner
 from equipoise.contracts.kubernetes.annotations import as_annotations, node_load
 from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
 from equipoise.runtime.kubernetes.client import NODES
+from equipoise.runtime.kubernetes.paced_requests import REQUEST_TIMEOUT, RETRY_PERIOD
 from equipoise.testbed.memory.faults import Call, Verb
 
 AGO = 70.0

@@ -21,7 +21,6 @@ from kube_objects import a_lease
 
 from equipoise.annotator.service import MAX_CONFLICTS
 from equipoise.annotator.settings import AnnotatorSettings, ReclaimedWriteSettings
-from equipoise.annotator.shell.object_client import RETRY_PERIOD
 from equipoise.contracts.bus.subjects import (
     node_placement,
     node_utilization,
@@ -49,6 +48,7 @@ from equipoise.contracts.messages.utilization import NodeUtilization, Utilizatio
 from equipoise.runtime.kubernetes import fence
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, LEASES, NODES
 from equipoise.runtime.kubernetes.fence import PROBE
+from equipoise.runtime.kubernetes.paced_requests import RETRY_PERIOD
 from equipoise.testbed.memory.faults import Call
 
 

@@ -222,24 +222,27 @@ async def test_a_failed_write_is_repeated_and_reported(world: World) -> None:
     assert not world.health.problems
 
 
-async def test_a_node_that_cannot_be_written_is_reported_while_others_are(world: World) -> None:
-    """Until it was written."""
-    other = "node-b"
+@pytest.mark.parametrize("status", [403, 500])
+async def test_a_node_that_cannot_be_written_is_reported_while_others_are(world: World, status: int) -> None:
+    """Until it was written. A webhook that is down causes 500 for its nodes only."""
+    others = [f"node-b{number}" for number in range(30)]
     first = world.kube.stored(NODES)[0]
-    world.kube.put(NODES, Node(metadata=ObjectMeta(name=other, uid=f"uid-{other}"), status=first.status))
-    world.kube.refuse("update_status", name=other)
+    for name in others:
+        world.kube.put(NODES, Node(metadata=ObjectMeta(name=name, uid=f"uid-{name}"), status=first.status))
+        world.kube.fail_next("update_status", status=status, name=name, times=None)
     await world.begin(mode="enforce")
     for sequence in range(1, 4):
         now = world.clock.now()
         usage = Resources(cpu=2.0, memory=8 * GIB)
-        message = a_node_utilization(other, 2.0, system=usage, sampled_at=now, queried_at=now, sequence=sequence)
-        await world.bus.publish(node_placement(other), a_placement(other, [], sequence=sequence))
-        await world.bus.publish(node_utilization(other), message)
+        for name in others:
+            message = a_node_utilization(name, 2.0, system=usage, sampled_at=now, queried_at=now, sequence=sequence)
+            await world.bus.publish(node_placement(name), a_placement(name, [], sequence=sequence))
+            await world.bus.publish(node_utilization(name), message)
         await world.rounds(1)
-    assert world.status[BATCH_CPU] > 0
-    assert other in str(world.health.problems)
+    assert world.status[BATCH_CPU] == 3_000
+    assert "and 29 others cannot be written" in str(world.health.problems)
     world.kube.clear_faults()
-    await world.rounds(1)
+    await world.rounds(2)
     assert not world.health.problems
 
 

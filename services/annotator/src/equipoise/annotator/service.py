@@ -32,7 +32,7 @@ from equipoise.annotator.decisions.write_decision import DueWrite, WriteThreshol
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.hint_writer import HintWriter
 from equipoise.annotator.shell.membership import Membership
-from equipoise.annotator.shell.object_client import RESOURCES, RETRY_PERIOD, ObjectClient
+from equipoise.annotator.shell.object_client import RESOURCES, ObjectClient
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.annotator.state.clock_skew import ClockSkews
 from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
@@ -54,6 +54,7 @@ from equipoise.runtime.bus import BusError, Delivery
 from equipoise.runtime.kubernetes.client import LEASES, Conflict, KubeError, NotFound
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.kubernetes.installation import InstallationCheck
+from equipoise.runtime.kubernetes.paced_requests import RETRY_PERIOD
 from equipoise.runtime.process.lifecycle import Runtime
 
 log = structlog.get_logger()

@@ -10,28 +10,27 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from typing import NoReturn
 
+import msgspec
 from prometheus_client import Counter, Gauge
 
 from equipoise.annotator.decisions.hint_write import MAX_BYTES, WrittenHints, decide_hints
 from equipoise.annotator.decisions.write_decision import DueWrite, retry_backoff
 from equipoise.annotator.settings import AnnotatorSettings
-from equipoise.annotator.shell.object_client import REQUEST_TIMEOUT, RETRY_PERIOD, concerns_one_object
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.contracts.hints.definition import GROUP, KIND
-from equipoise.contracts.hints.hints_object import HintsObject, stored_hints, workload_hints
+from equipoise.contracts.hints.hints_object import HintsObject, StoredHints, stored_hints, workload_hints
 from equipoise.contracts.hints.policy import INSTALL, NAME, UNSUPPORTED
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
 from equipoise.contracts.kubernetes.objects import ObjectMeta, OwnerReference
 from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint
 from equipoise.runtime.async_tools.batching import in_batches
-from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.async_tools.rate_limiter import RateLimiter
 from equipoise.runtime.bus import Delivery
 from equipoise.runtime.kubernetes.client import HINTS, Conflict, Forbidden, KubeError, NotFound, mutating_policies
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
+from equipoise.runtime.kubernetes.paced_requests import RETRY_PERIOD, PacedRequests, concerns_one_object
 from equipoise.runtime.process.lifecycle import Runtime
 
 FENCE = "equipoise-hints-fence"
@@ -56,18 +55,28 @@ MAX_BACKOFF = 120.0
 """Seconds."""
 
 
-@dataclass(kw_only=True)
-class _Namespace:
-    """The newest hints of a namespace, and what its object holds."""
+class _Newest(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest hints of a namespace."""
 
     computed_at: float
-    hints: Mapping[str, WorkloadHint]
     replacing: bool
     """A change is written at once."""
+
+    hints: Mapping[str, WorkloadHint]
+    """The hints for which the object has space."""
+
+    stored: StoredHints
+    """The same hints as the object holds them."""
 
     left_out: int
     """Workloads for whose hints the object has no space."""
 
+
+@dataclass(kw_only=True)
+class _Namespace:
+    """The newest hints of a namespace, and what its object holds."""
+
+    newest: _Newest
     is_read: bool = False
     version: str = ""
     """The resource version of the object; empty: there is none."""
@@ -105,7 +114,8 @@ class HintWriter:
         self._own_namespace = runtime.configuration.shared.kubernetes.namespace
         self._is_ours = is_ours
         self._results = results
-        self._requests = RateLimiter(runtime.clock, lambda: interval(settings.requests_per_second))
+        self._limiter = RateLimiter(runtime.clock, lambda: interval(settings.requests_per_second))
+        self._requests = PacedRequests(runtime.clock, self._limiter)
         self._namespaces: dict[str, _Namespace] = {}
         self._due = ObjectQueue()
         self._policy: OwnerReference | None = None
@@ -118,7 +128,7 @@ class HintWriter:
             Gauge(f"equipoise_annotator_{name}", text, registry=runtime.metrics).set_function(value)
 
     def _left_out(self) -> float:
-        return float(sum(known.left_out for known in list(self._namespaces.values())))
+        return float(sum(known.newest.left_out for known in list(self._namespaces.values())))
 
     # Decide
 
@@ -127,19 +137,21 @@ class HintWriter:
         known = self._namespaces.get(message.namespace)
         latest = self._clock.now() + MAX_AHEAD
         # Hints of the future were received while this clock was ahead.
-        earlier = known.computed_at if known and known.computed_at <= latest else -math.inf
+        earlier = known.newest.computed_at if known and known.newest.computed_at <= latest else -math.inf
         if not earlier < message.computed_at <= latest:
             return
-        count = len(stored_hints(message.hints, MAX_BYTES).hints)
-        hints, left_out = dict(islice(message.hints.items(), count)), len(message.hints) - count
+        stored = stored_hints(message.hints, MAX_BYTES)
+        newest = _Newest(
+            computed_at=message.computed_at,
+            replacing=message.replacing,
+            hints={key: message.hints[key] for key in stored.hints},
+            stored=stored,
+            left_out=len(message.hints) - len(stored.hints),
+        )
         if known is None:
-            known = _Namespace(
-                computed_at=message.computed_at, hints=hints, replacing=message.replacing, left_out=left_out
-            )
-            self._namespaces[message.namespace] = known
+            self._namespaces[message.namespace] = _Namespace(newest=newest)
         else:
-            known.computed_at, known.hints, known.left_out = message.computed_at, hints, left_out
-            known.replacing = message.replacing
+            known.newest = newest
         self._consider(message.namespace)
 
     async def _check(self) -> None:
@@ -180,14 +192,16 @@ class HintWriter:
         if not known.is_read:
             return DueWrite(why="not read before")
         wanted = self._wanted(known, self._policy)
-        return decide_hints(known.written, wanted, now=self._now(), threshold=self._settings, replacing=known.replacing)
+        return decide_hints(
+            known.written, wanted, now=self._now(), threshold=self._settings, replacing=known.newest.replacing
+        )
 
     def _wanted(self, known: _Namespace, policy: OwnerReference) -> WrittenHints:
-        return WrittenHints(until=self._until(known), hints=known.hints, owner=policy.uid)
+        return WrittenHints(until=self._until(known), hints=known.newest.hints, owner=policy.uid)
 
     def _until(self, known: _Namespace) -> float:
         """Counted from the computation, not from the write: a scorer that ended renews nothing."""
-        return self._kube.server_time(known.computed_at) + self._settings.validity
+        return self._kube.server_time(known.newest.computed_at) + self._settings.validity
 
     def _now(self) -> float:
         return self._kube.server_time(self._clock.now())
@@ -260,37 +274,36 @@ class HintWriter:
             self._consider(name)
 
     async def _read(self, name: str, known: _Namespace) -> None:
-        if not await self._requests.acquire(lambda: self._decide(name)):
+        if not await self._limiter.acquire(lambda: self._decide(name)):
             return
         try:
-            found = await self._within_time(self._kube.get(HINTS, NAME, name))
+            found = await self._send(self._kube.get(HINTS, NAME, name))
         except NotFound:
             known.is_read, known.version, known.written = True, "", None
             return
         known.is_read, known.version, known.written = True, found.metadata.resource_version, _written(found)
 
     async def _write(self, name: str, known: _Namespace) -> None:
-        if not await self._requests.acquire(lambda: self._decide(name)) or self._policy is None:
+        if not await self._limiter.acquire(lambda: self._decide(name)) or self._policy is None:
             return
         wanted = self._wanted(known, self._policy)
-        contents = stored_hints(wanted.hints, MAX_BYTES)
         metadata = ObjectMeta(
             name=NAME, namespace=name, resource_version=known.version, owner_references=[self._policy]
         )
         value = HintsObject(
             metadata=metadata,
             until=datetime.fromtimestamp(wanted.until, UTC),
-            hostnames=contents.hostnames,
-            hints=contents.hints,
+            hostnames=known.newest.stored.hostnames,
+            hints=known.newest.stored.hints,
         )
         writing = self._kube.replace(HINTS, value) if known.version else self._kube.create(HINTS, value)
-        stored = await self._within_time(writing)
+        stored = await self._send(writing)
         known.version, known.written = stored.metadata.resource_version, wanted
         known.backoff, known.refusal = 0.0, ""
         self._results.labels(KIND, "written").inc()
 
-    async def _within_time(self, request: Awaitable[HintsObject]) -> HintsObject:
-        found = await run_with_guard(request, timeout_after(self._clock, REQUEST_TIMEOUT))
+    async def _send(self, request: Awaitable[HintsObject]) -> HintsObject:
+        found = await self._requests.send(request)
         self._health.set_problem("api server", None)
         return found
 
@@ -312,13 +325,12 @@ class HintWriter:
             return
         known.backoff = retry_backoff(known.backoff, RETRY_PERIOD, MAX_BACKOFF)
         known.not_before = self._clock.monotonic() + known.backoff
-        if isinstance(error, KubeError) and concerns_one_object(error.status):
+        if concerns_one_object(error):
             self._results.labels(KIND, "refused").inc()
             known.refusal = f"the hints of namespace {name} cannot be written: {error}"
         else:
             self._results.labels(KIND, "failed").inc()
             self._health.set_problem("api server", f"the API server does not accept placement hints: {error}")
-            self._requests.suspend(max(RETRY_PERIOD, getattr(error, "retry_after", None) or 0.0))
 
 
 def _key(namespace: str) -> str:

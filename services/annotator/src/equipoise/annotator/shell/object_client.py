@@ -9,17 +9,11 @@ from prometheus_client import Counter
 from equipoise.annotator.decisions.annotation_target import AnnotationTarget
 from equipoise.annotator.decisions.existing_value import Precondition
 from equipoise.contracts.kubernetes.objects import ObjectMeta
-from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.async_tools.rate_limiter import RateLimiter
 from equipoise.runtime.kubernetes.client import NODES, WORKLOAD_RESOURCES, Kube, KubeError, Resource
+from equipoise.runtime.kubernetes.paced_requests import PacedRequests, concerns_one_object
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
-
-REQUEST_TIMEOUT = 10.0
-"""Seconds for one read or write."""
-
-RETRY_PERIOD = 5.0
-"""Seconds without requests after the API server failed, unless it requests more."""
 
 RESOURCES: Mapping[tuple[str, str], Resource[Any]] = {("", "Node"): NODES, **WORKLOAD_RESOURCES}
 """The objects that can be annotated, by group and kind."""
@@ -37,9 +31,12 @@ class ObjectClient:
     results: Counter
     """Writes by kind and result."""
 
+    def __post_init__(self) -> None:
+        self._requests = PacedRequests(self.clock, self.reads, self.writes)
+
     async def get(self, target: AnnotationTarget) -> ObjectMeta:
         reading = self.kube.get(RESOURCES[target.group, target.kind], target.name, target.namespace)
-        found = await run_with_guard(reading, timeout_after(self.clock, REQUEST_TIMEOUT))
+        found = await self._requests.send(reading)
         self.health.set_problem("api server", None)
         metadata: ObjectMeta = found.metadata
         return metadata
@@ -56,24 +53,17 @@ class ObjectClient:
             version=precondition.version,
             expected=precondition.value,
         )
-        await run_with_guard(patching, timeout_after(self.clock, REQUEST_TIMEOUT))
+        await self._requests.send(patching)
         self.health.set_problem("api server", None)
         self.health.set_problem(f"annotate {target.kind}", None)
         self.results.labels(target.kind, "written").inc()
 
     def on_error(self, target: AnnotationTarget, error: KubeError | TimeoutError) -> bool:
         """Report an error. True when the object may be its cause: after a timeout it is not known."""
-        if isinstance(error, KubeError) and concerns_one_object(error.status):
+        if concerns_one_object(error):
             self.results.labels(target.kind, "refused").inc()
             self.health.set_problem(f"annotate {target.kind}", f"{target.display_name} cannot be annotated: {error}")
             return True
         self.results.labels(target.kind, "failed").inc()
         self.health.set_problem("api server", f"the API server does not accept annotations: {error}")
-        for limiter in (self.reads, self.writes):
-            limiter.suspend(max(RETRY_PERIOD, getattr(error, "retry_after", None) or 0.0))
         return isinstance(error, TimeoutError)
-
-
-def concerns_one_object(status: int) -> bool:
-    """True when requests about other objects may succeed. A webhook that is down causes 500 for its objects only."""
-    return 400 <= status <= 500 and status not in (401, 429)

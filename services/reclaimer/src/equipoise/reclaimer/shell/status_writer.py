@@ -9,23 +9,17 @@ import structlog
 from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
 from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.reclaimer.shell.metrics import ReclaimerMetrics
-from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.async_tools.rate_limiter import RateLimiter
 from equipoise.runtime.kubernetes.client import LEASES, Conflict, KubeError, NotFound
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.kubernetes.installation import InstallationCheck
+from equipoise.runtime.kubernetes.paced_requests import PacedRequests
 from equipoise.runtime.process.lifecycle import Runtime
 
 FENCE = "equipoise-reclaimer-fence"
 """The admission policy without which a ServiceAccount writes nothing."""
 
 MANIFEST = "k8s/colocation/reclaimer-fence.yaml"
-
-REQUEST_TIMEOUT = 10.0
-"""Seconds for one write."""
-
-RETRY_PERIOD = 5.0
-"""Seconds without writes after the API server failed, unless it requests more."""
 
 _PROBLEM = "node status"
 
@@ -49,6 +43,7 @@ class StatusWriter:
         self._installation = InstallationCheck(runtime.kube, self._namespace, runtime.clock, runtime.health)
         per_second = runtime.own.writes_per_second
         self._limiter = RateLimiter(runtime.clock, lambda: 1.0 / per_second)
+        self._requests = PacedRequests(runtime.clock, self._limiter)
         self._shrinking: dict[str, _Write] = {}
         self._growing: dict[str, _Write] = {}
         self._failed: dict[str, str] = {}
@@ -118,8 +113,7 @@ class StatusWriter:
     async def _write(self, node: str, write: "_Write") -> None:
         uid, amounts = write
         try:
-            writing = self._kube.set_node_amounts(node, amounts, uid=uid)
-            await run_with_guard(writing, timeout_after(self._clock, REQUEST_TIMEOUT))
+            await self._requests.send(self._kube.set_node_amounts(node, amounts, uid=uid))
         except (NotFound, Conflict):  # the node was deleted: its removal arrives as a message
             self._metrics.writes.labels("gone").inc()
             self._end_failure(node)
@@ -128,8 +122,6 @@ class StatusWriter:
             self._failed[node] = str(error)
             self._report_failures()
             log.warning("status not written", node=node, error=str(error))
-            if not isinstance(error, KubeError) or error.status in (401, 429) or error.status >= 500:
-                self._limiter.suspend(max(RETRY_PERIOD, getattr(error, "retry_after", None) or 0.0))
         else:
             self._metrics.writes.labels("written").inc()
             self._end_failure(node)

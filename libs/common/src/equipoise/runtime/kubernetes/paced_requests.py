@@ -1,0 +1,43 @@
+"""Requests about many objects at a configured rate; none for a while after the API server failed."""
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
+from equipoise.runtime.async_tools.rate_limiter import RateLimiter
+from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.process.clock import Clock
+
+REQUEST_TIMEOUT = 10.0
+"""Seconds for one request."""
+
+RETRY_PERIOD = 5.0
+"""Seconds without requests after the API server failed, unless it requests more."""
+
+T = TypeVar("T")
+
+
+class PacedRequests:
+    """Call `acquire` of one of its rate limiters right before each request."""
+
+    def __init__(self, clock: Clock, *limiters: RateLimiter) -> None:
+        self._clock = clock
+        self._limiters = limiters
+
+    async def send(self, request: Awaitable[T]) -> T:
+        """The response. Raises what the request raises, and TimeoutError after REQUEST_TIMEOUT.
+
+        A failure that does not concern one object only suspends all rate limiters.
+        """
+        try:
+            return await run_with_guard(request, timeout_after(self._clock, REQUEST_TIMEOUT))
+        except (KubeError, TimeoutError) as error:
+            if not concerns_one_object(error):
+                for limiter in self._limiters:
+                    limiter.suspend(max(RETRY_PERIOD, getattr(error, "retry_after", None) or 0.0))
+            raise
+
+
+def concerns_one_object(error: KubeError | TimeoutError) -> bool:
+    """True when requests about other objects may succeed. A webhook that is down causes 500 for its objects only."""
+    return isinstance(error, KubeError) and 400 <= error.status <= 500 and error.status not in (401, 429)
