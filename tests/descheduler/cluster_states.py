@@ -25,7 +25,8 @@ from equipoise.contracts.load.correction import RESOURCES, amounts, plus
 from equipoise.contracts.load.daily_profile import SLOTS, DailyProfile, HourlyUsage
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Flags
-from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod, PodMove
+from equipoise.descheduler.decisions.cluster import ClusterView, IntentLimits, PodMove
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.descheduler.state.daily_usage import NodeDay, UsageForecast
 from equipoise.descheduler.state.node_fit import NodeFit, placed_pods
 from equipoise.scheduling.model.pod_info import PodInfo

@@ -18,7 +18,8 @@ from descheduler.cluster_states import (
 )
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
-from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView
+from equipoise.descheduler.decisions.cluster import ClusterView
+from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.decisions.evaluation.pipeline import classify
 from equipoise.descheduler.decisions.planning.pools import Selector
 from equipoise.descheduler.decisions.strategies import name_of

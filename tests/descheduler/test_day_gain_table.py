@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.contracts.numeric import Array
-from equipoise.descheduler.decisions.cluster import MovablePod
+from equipoise.descheduler.decisions.cluster_node import MovablePod
 from equipoise.descheduler.state.day_gain_table import DayGainTable
 
 SLOTS = np.array([0.4, 0.35, 0.25])

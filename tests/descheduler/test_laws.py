@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from equipoise.contracts.configuration.settings import BatchWorkWeight, ResourceThresholds, Thresholds
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
+from equipoise.descheduler.decisions.cluster import ClusterView, IntentLimits
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.descheduler.decisions.planning.pools import NodePool, Requirement, Selector
 from equipoise.descheduler.decisions.planning.thresholds import Ceilings, Deviation
 from equipoise.descheduler.decisions.strategies import STRATEGIES, Strategy

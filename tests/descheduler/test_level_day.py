@@ -33,7 +33,8 @@ from equipoise.contracts.configuration.settings import ResourceThresholds, Thres
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.daily_profile import SLOTS, DailyProfile, HourlyUsage
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
+from equipoise.descheduler.decisions.cluster import ClusterView, IntentLimits
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.descheduler.decisions.planning.pools import Requirement, Selector
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.state.daily_usage import UsageForecast

@@ -29,7 +29,8 @@ from equipoise.contracts.configuration.settings import Namespaces, ResourceThres
 from equipoise.contracts.kubernetes.objects import Affinity, LabelSelector, PodAffinity, PodAffinityTerm, Taint
 from equipoise.contracts.load.pod_priority import QOS_LABEL
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
+from equipoise.descheduler.decisions.cluster import ClusterView, IntentLimits
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.descheduler.decisions.evaluation.pipeline import classify
 from equipoise.descheduler.decisions.planning.classification import excess_text
 from equipoise.descheduler.decisions.planning.pod_order import in_order

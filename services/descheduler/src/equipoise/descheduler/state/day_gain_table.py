@@ -17,7 +17,7 @@ import msgspec
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.numeric import Array, Flags, Indexes, np
-from equipoise.descheduler.decisions.cluster import MovablePod
+from equipoise.descheduler.decisions.cluster_node import MovablePod
 from equipoise.descheduler.decisions.planning.node_arrays import REQUEST_TOLERANCE
 
 _BLOCK = 64

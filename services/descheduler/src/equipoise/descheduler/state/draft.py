@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from equipoise.contracts.messages.descheduling import RefusedMove
-from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, PodMove
+from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan, PodMove
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.descheduler.state.projection import Projection
 
 MOVES_OF_ALL = "no more pods may be moved at a time (maxIntentsPerEvaluation)"

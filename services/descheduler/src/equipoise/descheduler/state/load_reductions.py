@@ -8,7 +8,7 @@ from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, kno
 from equipoise.contracts.messages.descheduling import LoadReduction
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.decisions.cluster import ClusterNode
+from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.state.pending_moves import TrackedMove
 
 MIN_SHARE = 0.5

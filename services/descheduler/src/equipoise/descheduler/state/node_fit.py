@@ -13,7 +13,7 @@ import numpy as np
 from equipoise.contracts.kubernetes.objects import Namespace
 from equipoise.contracts.kubernetes.platforms import OTHER_PLATFORM, Platform, runs_on
 from equipoise.contracts.numeric import Array, Flags, Indexes
-from equipoise.descheduler.decisions.cluster import ClusterNode, MovablePod
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.scheduling.framework.diagnosis import FilterDiagnosis
 from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS

@@ -6,7 +6,8 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from equipoise.contracts.numeric import Array, Flags, Indexes, np
-from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, MovablePod, Resource
+from equipoise.descheduler.decisions.cluster import ClusterView
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod, Resource
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
     amount_of,

@@ -11,7 +11,7 @@ from equipoise.contracts.load.correction import FUTURE_TOLERANCE
 from equipoise.contracts.messages.descheduling import LoadReduction, NodeClassification, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
-from equipoise.descheduler.decisions.cluster import ClusterNode
+from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.state import cooldowns, load_reductions, pending_moves
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, counted
 from equipoise.descheduler.state.cooldowns import MOVED, Cooldowns, CooldownSettings

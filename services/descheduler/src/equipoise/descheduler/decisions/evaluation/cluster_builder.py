@@ -20,7 +20,8 @@ from equipoise.contracts.load.pod_priority import is_batch_work, priority_class_
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.contracts.unreadable.known_amounts import unknown_pod, unknown_requests, with_known_amounts
-from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, MovablePod, PodMove
+from equipoise.descheduler.decisions.cluster import ClusterView, PodMove
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
 from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, NodeUsageReader
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, occupies_node

@@ -20,7 +20,8 @@ from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.plan import PlannedBand, PlannedMove, PlannedNode, PlanResponse
 from equipoise.contracts.messages.resources import Resources, bounded_resources
-from equipoise.descheduler.decisions.cluster import ClusterNode, PodMove
+from equipoise.descheduler.decisions.cluster import PodMove
+from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, StrategyResult
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
 from equipoise.descheduler.decisions.planning.node_arrays import batch_work_amount

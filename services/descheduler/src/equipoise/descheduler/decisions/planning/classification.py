@@ -9,7 +9,7 @@ import msgspec
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
 from equipoise.contracts.numeric import Array, Flags, np
-from equipoise.descheduler.decisions.cluster import ClusterNode, Resource
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, Resource
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
     amounts,

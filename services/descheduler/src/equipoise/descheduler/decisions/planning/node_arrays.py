@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array, Flags, np
-from equipoise.descheduler.decisions.cluster import ClusterNode, MovablePod, Resource
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod, Resource
 
 MEASURED: tuple[Resource, ...] = ("cpu", "memory", "pods")
 """The columns. The number of pods is a share of those that the node allows."""

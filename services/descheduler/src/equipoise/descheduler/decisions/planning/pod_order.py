@@ -9,7 +9,7 @@ from equipoise.contracts.kubernetes.labels import integer
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.load.pod_priority import PriorityClass, labeled_qos
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.decisions.cluster import MovablePod, QosClass, Resource, shares
+from equipoise.descheduler.decisions.cluster_node import MovablePod, QosClass, Resource, shares
 
 PRIORITY_CLASS_ORDER: Mapping[PriorityClass, int] = {"free": 0, "batch": 1, "mid": 2, "prod": 3}
 """The least important first."""

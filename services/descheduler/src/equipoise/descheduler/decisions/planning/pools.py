@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Section, Thresholds
 from equipoise.contracts.kubernetes.labels import satisfies
-from equipoise.descheduler.decisions.cluster import ClusterNode, Resource
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, Resource
 from equipoise.descheduler.decisions.planning.thresholds import Deviation
 
 Weight = Annotated[float, Meta(ge=0)]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.numeric import Array, Flags, Indexes, np
-from equipoise.descheduler.decisions.cluster import ClusterNode, MovablePod, Resource
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod, Resource
 from equipoise.descheduler.decisions.planning.classification import within
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amount_of, row
 from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds

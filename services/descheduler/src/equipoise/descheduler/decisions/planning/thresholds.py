@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import Percent, ResourceThresholds, Section, too_close
 from equipoise.contracts.numeric import Array, Flags, np
-from equipoise.descheduler.decisions.cluster import Resource
+from equipoise.descheduler.decisions.cluster_node import Resource
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED
 
 

@@ -17,7 +17,8 @@ from equipoise.contracts.configuration.settings import MIN_GAP, ResourceThreshol
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.numeric import Array, np
-from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, Resource
+from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod, Resource
 from equipoise.descheduler.decisions.planning.classification import current_loads, within
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED
 from equipoise.descheduler.decisions.planning.pools import ComparisonWeights, IdleNodes, Selector

@@ -27,7 +27,8 @@ from equipoise.contracts.load.correction import RESOURCES, amounts, uncounted_ba
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.numeric import Array, Flags, np
-from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, MovablePod, MovePlan
+from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, row
 from equipoise.descheduler.decisions.planning.pools import Selector, Weight
 from equipoise.descheduler.decisions.planning.thresholds import shares_of

@@ -16,7 +16,8 @@ from equipoise.contracts.configuration.settings import Namespaces, Percent, Sect
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.numeric import Array
-from equipoise.descheduler.decisions.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, Resource
+from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod, Resource
 from equipoise.descheduler.decisions.planning.classification import ONLY_EXPECTED, SCOPES, PoolClassification, Scope
 from equipoise.descheduler.decisions.planning.node_arrays import amount_of
 from equipoise.descheduler.decisions.planning.pod_order import in_order, load_of_pod
