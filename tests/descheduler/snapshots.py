@@ -16,9 +16,9 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.descheduler.decisions.cluster import ClusterView
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
-from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove
 
 LOAD = LoadSettings()

@@ -32,8 +32,8 @@ from equipoise.contracts.messages.utilization import NodeUtilization, Utilizatio
 from equipoise.contracts.unreadable.known_amounts import with_named_amounts
 from equipoise.descheduler.decisions.cluster import ClusterView, PodMove
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
-from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot
+from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove, planned
 from equipoise.descheduler.state.projection import Projection
 

@@ -11,7 +11,7 @@ from descheduler.snapshots import a_pod, a_snapshot, evaluation_settings
 
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView
-from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
+from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.descheduler.state.pending_moves import TrackedMove
 
 USED = Resources(cpu=1.5, memory=GIB)

@@ -24,8 +24,8 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.contracts.kubernetes.platforms import platform_of, runs_on
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.scheduling.model.pod_info import PodInfo
 
 AMD64 = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}

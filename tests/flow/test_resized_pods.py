@@ -14,9 +14,9 @@ from equipoise.cli.cluster_now.nodes import nodes_now
 from equipoise.collector.decisions.pod_times import placed_pod, trimmed
 from equipoise.contracts.kubernetes.objects import Container, Node, NodeStatus, ObjectMeta, Pod, ResourceRequirements
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.shell import cluster_watch
+from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.lab.record.inventory import inventory
 from equipoise.scheduling.model.pod_info import PodInfo, PodReader
 from equipoise.scorer.decisions.demand import pod_demand

@@ -17,11 +17,11 @@ from equipoise.contracts.configuration.settings import LoadSettings, ResourceThr
 from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.strategies import AnyStrategy
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.scorer.decisions.load_correction import corrected_load
 
 LONG_AGO = NOW - 100_000

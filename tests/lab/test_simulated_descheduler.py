@@ -19,10 +19,10 @@ from equipoise.contracts.messages.placement import GonePod, NodePlacement, Place
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
 from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
-from equipoise.descheduler.decisions.evaluation.cluster_builder import owners_by_name
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.state.cluster_builder import owners_by_name
 from equipoise.lab.model.cluster_objects import pod_template
 from equipoise.lab.model.simulated_descheduler import ApiObjects, SimulatedDescheduler, paced
 from equipoise.lab.model.trace import TraceWorkload

@@ -24,7 +24,7 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.options import Output
 from equipoise.cli.terminal import RESOURCES, amount, day_and_time, duration, print_result, table
-from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
+from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.process.clock import SystemClock
 

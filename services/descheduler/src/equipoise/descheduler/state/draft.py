@@ -40,8 +40,11 @@ class PlanDraft:
 
     def room_from(self, node: ClusterNode) -> int:
         """How many more pods may leave a node, by its own limit."""
-        leaving = sum(move.pod.node == node.name for move in (*self._moves, *self._later)) + node.leaving
-        return self.cluster.limits.per_node - leaving
+        return self.cluster.limits.per_node - self.moves_from(node) - node.leaving
+
+    def moves_from(self, node: ClusterNode) -> int:
+        """How many moves of this plan have this source."""
+        return sum(move.pod.node == node.name for move in (*self._moves, *self._later))
 
     def busy(self, pod: MovablePod) -> bool:
         """Whether as many pods of its workload are moving as the limit allows."""

@@ -15,10 +15,10 @@ from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlannedMove
 from equipoise.descheduler.decisions.cluster import IntentLimits
-from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.evaluation.messages import load_after, plan_response
 from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
+from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 
 MOST = 3
 """The number of hottest nodes, of idlest nodes, and of workloads."""

@@ -11,10 +11,10 @@ from equipoise.contracts.load.node_coverage import coverage_problem, readiness_p
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.plain_text import plain_text
 from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
-from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies import Strategy, name_of
 from equipoise.descheduler.state.abnormal_counts import abnormal_nodes, counted
+from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.descheduler.state.draft import name_of_pod, one_reason_per_pod
 from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation, dry_runs
 

@@ -139,19 +139,19 @@ class _DayPool:
         self._strategy = strategy
         self.cluster = cluster
         self.window = strategy.windows_of(cluster)[0]
-        self._hours: dict[int, Flags] = {}
+        self._hours = self._measured_hours()
         """The measured hours of selected nodes of known load, by their index."""
 
-        self._counted: Flags = np.zeros(SLOTS, dtype=np.bool_)
+        current = strategy.current_load_weight
+        self._counted = _counted_hours(self._hours.values()) if current < 1.0 else np.zeros(SLOTS, dtype=np.bool_)
         """The hours that count."""
 
-        self.unmeasured = ""
+        count = int(self._counted.sum())
+        too_few = current < 1.0 and bool(self._hours) and count < MEASURED_HOURS
+        self.unmeasured = f"the day is not measured yet ({count} of {SLOTS} hours)" if too_few else ""
         """Why no node has a forecast; "" when nodes may have one."""
 
-        self._read_measured_hours()
-        current = strategy.current_load_weight
-        hours = self._counted.sum()
-        self.slots = np.append(self._counted * ((1.0 - current) / hours if hours else 0.0), current)
+        self.slots = np.append(self._counted * ((1.0 - current) / count if count else 0.0), current)
         self.resources = np.array([strategy.weights.cpu, strategy.weights.memory])
         base = projection.base[:, : len(RESOURCES)]
         self.terminating: Array = projection.terminating[:, : len(RESOURCES)] / base
@@ -178,19 +178,13 @@ class _DayPool:
             room[:, column] = np.minimum(room[:, column], np.nan_to_num(allowed))
         return room
 
-    def _read_measured_hours(self) -> None:
+    def _measured_hours(self) -> dict[int, Flags]:
         nodes, days = self.cluster.nodes, self.cluster.days
         known = [index for index, node in enumerate(nodes) if not node.unknown and self._strategy.selects(node)]
         if not known or days is None:
-            return
+            return {}
         hours = days.measured_hours_of_nodes([nodes[index].name for index in known])
-        self._hours = dict(zip(known, hours, strict=True))
-        if self._strategy.current_load_weight == 1.0:
-            return
-        self._counted = np.asarray(hours.mean(axis=0) >= MEASURED_NODES, dtype=np.bool_)
-        count = int(self._counted.sum())
-        if count < MEASURED_HOURS:
-            self.unmeasured = f"the day is not measured yet ({count} of {SLOTS} hours)"
+        return dict(zip(known, hours, strict=True))
 
     def _covers(self, hours: Flags) -> bool:
         """Whether all hours that count are among these."""
@@ -280,6 +274,13 @@ class _DayPool:
         )
 
 
+def _counted_hours(measured: Collection[Flags]) -> Flags:
+    """The hours that were measured on most nodes, from the measured hours of each node."""
+    if not measured:
+        return np.zeros(SLOTS, dtype=np.bool_)
+    return np.asarray(np.mean(list(measured), axis=0) >= MEASURED_NODES, dtype=np.bool_)
+
+
 def _with_present(day: Array, now: Array) -> Array:
     """resources × (hours and the current usage)."""
     both: Array = np.empty((len(RESOURCES), SLOTS + 1))
@@ -308,9 +309,6 @@ class _DayPlanner:
         """resources × slots: no target is filled beyond it, unless the source is as high at that time."""
 
         self._allowed = np.array([not (node.target_refusal or node.unknown) for node in cluster.nodes], dtype=np.bool_)
-        self._left: set[int] = set()
-        """Nodes that pods leave in this plan: what they free is not available yet."""
-
         self._unchanged: Callable[[], Projection] = cache(partial(Projection, cluster, pool.window))
         """The cluster without the moves of this plan; computed only when it is needed."""
 
@@ -383,7 +381,7 @@ class _DayPlanner:
             return False
         source, target = self._node_of(single.pod), self._nodes[single.target]
         self._draft.add(self._table.pods[single.pod], source, target, self._reason_of(single.pod))
-        self._move(single.pod, single.target)
+        self._table.move(single.pod, single.target)
         return True
 
     def _best_single(self) -> SingleMove | None:
@@ -415,14 +413,10 @@ class _DayPlanner:
                 makes_room_for=name,
             )
             self._draft.add(pod, self._node_of(second), node, why, later=True)
-            self._move(first, pair.elsewhere)
-            self._move(second, target)
+            self._table.move(first, pair.elsewhere)
+            self._table.move(second, target)
             return True
         return False
-
-    def _move(self, row: int, target: int) -> None:
-        self._left.add(int(self._table.location[row]))
-        self._table.move(row, target)
 
     def _pairs(self, min_gain: float) -> Iterator[MovePair]:
         """The pairs of the most promising pods first; the others are computed only when those are not allowed."""
@@ -447,7 +441,8 @@ class _DayPlanner:
             if not self._excluded_by_constraints(row, target):
                 self._table.exclude(row, target)
             return False
-        if target in self._left and self._unchanged().fit.refuses(pod, target):
+        # What pods of this plan free on a node is not available yet.
+        if self._draft.moves_from(self._nodes[target]) and self._unchanged().fit.refuses(pod, target):
             self._table.exclude(row, target)
             return False
         outscored = self._draft.projection.outscored(pod, target)

@@ -15,11 +15,9 @@ import msgspec
 from equipoise.contracts.configuration.settings import Namespaces, Percent, Section, Thresholds
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.messages.descheduling import NodeClassification
-from equipoise.contracts.numeric import Array
 from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod, Resource
 from equipoise.descheduler.decisions.planning.classification import ONLY_EXPECTED, SCOPES, PoolClassification, Scope
-from equipoise.descheduler.decisions.planning.node_arrays import amount_of
 from equipoise.descheduler.decisions.planning.pod_order import in_order, load_of_pod
 from equipoise.descheduler.decisions.planning.pools import (
     ComparisonWeights,
@@ -38,6 +36,7 @@ from equipoise.descheduler.decisions.planning.target_selection import (
     target_nodes,
 )
 from equipoise.descheduler.decisions.planning.thresholds import Ceilings, Deviation
+from equipoise.descheduler.state.amounts_without_target import AmountsWithoutTarget
 from equipoise.descheduler.state.draft import MOVES_OF_ALL, PlanDraft
 
 NodeOrder = Literal["weighted", "memoryThenCpu"]
@@ -197,8 +196,7 @@ class _HotNodePlanner:
             target_threshold=strategy.target_threshold / 100, leveling=pool.members.deviation is not None,
         )  # fmt: skip
 
-        self._too_large: dict[bool, list[tuple[Array, str]]] = {False: [], True: []}
-        """The smallest amounts without a target since the last move, and why; by whether the pod is production."""
+        self._without_target = AmountsWithoutTarget()
 
     def plan(self, abnormal: Collection[str]) -> None:
         """Moves away from the hot nodes among `abnormal`, hottest first; nodes hot by their production come last."""
@@ -328,17 +326,15 @@ class _HotNodePlanner:
             choice = self._target_for(pod, source, hot)
             if choice.target is not None:
                 draft.add(pod, node, choice.target, source.reason)
-                self._too_large = {False: [], True: []}
+                self._without_target.clear()
                 return pod
             draft.refuse(node, choice.why, pod)
         return None
 
     def _target_for(self, pod: MovablePod, source: _HotNode, hot: Sequence[Resource]) -> TargetChoice:
         """The target of a pod. Where hundreds of hot nodes have none, most pods are larger than one refused before."""
-        amount = amount_of(pod)
-        for smallest, why in self._too_large[pod.production]:
-            if (smallest <= amount).all():
-                return TargetChoice(why=why)
+        if why := self._without_target.reason(pod):
+            return TargetChoice(why=why)
         margin = self._strategy.margin / 100
         until = margin if source.overloaded else 0.0
         overloaded = self._is_overloaded(source.node, source.scope, source.hot, margin=until)
@@ -353,8 +349,7 @@ class _HotNodePlanner:
             min_reduction=None if overloaded else margin,
         )
         if choice.too_large:
-            smaller = [entry for entry in self._too_large[pod.production] if not (amount <= entry[0]).all()]
-            self._too_large[pod.production] = [*smaller, (amount, choice.why)]
+            self._without_target.add(pod, choice.why)
         return choice
 
 

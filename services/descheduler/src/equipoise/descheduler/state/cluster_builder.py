@@ -1,13 +1,11 @@
 """Builds the cluster that strategies plan with from a snapshot."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cache, partial
 
 import msgspec
 
-from equipoise.contracts.colocation.bands import requests_reclaimed
 from equipoise.contracts.eviction.protection import Candidate, of_daemon_set, protection, rules_failed, static
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import Node, Pod, PodDisruptionBudget, WorkloadObject
@@ -16,15 +14,15 @@ from equipoise.contracts.kubernetes.platforms import platform_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, plus, total_of
 from equipoise.contracts.load.daily_profile import SLOTS, DailyProfile, daily_profile
-from equipoise.contracts.load.pod_priority import is_batch_work, priority_class_of, qos_of
+from equipoise.contracts.load.pod_priority import priority_class_of, qos_of
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
-from equipoise.contracts.unreadable.known_amounts import unknown_pod, unknown_requests, with_known_amounts
 from equipoise.descheduler.decisions.cluster import ClusterView, PodMove
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
 from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, NodeUsageReader
-from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, occupies_node
+from equipoise.descheduler.decisions.evaluation.pods_by_node import pods_by_node
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
 from equipoise.descheduler.decisions.planning.pod_order import DELETION_COST, EVICTION_COST, cost_of
 from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown
 from equipoise.descheduler.state.daily_usage import BatchWork, NodePods, RunningPod, UsageForecast
@@ -35,12 +33,11 @@ from equipoise.descheduler.state.pending_moves import (
     TrackedMove,
     busy_workloads,
     created_at,
-    dry_runs,
     planned,
     real_moves,
     without_outcome,
 )
-from equipoise.scheduling.model.pod_info import PodInfo, PodReader
+from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import Volumes, is_fully_bound
 from equipoise.scheduling.model.workloads import SpreadSelectors
@@ -62,7 +59,6 @@ class ClusterBuilder:
         self._watched = watched = snapshot.watched
         self._now = snapshot.now
         self._usage = NodeUsageReader(snapshot, settings.load)
-        self._infos = dict(watched.infos)
         self._objects = {node.metadata.name: node for node in watched.nodes}
         self._measured: dict[str, MeasuredNode] = {}
         self._nodes: dict[str, ClusterNode] = {}
@@ -70,48 +66,10 @@ class ClusterBuilder:
         self._budgets: dict[str, list[PodDisruptionBudget]] = {}
         for budget in watched.budgets:
             self._budgets.setdefault(budget.metadata.namespace, []).append(budget)
-        self._pods: dict[str, list[Pod]] = defaultdict(list)
-        self._requesting: dict[str, list[PodInfo]] = defaultdict(list)
-        """The pods of each node, and those nominated to it."""
-
-        self._unknown_requests: dict[str, str] = {}
-        """Why it is not known what one of the pods of a node requests, by node."""
-
-        self._moved_off: dict[str, list[Pod]] = {}
-        """The pods that a dry run moved to another node, by the node that they left."""
-
-        self._moved_to: dict[str, list[Pod]] = {}
-        self._batch_work: dict[str, list[Pod]] = {}
-        """The pods that give way to others, by node."""
-
-        self._terminating: dict[str, list[Pod]] = {}
-        """Terminating pods, which run until they end, by node."""
-
+        self._pods = pods_by_node(snapshot)
         self._failed: dict[str, str] = {}
         """Why the rules cannot be applied to a pod, by its name."""
 
-        self._dry_runs = dry_runs(snapshot.pending)
-        reader = PodReader()
-        # The pods of a large cluster are far apart in memory: everything that concerns all of them is read in one pass.
-        infos = self._infos
-        for watched_pod in watched.pods:
-            uid = watched_pod.metadata.uid
-            pod = watched_pod if uid in infos else self._read(reader, watched_pod)
-            if occupies_node(pod):
-                meta, node = pod.metadata, pod.spec.node_name
-                if uid in self._dry_runs:
-                    node = self._simulated_node(pod)
-                self._pods[node].append(pod)
-                if meta.unreadable and (why := unknown_requests(pod)):
-                    self._unknown_requests.setdefault(node, why)
-                if meta.deletion_timestamp is not None:
-                    self._terminating.setdefault(node, []).append(pod)
-                if self._is_batch_work(pod):
-                    self._batch_work.setdefault(node, []).append(pod)
-            else:
-                node = pod.status.nominated_node_name
-            if node:
-                self._requesting[node].append(infos[uid])
         self._filters = ReplacementFilters(
             Volumes(claims=watched.claims, volumes=watched.volumes),
             default_selector=SpreadSelectors({}, owners_by_name(watched.workloads)),  # Services are not watched
@@ -123,19 +81,10 @@ class ClusterBuilder:
         self._set_pending(snapshot.pending)
         # A cluster has thousands of workloads: their profiles are converted on first use.
         profile_of = cache(partial(_profile, snapshot.workloads))
-        uids = frozenset(pod.metadata.uid for pods in self._batch_work.values() for pod in pods)
+        uids = frozenset(pod.metadata.uid for pods in self._pods.batch_work.values() for pod in pods)
         batch_work = BatchWork(uids, settings.load.batch_work_weight)
         hour = int(snapshot.now // _HOUR) % SLOTS
         self._days = UsageForecast(profile_of, self._pods_after_moves, batch_work=batch_work, hour=hour)
-
-    def _read(self, reader: PodReader, pod: Pod) -> Pod:
-        try:
-            self._infos[pod.metadata.uid] = reader.read(pod)
-        except Exception as error:  # whatever it is, it concerns this pod only
-            known = with_known_amounts(pod)
-            pod = unknown_pod(pod, str(error)) if known is pod else known
-            self._infos[pod.metadata.uid] = reader.read(pod)
-        return pod
 
     def _set_pending(self, pending: PendingMoves) -> None:
         self._pending = pending
@@ -193,16 +142,6 @@ class ClusterBuilder:
             platforms=[platform_of(node.labels) for node in nodes],
         )
 
-    def _simulated_node(self, pod: Pod) -> str:
-        """The node on which a pod counts that was moved in a dry run: its own if that move is outdated."""
-        name, move = pod.spec.node_name, self._dry_runs[pod.metadata.uid]
-        terminating = pod.metadata.deletion_timestamp is not None
-        if name != move.node or terminating or not {name, move.target} <= self._objects.keys():
-            return name
-        self._moved_off.setdefault(name, []).append(pod)
-        self._moved_to.setdefault(move.target, []).append(pod)
-        return move.target
-
     def _pods_after_moves(self, nodes: Sequence[str]) -> list[NodePods | None]:
         """The pods that count on each node once the pending moves are done; None without utilization."""
         found: list[NodePods | None] = []
@@ -215,9 +154,9 @@ class ClusterBuilder:
             pods = self._staying(name)
             pods += [(move.pod_uid, move.workload) for move in coming]
             measured: Mapping[str, Resources] = utilization.pods
-            if coming or name in self._moved_to:
+            if coming or name in self._pods.moved_to:
                 brought = {move.pod_uid: move.expected_reduction for move in coming}
-                dry_runs = {pod.metadata.uid: self._usage_of(pod) for pod in self._moved_to.get(name, ())}
+                dry_runs = {pod.metadata.uid: self._usage_of(pod) for pod in self._pods.moved_to.get(name, ())}
                 measured = {**measured, **brought, **dry_runs}
             usage_of = partial(self._usage_after_moves, name)
             found.append(NodePods(utilization, pods, usage_of, measured))
@@ -228,7 +167,7 @@ class ClusterBuilder:
         moving, workload_of = self._moving, self._workload_of
         return [
             (meta.uid, workload_of(pod))
-            for pod in self._pods.get(node, ())
+            for pod in self._pods.present.get(node, ())
             if (meta := pod.metadata).deletion_timestamp is None and meta.uid not in moving
         ]
 
@@ -236,7 +175,7 @@ class ClusterBuilder:
         """Usage as measured at the move's proposal, else as measured now, else that of a replica of its workload."""
         if uid in self._moving:
             return self._moving[uid].expected_reduction
-        dry_run = self._dry_runs.get(uid)
+        dry_run = self._pods.dry_runs.get(uid)
         utilization = self._snapshot.nodes.get(node if dry_run is None else dry_run.node)
         measured = utilization.pods.get(uid) if utilization is not None else None
         if measured is not None:
@@ -253,7 +192,7 @@ class ClusterBuilder:
     def _usage_of(self, pod: Pod) -> Resources:
         """Usage as measured on the node where it runs; for an unmeasured pod of a dry run, as when it was proposed."""
         usage = self._measured_node(pod.spec.node_name).pods.get(pod.metadata.uid, Resources())
-        move = self._dry_runs.get(pod.metadata.uid)
+        move = self._pods.dry_runs.get(pod.metadata.uid)
         if move is None:
             return usage
         cpu, memory = known(usage.cpu), known(usage.memory)
@@ -269,12 +208,13 @@ class ClusterBuilder:
 
     def _node(self, node: Node) -> ClusterNode:
         name, now = node.metadata.name, self._now
-        pods, measured = self._pods.get(name, []), self._measured_node(name)
+        pods, measured = self._pods.present.get(name, []), self._measured_node(name)
         settling = self._settings.load.coverage.node_settling_period
         going = self._going(name, pods)
-        terminating = self._terminating.get(name, ())
+        terminating = self._pods.terminating.get(name, ())
+        unknown_requests = self._pods.unknown_requests.get(name, "")
         usage = measured.usage
-        if name in self._moved_off or name in self._moved_to:
+        if name in self._pods.moved_off or name in self._pods.moved_to:
             usage = {window: self._with_dry_runs(name, mean) for window, mean in measured.usage.items()}
         return ClusterNode(
             name=name,
@@ -289,7 +229,7 @@ class ClusterBuilder:
             ),
             source_refusal=source_refusal(node, now=now, settling=settling)
             or node_cooldown(self._snapshot.cooldowns, name, now),
-            target_refusal=target_refusal(node, now=now, settling=settling) or self._unknown_requests.get(name, ""),
+            target_refusal=target_refusal(node, now=now, settling=settling) or unknown_requests,
             unknown=measured.unknown,
             pods=LazySequence(lambda: [self._movable(pod, name) for pod in pods]),
             production=LazySequence(lambda: self._production(name, pods)),
@@ -302,9 +242,9 @@ class ClusterBuilder:
 
     def _with_dry_runs(self, name: str, usage: Resources) -> Resources:
         """A window's mean with the pods that dry runs moved, as if they had always been on their targets."""
-        for pod in self._moved_off.get(name, ()):
+        for pod in self._pods.moved_off.get(name, ()):
             usage = plus(usage, self._usage_of(pod), -1.0)
-        for pod in self._moved_to.get(name, ()):
+        for pod in self._pods.moved_to.get(name, ()):
             usage = plus(usage, self._usage_of(pod))
         return usage
 
@@ -317,18 +257,11 @@ class ClusterBuilder:
         ]
         return staying + [move.expected_reduction for move in self._to.get(node, ())]
 
-    def _is_batch_work(self, pod: Pod) -> bool:
-        reclaimed = requests_reclaimed(self._infos[pod.metadata.uid].requests)
-        if not reclaimed and not pod.spec.priority:
-            return False  # most pods: there may be a hundred thousand of them
-        priority_class = priority_class_of(pod.metadata.labels, pod.spec.priority, qos_of(pod.status.qos_class))
-        return is_batch_work(priority_class, pod.spec.priority, reclaimed=reclaimed)
-
     def _yielding(self, node: str) -> list[Resources]:
         """Usage of the pods that give way to others and stay."""
         return [
             self._usage_of(pod)
-            for pod in self._batch_work.get(node, ())
+            for pod in self._pods.batch_work.get(node, ())
             if pod.metadata.deletion_timestamp is None and pod.metadata.uid not in self._moving
         ]
 
@@ -353,7 +286,7 @@ class ClusterBuilder:
     def _occupying(self, node: str) -> Sequence[PodInfo]:
         """Its pods, those nominated to it, and the expected replacements of pending moves."""
         expected = map(_replacement, self._to.get(node, ()))
-        return [*self._requesting.get(node, ()), *(pod for pod in expected if pod is not None)]
+        return [*self._pods.requesting.get(node, ()), *(pod for pod in expected if pod is not None)]
 
     def _movable(self, pod: Pod, node: str) -> MovablePod:
         """Protected, and named in `ClusterView.failed`, if the rules cannot be applied to it."""
@@ -362,7 +295,7 @@ class ClusterBuilder:
         except Exception as error:
             meta, why = pod.metadata, rules_failed(error)
             self._failed[f"{meta.namespace}/{meta.name}"] = why
-            info = self._infos[meta.uid]
+            info = self._pods.infos[meta.uid]
             return MovablePod(
                 uid=meta.uid, namespace=meta.namespace, name=meta.name, node=node, protection=why, info=info
             )
@@ -387,7 +320,7 @@ class ClusterBuilder:
             protection=self._protection(candidate, node),
             platforms=self._ready_platforms().get(workload, frozenset()) if workload is not None else frozenset(),
             belongs_to_node=bool(static(candidate, rules, now) or of_daemon_set(candidate, rules, now)),
-            info=self._infos[meta.uid],
+            info=self._pods.infos[meta.uid],
         )
 
     def _protection(self, candidate: Candidate, node: str) -> str:

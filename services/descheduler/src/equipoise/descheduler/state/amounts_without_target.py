@@ -1,0 +1,27 @@
+"""The pods for which a plan found no target since its last move: larger ones have none either."""
+
+from equipoise.contracts.numeric import Array
+from equipoise.descheduler.decisions.cluster_node import MovablePod
+from equipoise.descheduler.decisions.planning.node_arrays import amount_of
+
+
+class AmountsWithoutTarget:
+    """The smallest amounts without a target, and why; apart for pods of production, which have other limits."""
+
+    def __init__(self) -> None:
+        self._smallest: dict[bool, list[tuple[Array, str]]] = {False: [], True: []}
+
+    def reason(self, pod: MovablePod) -> str:
+        """Why the pod has no target; empty if that is not known."""
+        amount = amount_of(pod)
+        return next((why for smallest, why in self._smallest[pod.production] if (smallest <= amount).all()), "")
+
+    def add(self, pod: MovablePod, why: str) -> None:
+        """No target can hold this pod."""
+        amount = amount_of(pod)
+        others = [entry for entry in self._smallest[pod.production] if not (amount <= entry[0]).all()]
+        self._smallest[pod.production] = [*others, (amount, why)]
+
+    def clear(self) -> None:
+        """Forget everything: a move has changed the nodes."""
+        self._smallest = {False: [], True: []}
