@@ -6,7 +6,6 @@ from typing import Any
 
 from equipoise.cli.config.foreign.schema import (
     DefaultEvictorArgs,
-    GoDuration,
     MigrationControllerArgs,
     ObjectLimit,
     PodProtections,
@@ -20,6 +19,9 @@ from equipoise.descheduler.decisions.planning.pools import Selector
 
 _NEVER = "such pods are never evicted: nothing would replace them, or they would return to the same node"
 _CRITICAL = "system-critical pods are never evicted"
+_NODES = {"node_selector": "targets are the nodes of the strategy: set its nodeSelector"}
+_NO_BURST = "in any window there are at most this many evictions, without a burst"
+_WITHOUT_BUDGET = "pods without a PodDisruptionBudget may be evicted"
 _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 """The PriorityClasses that every cluster has."""
 
@@ -32,21 +34,12 @@ def migration_controller(to: Translation, args: MigrationControllerArgs, path: s
     """MigrationController of Koordinator."""
     if args.dry_run is False:
         to.remark("note", f"{path}.dryRun", False, STAYS_DRY_RUN)
-    for name, value in (
-        ("evictFailedBarePods", args.evict_failed_bare_pods),
-        ("evictAllBarePods", args.evict_all_bare_pods),
-    ):
-        if value:
-            to.lost(f"{path}.{name}", True, _NEVER)
-    if args.evict_system_critical_pods:
-        to.lost(f"{path}.evictSystemCriticalPods", True, _CRITICAL)
+    bare = {"evict_failed_bare_pods": _NEVER, "evict_all_bare_pods": _NEVER, "evict_system_critical_pods": _CRITICAL}
+    to.fields(args, path, bare)
     _storage(to, args.evict_local_storage_pods, args.ignore_pvc_pods, path)
     if args.node_fit is False:
         to.lost(f"{path}.nodeFit", False, ALWAYS_FITS)
-    if args.node_selector:
-        to.lost(
-            f"{path}.nodeSelector", args.node_selector, "targets are the nodes of the strategy: set its nodeSelector"
-        )
+    to.fields(args, path, _NODES)
     priority(to, args.priority_threshold, f"{path}.priorityThreshold")
     pod_labels(to, args.label_selector, f"{path}.labelSelector")
     namespaces(to, args.namespaces, f"{path}.namespaces")
@@ -113,12 +106,11 @@ def all_of(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
 
 
 def _migration_limits(to: Translation, args: MigrationControllerArgs, path: str) -> None:
-    if args.max_migrating_globally is not None:
-        most, where = args.max_migrating_globally, f"{path}.maxMigratingGlobally"
-        if most >= 1:
-            to.set_lowest("descheduler.maxIntentsPerEvaluation", most, where)
-            reason = f"{most} pending moves (maxIntentsPerEvaluation): replacements that are not ready yet do not count"
-            to.remark("changed", where, most, reason)
+    most, where = args.max_migrating_globally, f"{path}.maxMigratingGlobally"
+    if most is not None and most >= 1:
+        to.set_lowest("descheduler.maxIntentsPerEvaluation", most, where)
+        reason = f"{most} pending moves (maxIntentsPerEvaluation): replacements that are not ready yet do not count"
+        to.remark("changed", where, most, reason)
     if args.max_migrating_per_node is not None:
         most, where = args.max_migrating_per_node, f"{path}.maxMigratingPerNode"
         if most >= 1:
@@ -128,10 +120,9 @@ def _migration_limits(to: Translation, args: MigrationControllerArgs, path: str)
             to.set("binder.limits.migratingPerNode.max", "unlimited", where)
             reason = "unlimited, as there; descheduler.maxIntentsPerNode still limits what is proposed at once"
             to.remark("note", where, most, reason)
-    if args.max_migrating_per_namespace is not None and args.max_migrating_per_namespace >= 1:
-        where = f"{path}.maxMigratingPerNamespace"
+    if (args.max_migrating_per_namespace or 0) >= 1:
         reason = "binder.limits.evictionsPerNamespace limits evictions in a time, not pods that migrate"
-        to.lost(where, args.max_migrating_per_namespace, reason)
+        to.fields(args, path, {"max_migrating_per_namespace": reason})
     for name, limit, value in (
         ("maxMigratingPerWorkload", "migratingPerWorkload", args.max_migrating_per_workload),
         ("maxUnavailablePerWorkload", "unavailablePerWorkload", args.max_unavailable_per_workload),
@@ -171,10 +162,7 @@ def _object_limits(to: Translation, limits: dict[str, ObjectLimit], path: str) -
             to.set(f"binder.limits.{names[scope]}.window", str(Duration(window)), f"{where}.duration")
         elif window is not None:
             to.lost(f"{where}.duration", "0s", f"binder.limits.{names[scope]}.window must be longer")
-        if limit.burst is not None:
-            to.lost(
-                f"{where}.burst", limit.burst, "in any window there are at most this many evictions, without a burst"
-            )
+        to.fields(limit, where, {"burst": _NO_BURST})
 
 
 def _rate(to: Translation, args: MigrationControllerArgs, path: str) -> None:
@@ -195,33 +183,29 @@ def _rate(to: Translation, args: MigrationControllerArgs, path: str) -> None:
             to.set("binder.limits.rate.window", str(Duration(round(1 / rate, 3))), where)
     for name, burst in (("evictBurst", args.evict_burst), ("flowControlBurst", args.flow_control_burst)):
         if burst is not None and burst > 1:
-            reason = "in any window there are at most this many evictions, without a burst"
-            to.lost(f"{path}.{name}", burst, reason)
+            to.lost(f"{path}.{name}", burst, _NO_BURST)
 
 
 def _jobs(to: Translation, args: MigrationControllerArgs, path: str) -> None:
     if args.default_job_mode == "ReservationFirst":
         reason = "nothing is reserved: scores or placement hints make the scheduler prefer the target of the eviction"
         to.lost(f"{path}.defaultJobMode", args.default_job_mode, reason)
-    if args.default_job_ttl is not None:
-        reason = "an intent expires after descheduler.intentLifetime; then the pod is evaluated again"
-        to.lost(f"{path}.defaultJobTTL", str(args.default_job_ttl), reason)
-    if args.eviction_policy not in (None, "", "Eviction"):
-        to.lost(
-            f"{path}.evictionPolicy", args.eviction_policy, "evictions use the API that respects disruption budgets"
-        )
-    if args.default_delete_options:
-        to.lost(f"{path}.defaultDeleteOptions", args.default_delete_options, "each pod has its own grace period")
-    if args.scheduler_names:
-        to.lost(f"{path}.schedulerNames", list(args.scheduler_names), "pods of every scheduler may be evicted")
+    reason = "an intent expires after descheduler.intentLifetime; then the pod is evaluated again"
+    to.fields(args, path, {"default_job_ttl": reason})
+    if args.eviction_policy != "Eviction":
+        to.fields(args, path, {"eviction_policy": "evictions use the API that respects disruption budgets"})
+    reasons = {
+        "default_delete_options": "each pod has its own grace period",
+        "scheduler_names": "pods of every scheduler may be evicted",
+    }
+    to.fields(args, path, reasons)
     if args.max_concurrent_reconciles is not None:
         most = args.max_concurrent_reconciles
         if 1 <= most <= 32:
             to.set("binder.concurrency", most, f"{path}.maxConcurrentReconciles")
         else:
             to.lost(f"{path}.maxConcurrentReconciles", most, "binder.concurrency is 1 to 32")
-    if args.arbitration_args:
-        to.lost(f"{path}.arbitrationArgs", args.arbitration_args, "the ledger decides about evictions one by one")
+    to.fields(args, path, {"arbitration_args": "the ledger decides about evictions one by one"})
 
 
 def default_evictor(to: Translation, args: DefaultEvictorArgs, path: str) -> None:
@@ -233,22 +217,18 @@ def default_evictor(to: Translation, args: DefaultEvictorArgs, path: str) -> Non
     if args.max_no_of_pods_to_evict_per_namespace is not None:
         most, where = args.max_no_of_pods_to_evict_per_namespace, f"{path}.maxNoOfPodsToEvictPerNamespace"
         to.set_lowest("binder.limits.evictionsPerNamespace.max", most, where)
-    if args.node_selector:
-        to.lost(
-            f"{path}.nodeSelector", args.node_selector, "targets are the nodes of the strategy: set its nodeSelector"
-        )
+    to.fields(args, path, _NODES)
     if args.pod_protections is None:
         _storage(to, args.evict_local_storage_pods, args.ignore_pvc_pods, path)
     else:
         _protections(to, args.pod_protections, f"{path}.podProtections")
-    for name, value, reason in (
-        ("evictDaemonSetPods", args.evict_daemon_set_pods, _NEVER),
-        ("evictFailedBarePods", args.evict_failed_bare_pods, _NEVER),
-        ("evictSystemCriticalPods", args.evict_system_critical_pods, _CRITICAL),
-        ("ignorePodsWithoutPDB", args.ignore_pods_without_pdb, "pods without a PodDisruptionBudget may be evicted"),
-    ):
-        if value:
-            to.lost(f"{path}.{name}", True, reason)
+    reasons = {
+        "evict_daemon_set_pods": _NEVER,
+        "evict_failed_bare_pods": _NEVER,
+        "evict_system_critical_pods": _CRITICAL,
+        "ignore_pods_without_pdb": _WITHOUT_BUDGET,
+    }
+    to.fields(args, path, reasons)
     priority(to, args.priority_threshold, f"{path}.priorityThreshold")
     pod_labels(to, args.label_selector, f"{path}.labelSelector")
     if args.namespace_label_selector is not None:
@@ -261,19 +241,14 @@ def default_evictor(to: Translation, args: DefaultEvictorArgs, path: str) -> Non
         to.remark("note", f"{path}.minReplicas", None, reason)
     else:
         to.set("protection.minReplicas", max(args.min_replicas, 1), f"{path}.minReplicas")
-    min_age(to, args.min_pod_age, f"{path}.minPodAge")
+    if args.min_pod_age:
+        reason = "a pod may move when it is measured; replicasSettlingPeriod and cooldowns protect new pods"
+        to.lost(f"{path}.minPodAge", str(Duration(args.min_pod_age)), reason)
     if args.no_eviction_policy == "Preferred":
         reason = "descheduler.alpha.kubernetes.io/prefer-no-eviction protects always, as with Mandatory"
         to.remark("note", f"{path}.noEvictionPolicy", args.no_eviction_policy, reason)
     elif args.no_eviction_policy not in (None, "", "Mandatory"):
         to.lost(f"{path}.noEvictionPolicy", args.no_eviction_policy, "there are Preferred and Mandatory")
-
-
-def min_age(to: Translation, age: GoDuration | None, path: str) -> None:
-    """Translates the age that a pod must have before it may be evicted: no setting is equal to it."""
-    if age:
-        reason = "a pod may move when it is measured; replicasSettlingPeriod and cooldowns protect new pods"
-        to.lost(path, str(Duration(age)), reason)
 
 
 def _protections(to: Translation, protections: PodProtections, path: str) -> None:
@@ -291,16 +266,10 @@ def _protections(to: Translation, protections: PodProtections, path: str) -> Non
         elif name == "PodsWithResourceClaims":
             to.remark("note", where, name, "always so here")
         else:
-            to.lost(where, name, _protection_reason(name))
+            to.lost(where, name, _WITHOUT_BUDGET if name == "PodsWithoutPDB" else "there is no such protection")
     if "PodsWithPVC" not in enabled:
         to.remark("note", f"{path}.extraEnabled", list(enabled), _VOLUMES)
-    if protections.config:
-        to.lost(f"{path}.config", protections.config, "protection.persistentVolumes is for all volumes")
-
-
-def _protection_reason(name: str) -> str:
-    known = name == "PodsWithoutPDB"
-    return "pods without a PodDisruptionBudget may be evicted" if known else "there is no such protection"
+    to.fields(protections, path, {"config": "protection.persistentVolumes is for all volumes"})
 
 
 def eviction_counts(to: Translation, counts: Iterable[tuple[str, int | None]], interval: Duration) -> None:

@@ -67,6 +67,20 @@ class PriorityThreshold(Section, frozen=True, kw_only=True):
     name: str | None = None
 
 
+class EvictorArgs(Args, frozen=True, kw_only=True):
+    """What MigrationController and DefaultEvictor both have; dryRun of DefaultEvictor only in koord-descheduler."""
+
+    dry_run: bool | None = None
+    evict_failed_bare_pods: bool | None = None
+    evict_local_storage_pods: bool | None = None
+    evict_system_critical_pods: bool | None = None
+    ignore_pvc_pods: bool | None = None
+    node_fit: bool | None = None
+    node_selector: str | None = None
+    priority_threshold: PriorityThreshold | None = None
+    label_selector: Selector | None = None
+
+
 # koord-descheduler
 
 
@@ -128,21 +142,12 @@ class ObjectLimit(Section, frozen=True, kw_only=True):
     burst: Int32 | None = None
 
 
-class MigrationControllerArgs(Args, frozen=True, kw_only=True):
+class MigrationControllerArgs(EvictorArgs, frozen=True, kw_only=True):
     """MigrationController."""
 
-    dry_run: bool | None = None
     max_concurrent_reconciles: Int32 | None = None
-    evict_failed_bare_pods: bool | None = None
     evict_all_bare_pods: bool | None = None
-    evict_local_storage_pods: bool | None = None
-    evict_system_critical_pods: bool | None = None
-    ignore_pvc_pods: bool | None = None
-    node_fit: bool | None = None
-    priority_threshold: PriorityThreshold | None = None
-    label_selector: Selector | None = None
     namespaces: NamespaceLists | None = None
-    node_selector: str | None = None
     skip_eviction_gates: tuple[str, ...] | None = None
     max_migrating_globally: Int32 | None = None
     max_migrating_per_node: Int32 | None = None
@@ -189,13 +194,20 @@ class EvictionLimits(Section, frozen=True, kw_only=True):
     namespace: Unsigned | None = None
 
 
-class LowNodeUtilizationArgs(Args, frozen=True, kw_only=True):
-    """LowNodeUtilization."""
+class StrategyThresholds(Section, frozen=True, kw_only=True):
+    """nodeResourceUtilizationThresholds of v1alpha1, and the thresholds of LowNodeUtilization."""
 
     use_deviation_thresholds: bool | None = None
     thresholds: Percentages | None = None
     target_thresholds: Percentages | None = None
     number_of_nodes: Int32 | None = None
+
+
+class LowNodeUtilizationArgs(StrategyThresholds, frozen=True, kw_only=True):
+    """LowNodeUtilization."""
+
+    api_version: str | None = None
+    kind: str | None = None
     metrics_utilization: MetricsUtilization | None = None
     evictable_namespaces: NamespaceLists | None = None
     eviction_limits: EvictionLimits | None = None
@@ -219,23 +231,14 @@ class PodProtections(Section, frozen=True, kw_only=True):
     config: dict[str, Any] | None = None
 
 
-class DefaultEvictorArgs(Args, frozen=True, kw_only=True):
-    """DefaultEvictor; the first three only of koord-descheduler."""
+class DefaultEvictorArgs(EvictorArgs, frozen=True, kw_only=True):
+    """DefaultEvictor; the first two only of koord-descheduler."""
 
-    dry_run: bool | None = None
     max_no_of_pods_to_evict_per_node: Unsigned | None = None
     max_no_of_pods_to_evict_per_namespace: Unsigned | None = None
-    node_selector: str | None = None
-    evict_local_storage_pods: bool | None = None
     evict_daemon_set_pods: bool | None = None
-    evict_system_critical_pods: bool | None = None
-    evict_failed_bare_pods: bool | None = None
-    ignore_pvc_pods: bool | None = None
     ignore_pods_without_pdb: bool | None = field(default=None, name="ignorePodsWithoutPDB")
-    label_selector: Selector | None = None
     namespace_label_selector: Selector | None = None
-    priority_threshold: PriorityThreshold | None = None
-    node_fit: bool | None = None
     min_replicas: Unsigned | None = None
     min_pod_age: GoDuration | None = None
     no_eviction_policy: str | None = None
@@ -338,15 +341,6 @@ class SigsPolicy(EvictionCounts, frozen=True, kw_only=True):
     grace_period_seconds: Int64 | None = None
     metrics_collector: dict[str, Any] | None = None
     metrics_providers: tuple[dict[str, Any], ...] | None = None
-
-
-class StrategyThresholds(Section, frozen=True, kw_only=True):
-    """nodeResourceUtilizationThresholds."""
-
-    use_deviation_thresholds: bool | None = None
-    thresholds: Percentages | None = None
-    target_thresholds: Percentages | None = None
-    number_of_nodes: Int32 | None = None
 
 
 class SigsStrategy(Section, frozen=True, kw_only=True):

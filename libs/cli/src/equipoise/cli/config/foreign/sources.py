@@ -29,6 +29,7 @@ from equipoise.cli.config.foreign.strategies import ALWAYS_FITS, STAYS_DRY_RUN, 
 from equipoise.cli.config.foreign.translation import Setting, Translation, member
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.messages.message import converted
 from equipoise.descheduler.decisions.planning.pools import Selector
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.configuration import ConfigurationError
@@ -45,6 +46,12 @@ _EVICTORS: Mapping[str, tuple[type[Section], Callable[[Translation, Any, str], N
     "MigrationController": (MigrationControllerArgs, evictors.migration_controller),
     "DefaultEvictor": (DefaultEvictorArgs, evictors.default_evictor),
 }
+_OF_THE_PROCESS = (
+    "leader_election", "client_connection", "healthz_bind_address", "metrics_bind_address", "enable_profiling",
+    "enable_contention_profiling",
+)  # fmt: skip
+"""Settings of koord-descheduler."""
+
 _OTHER = "Equipoise has no such plugin: it moves pods because of load only. The other descheduler can still run it"
 
 
@@ -83,29 +90,18 @@ def _koordinator(to: Translation, configuration: KoordinatorConfiguration) -> No
         _restrict(to, profile.node_selector, f"profiles[{index}].nodeSelector")
     _restrict(to, configuration.node_selector, "nodeSelector")
     evictors.eviction_counts(to, _counts(configuration), Duration(interval or DeschedulerSettings().interval))
-    own = {
-        "leaderElection": configuration.leader_election,
-        "clientConnection": configuration.client_connection,
-        "healthzBindAddress": configuration.healthz_bind_address,
-        "metricsBindAddress": configuration.metrics_bind_address,
-        "enableProfiling": configuration.enable_profiling,
-        "enableContentionProfiling": configuration.enable_contention_profiling,
-    }
-    for name, value in own.items():
-        if value:
-            to.remark("note", name, value, "of the process, not of its decisions: each service has its own")
+    reason = "of the process, not of its decisions: each service has its own"
+    to.fields(configuration, "", dict.fromkeys(_OF_THE_PROCESS, reason), "note")
 
 
 def _policy(to: Translation, policy: SigsPolicy) -> None:
     _profiles(to, policy.profiles or ())
     _node_labels(to, policy.node_selector)
     evictors.eviction_counts(to, _counts(policy), DeschedulerSettings().interval)
-    if policy.eviction_failure_event_notification:
-        to.remark("note", "evictionFailureEventNotification", True, "each refused eviction has an outcome and a reason")
-    if policy.grace_period_seconds is not None:
-        to.lost("gracePeriodSeconds", policy.grace_period_seconds, "each pod has its own grace period")
-    if policy.metrics_collector:
-        to.remark("note", "metricsCollector", policy.metrics_collector, "the collector always measures")
+    reason = "each refused eviction has an outcome and a reason"
+    to.fields(policy, "", {"eviction_failure_event_notification": reason}, "note")
+    to.fields(policy, "", {"grace_period_seconds": "each pod has its own grace period"})
+    to.fields(policy, "", {"metrics_collector": "the collector always measures"}, "note")
     for index, provider in enumerate(policy.metrics_providers or ()):
         _provider(to, provider, f"metricsProviders[{index}]")
 
@@ -234,30 +230,17 @@ def _strategies(to: Translation, policy: SigsStrategies) -> None:
             to.lost(path, name, _OTHER)
     _node_labels(to, policy.node_selector)
     evictors.eviction_counts(to, _counts(policy), DeschedulerSettings().interval)
-    known = DefaultEvictorArgs(
-        evict_local_storage_pods=policy.evict_local_storage_pods,
-        evict_daemon_set_pods=policy.evict_daemon_set_pods,
-        evict_system_critical_pods=policy.evict_system_critical_pods,
-        evict_failed_bare_pods=policy.evict_failed_bare_pods,
-        ignore_pvc_pods=policy.ignore_pvc_pods,
-    )
-    evictors.default_evictor(to, known, "")
+    # The node selector and the counts are set already.
+    evictors.default_evictor(to, converted(policy, DefaultEvictorArgs, node_selector=None), "")
 
 
 def _strategy(to: Translation, name: str, params: _Params, path: str) -> None:
     thresholds = params.node_resource_utilization_thresholds or StrategyThresholds()
     where = f"{path}.nodeResourceUtilizationThresholds"
     if name == "LowNodeUtilization":
-        low = LowNodeUtilizationArgs(
-            use_deviation_thresholds=thresholds.use_deviation_thresholds,
-            thresholds=thresholds.thresholds,
-            target_thresholds=thresholds.target_thresholds,
-            number_of_nodes=thresholds.number_of_nodes,
-        )
-        strategies.low_node_utilization(to, low, where)
+        strategies.low_node_utilization(to, converted(thresholds, LowNodeUtilizationArgs), where)
     else:
-        high = HighNodeUtilizationArgs(thresholds=thresholds.thresholds, number_of_nodes=thresholds.number_of_nodes)
-        strategies.high_node_utilization(to, high, where)
+        strategies.high_node_utilization(to, converted(thresholds, HighNodeUtilizationArgs), where)
     strategies.namespaces(to, params.namespaces, f"{path}.namespaces")
     if params.threshold_priority is not None or params.threshold_priority_class_name:
         threshold = PriorityThreshold(value=params.threshold_priority, name=params.threshold_priority_class_name)

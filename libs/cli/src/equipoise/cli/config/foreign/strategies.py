@@ -13,7 +13,7 @@ from equipoise.cli.config.foreign.schema import (
     NamespaceLists,
     PoolArgs,
 )
-from equipoise.cli.config.foreign.thresholds import Pair, deviation_pair, limit_production, percentage, threshold_pair
+from equipoise.cli.config.foreign.thresholds import limit_production, pair_of, percentage, translated_pair
 from equipoise.cli.config.foreign.translation import Setting, Translation, member, number
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import MIN_GAP, THRESHOLD_RESOURCES, Thresholds
@@ -21,6 +21,7 @@ from equipoise.descheduler.decisions.planning.pools import Selector
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 
 ALWAYS_FITS = "a pod is moved only if it fits on another node, and this cannot be turned off"
+STAYS_DRY_RUN = "evictions are dry runs: set binder.evict to true when `equipoise plan` shows what you want"
 _ONE = {
     True: "one strategy of a kind is possible: give its nodes a pool of the first one (low_node_load.pools)",
     False: "bin_pack would empty the nodes that low_node_load fills: give each a nodeSelector with another value",
@@ -56,15 +57,14 @@ def low_node_load(to: Translation, args: LowNodeLoadArgs, path: str) -> None:
     strategy = _added(to, "low_node_load", path)
     if strategy is None:
         return
-    if args.paused:
-        to.lost(f"{path}.paused", True, "leave the strategy out, or run `equipoise pause`")
-    _dry_run(to, args.dry_run, path)
+    to.fields(args, path, {"paused": "leave the strategy out, or run `equipoise pause`"})
+    if args.dry_run is False:
+        to.remark("note", f"{path}.dryRun", False, STAYS_DRY_RUN)
     if args.node_selector is not None:
         strategy["nodeSelector"] = Setting(value=selector_settings(args.node_selector), origin=f"{path}.nodeSelector")
     _thresholds(to, args, path, strategy, whole=True)
     if args.number_of_nodes is not None or args.use_deviation_thresholds:
-        idle = max(args.number_of_nodes or 0, 0)
-        strategy["numberOfNodes"] = Setting(value=idle, origin=f"{path}.numberOfNodes")
+        _number_of_nodes(args.number_of_nodes, path, strategy)
     if args.pod_selectors:
         strategy["podSelectors"] = Setting(
             value=[
@@ -80,9 +80,8 @@ def low_node_load(to: Translation, args: LowNodeLoadArgs, path: str) -> None:
     _anomaly(to, args.anomaly_condition, path, whole=True)
     if args.node_fit is False:
         to.lost(f"{path}.nodeFit", False, ALWAYS_FITS)
-    if args.detector_cache_timeout is not None:
-        reason = "a count of hot evaluations is kept for 5 minutes, or 2.5 intervals if that is longer"
-        to.lost(f"{path}.detectorCacheTimeout", str(args.detector_cache_timeout), reason)
+    reason = "a count of hot evaluations is kept for 5 minutes, or 2.5 intervals if that is longer"
+    to.fields(args, path, {"detector_cache_timeout": reason})
     if args.node_metric_expiration_seconds is not None:
         seconds = args.node_metric_expiration_seconds
         if 0 < seconds <= 86_400:
@@ -109,11 +108,7 @@ def _pools(to: Translation, args: LowNodeLoadArgs, path: str, strategy: dict[str
             "nodeSelector": Setting(value=selector, origin=f"{where}.nodeSelector"),
         }
         _thresholds(to, _inheriting(pool, args), where, settings, whole=False)
-        if (
-            not pool.use_deviation_thresholds
-            and args.use_deviation_thresholds
-            and pool.use_deviation_thresholds is False
-        ):
+        if args.use_deviation_thresholds and pool.use_deviation_thresholds is False:
             settings["deviation"] = Setting(value="off", origin=f"{where}.useDeviationThresholds")
         _weights(to, pool, where, settings)
         _anomaly(to, pool.anomaly_condition, where, whole=False)
@@ -138,39 +133,33 @@ def _inheriting(pool: PoolArgs, whole: LowNodeLoadArgs) -> PoolArgs:
 
 
 def _thresholds(to: Translation, args: PoolArgs, path: str, strategy: dict[str, Any], *, whole: bool) -> None:
-    node = Pair(
-        low=args.low_thresholds or {},
-        low_path=f"{path}.lowThresholds",
-        high=args.high_thresholds or {},
-        high_path=f"{path}.highThresholds",
-    )
-    production = Pair(
-        low=args.prod_low_thresholds or {},
-        low_path=f"{path}.prodLowThresholds",
-        high=args.prod_high_thresholds or {},
-        high_path=f"{path}.prodHighThresholds",
-    )
-    if args.use_deviation_thresholds:
-        low, high = deviation_pair(to, node)
-        prod_low, prod_high = deviation_pair(to, production)
-        deviation: dict[str, Any] = {"high": high, "low": low} if high else {}
-        if prod_high:
-            deviation |= {"prodHigh": prod_high, "prodLow": prod_low}
-        if deviation:
-            floor = Setting(value=0, origin=f"{path}.useDeviationThresholds")
-            strategy["deviation"] = {"high": {}, "low": {}} | deviation | {"floor": floor}
-            reason = "a resource without a distance has the threshold of the section `thresholds`"
-            to.remark("note", f"{path}.useDeviationThresholds", True, reason)
-        return
-    low, high = threshold_pair(to, node)
-    prod_low, prod_high = threshold_pair(to, production)
-    limit_production(to, high, prod_high, prod_low)
+    deviation = args.use_deviation_thresholds
+    low, high = translated_pair(to, pair_of(args, path, "low_thresholds", "high_thresholds", deviation=deviation))
+    production = pair_of(args, path, "prod_low_thresholds", "prod_high_thresholds", deviation=deviation)
+    prod_low, prod_high = translated_pair(to, production)
+    if not deviation:
+        limit_production(to, high, prod_high, prod_low)
     thresholds = {"low": low, "high": high} if high else {}
     thresholds |= {"prodLow": prod_low, "prodHigh": prod_high} if prod_high else {}
-    if whole and thresholds:
+    if deviation:
+        _deviation(to, thresholds, path, strategy)
+    elif whole and thresholds:
         to.settings.setdefault("thresholds", {}).update(thresholds)
     else:
         strategy.update(thresholds)
+
+
+def _deviation(to: Translation, distances: dict[str, Any], path: str, strategy: dict[str, Any]) -> None:
+    """Distances from the mean instead of thresholds; nothing is set without any."""
+    if distances:
+        floor = Setting(value=0, origin=f"{path}.useDeviationThresholds")
+        strategy["deviation"] = {"high": {}, "low": {}} | dict(sorted(distances.items())) | {"floor": floor}
+        reason = "a resource without a distance has the threshold of the section `thresholds`"
+        to.remark("note", f"{path}.useDeviationThresholds", True, reason)
+
+
+def _number_of_nodes(number_of_nodes: int | None, path: str, strategy: dict[str, Any]) -> None:
+    strategy["numberOfNodes"] = Setting(value=max(number_of_nodes or 0, 0), origin=f"{path}.numberOfNodes")
 
 
 def _weights(to: Translation, args: PoolArgs, path: str, strategy: dict[str, Any]) -> None:
@@ -193,12 +182,11 @@ def _anomaly(to: Translation, condition: AnomalyCondition | None, path: str, *, 
         to.set("descheduler.consecutiveAbnormalities", count, f"{where}.consecutiveAbnormalities")
     elif count:
         to.lost(f"{where}.consecutiveAbnormalities", count, "descheduler.consecutiveAbnormalities is one for all pools")
-    if condition.timeout is not None:
-        reason = "a node counts as hot until an evaluation finds it below its thresholds"
-        to.lost(f"{where}.timeout", str(condition.timeout), reason)
-    if condition.consecutive_normalities is not None:
-        reason = "one normal evaluation ends the count"
-        to.lost(f"{where}.consecutiveNormalities", condition.consecutive_normalities, reason)
+    reasons = {
+        "timeout": "a node counts as hot until an evaluation finds it below its thresholds",
+        "consecutive_normalities": "one normal evaluation ends the count",
+    }
+    to.fields(condition, where, reasons)
 
 
 def low_node_utilization(to: Translation, args: LowNodeUtilizationArgs, path: str) -> None:
@@ -206,33 +194,20 @@ def low_node_utilization(to: Translation, args: LowNodeUtilizationArgs, path: st
     strategy = _added(to, "low_node_load", path)
     if strategy is None:
         return
-    pair = Pair(
-        low=args.thresholds or {},
-        low_path=f"{path}.thresholds",
-        high=args.target_thresholds or {},
-        high_path=f"{path}.targetThresholds",
-    )
-    if args.use_deviation_thresholds:
-        low, high = deviation_pair(to, pair)
-        if high:
-            floor = Setting(value=0, origin=f"{path}.useDeviationThresholds")
-            strategy["deviation"] = {"high": high, "low": low, "floor": floor}
-            reason = "a resource without a distance has the threshold of the section `thresholds`"
-            to.remark("note", f"{path}.useDeviationThresholds", True, reason)
-    else:
-        low, high = threshold_pair(to, pair)
-        if high:
-            to.settings.setdefault("thresholds", {}).update({"low": low, "high": high})
-    if args.number_of_nodes is not None or args.use_deviation_thresholds:
-        idle = max(args.number_of_nodes or 0, 0)
-        strategy["numberOfNodes"] = Setting(value=idle, origin=f"{path}.numberOfNodes")
+    deviation = args.use_deviation_thresholds
+    low, high = translated_pair(to, pair_of(args, path, "thresholds", "target_thresholds", deviation=deviation))
+    if high and deviation:
+        _deviation(to, {"high": high, "low": low}, path, strategy)
+    elif high:
+        to.settings.setdefault("thresholds", {}).update({"low": low, "high": high})
+    if args.number_of_nodes is not None or deviation:
+        _number_of_nodes(args.number_of_nodes, path, strategy)
     _metrics(to, args.metrics_utilization, f"{path}.metricsUtilization")
     namespaces(to, args.evictable_namespaces, f"{path}.evictableNamespaces")
-    limits = args.eviction_limits
-    if limits is not None and limits.node is not None:
-        per_node(to, limits.node, f"{path}.evictionLimits.node")
-    if limits is not None and limits.namespace is not None:
-        to.lost(f"{path}.evictionLimits.namespace", limits.namespace, "see binder.limits.evictionsPerNamespace")
+    if (limits := args.eviction_limits) is not None:
+        if limits.node is not None:
+            per_node(to, limits.node, f"{path}.evictionLimits.node")
+        to.fields(limits, f"{path}.evictionLimits", {"namespace": "see binder.limits.evictionsPerNamespace"})
 
 
 def _metrics(to: Translation, metrics: MetricsUtilization | None, path: str) -> None:
@@ -247,11 +222,11 @@ def _metrics(to: Translation, metrics: MetricsUtilization | None, path: str) -> 
         to.set("collector.source", "prometheus", f"{path}.source")
     else:
         to.lost(f"{path}.source", source, "collector.source is prometheus, metrics-server or load-watcher")
-    if metrics is not None and metrics.prometheus is not None and metrics.prometheus.query:
+    if metrics is not None and metrics.prometheus is not None:
         reason = (
             "usage of nodes and pods is measured with the queries of collector.prometheus.profile (docs/metrics.md)"
         )
-        to.lost(f"{path}.prometheus.query", metrics.prometheus.query, reason)
+        to.fields(metrics.prometheus, f"{path}.prometheus", {"query": reason})
 
 
 def high_node_utilization(to: Translation, args: HighNodeUtilizationArgs, path: str) -> None:
@@ -277,15 +252,11 @@ def high_node_utilization(to: Translation, args: HighNodeUtilizationArgs, path: 
     else:
         to.lost(f"{path}.thresholds", args.thresholds, "bin_pack has its default thresholds")
     if args.number_of_nodes is not None:
-        idle = max(args.number_of_nodes, 0)
-        strategy["numberOfNodes"] = Setting(value=idle, origin=f"{path}.numberOfNodes")
+        _number_of_nodes(args.number_of_nodes, path, strategy)
     to.set("scorer.neutral", True, path)
     reason = "as there, it needs kube-scheduler's MostAllocated, or new pods fill the emptied nodes again"
     to.remark("note", path, "HighNodeUtilization", reason)
-    if args.eviction_modes:
-        to.lost(
-            f"{path}.evictionModes", list(args.eviction_modes), "a node is emptied only if all of its pods can move"
-        )
+    to.fields(args, path, {"eviction_modes": "a node is emptied only if all of its pods can move"})
     if args.metrics_utilization is not None:
         _metrics(to, args.metrics_utilization, f"{path}.metricsUtilization")
     namespaces(to, args.evictable_namespaces, f"{path}.evictableNamespaces")
@@ -295,7 +266,7 @@ def namespaces(to: Translation, lists: NamespaceLists | None, path: str) -> None
     """The namespaces whose pods may be evicted. Those of a strategy and of an evictor both apply."""
     if lists is None:
         return
-    if lists.include is not None and lists.exclude is not None and lists.include and lists.exclude:
+    if lists.include and lists.exclude:
         to.lost(f"{path}.exclude", list(lists.exclude), "only one of include and exclude can be set")
     name = "include" if lists.include else "exclude"
     listed = list(getattr(lists, name) or ())
@@ -318,11 +289,3 @@ def per_node(to: Translation, most: int, path: str) -> None:
         to.set_lowest("descheduler.maxIntentsPerNode", most, path)
     else:
         to.set_lowest("binder.limits.migratingPerNode.max", 0, path)
-
-
-def _dry_run(to: Translation, dry_run: bool | None, path: str) -> None:
-    if dry_run is False:
-        to.remark("note", f"{path}.dryRun", False, STAYS_DRY_RUN)
-
-
-STAYS_DRY_RUN = "evictions are dry runs: set binder.evict to true when `equipoise plan` shows what you want"

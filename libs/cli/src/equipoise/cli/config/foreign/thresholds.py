@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from equipoise.cli.config.foreign.translation import Setting, Translation, member, number
-from equipoise.contracts.configuration.settings import MIN_GAP, THRESHOLD_RESOURCES
+from equipoise.contracts.configuration.settings import MIN_GAP, THRESHOLD_RESOURCES, Section
 
 Percentages = Mapping[str, float | str]
 
@@ -20,6 +20,20 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     low_path: str
     high: Percentages
     high_path: str
+    deviation: bool
+    """Whether they are distances from the mean."""
+
+
+def pair_of(args: Section, path: str, low: str, high: str, *, deviation: bool | None) -> Pair:
+    """The two thresholds in these fields of a section of the source."""
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(args)}
+    return Pair(
+        low=getattr(args, low) or {},
+        low_path=f"{path}.{names[low]}",
+        high=getattr(args, high) or {},
+        high_path=f"{path}.{names[high]}",
+        deviation=bool(deviation),
+    )
 
 
 def percentage(value: float | str | None) -> float | None:
@@ -27,17 +41,8 @@ def percentage(value: float | str | None) -> float | None:
     return float(value.removesuffix("%")) if isinstance(value, str) else value
 
 
-def threshold_pair(to: Translation, pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
+def translated_pair(to: Translation, pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
     """Low and high thresholds by resource, as `Setting`. A resource that the source ignores is in neither."""
-    return _translated(to, pair, deviation=False)
-
-
-def deviation_pair(to: Translation, pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The same of distances from the mean."""
-    return _translated(to, pair, deviation=True)
-
-
-def _translated(to: Translation, pair: Pair, *, deviation: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     lows: dict[str, Any] = {}
     highs: dict[str, Any] = {}
     for resource in dict.fromkeys((*pair.low, *pair.high)):
@@ -49,12 +54,12 @@ def _translated(to: Translation, pair: Pair, *, deviation: bool) -> tuple[dict[s
             to.remark("note", high_path, high, "ignored there without a low threshold: left out")
         elif high is None:
             to.lost(low_path, low, "without a high threshold it has no meaning here")
-        elif not deviation and low >= 100 and high >= 100:
+        elif not pair.deviation and low >= 100 and high >= 100:
             to.remark("note", high_path, high, f"100 and 100 ignore {resource}: left out")
-        elif deviation and low == 0:
+        elif pair.deviation and low == 0:
             to.remark("note", low_path, low, f"a deviation of 0 ignores {resource}: left out")
         else:
-            low, high = _apart(to, low, high, low_path, high_path, deviation=deviation)
+            low, high = _apart(to, low, high, low_path, high_path, deviation=pair.deviation)
             lows[resource] = Setting(value=number(low), origin=low_path)
             highs[resource] = Setting(value=number(high), origin=high_path)
     return lows, highs

@@ -1,19 +1,24 @@
 """A configuration under construction: its settings with their origins, and what of the source it does not have."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Section
+
 _LONGEST = 80
+
+Result = Literal["not translated", "changed", "note"]
+"""note: nothing is lost."""
 
 
 class Remark(msgspec.Struct, frozen=True, kw_only=True):
     """A setting of the source that the configuration does not have, has with another value, or has in another sense."""
 
-    result: Literal["not translated", "changed", "note"]
-    """note: nothing is lost."""
-
+    result: Result
     setting: str
     """Its path in the source."""
 
@@ -45,29 +50,27 @@ class Translation:
 
     def set(self, path: str, value: Any, origin: str) -> None:
         """`path`: names with dots. A value that is set twice keeps the first one, with a remark if they differ."""
-        *sections, name = path.split(".")
-        section = self.settings
-        for each in sections:
-            section = section.setdefault(each, {})
+        section, name = self._place(path)
         known = section.setdefault(name, Setting(value=value, origin=origin.removeprefix(".")))
         if known.value != value:
-            self.remark(
-                "not translated", origin, value, f"{known.origin} has set {path} to {shown(known.value)} already"
-            )
+            self.lost(origin, value, f"{known.origin} has set {path} to {shown(known.value)} already")
 
     def set_lowest(self, path: str, value: int, origin: str) -> None:
         """The same as `set`, but of several values, all of which the source applies, the lowest is set."""
-        section = self.settings
-        *sections, name = path.split(".")
-        for each in sections:
-            section = section.setdefault(each, {})
+        section, name = self._place(path)
         known = section.get(name)
         if known is None or value < known.value:
             section[name] = Setting(value=value, origin=origin.removeprefix("."))
 
-    def remark(
-        self, result: Literal["not translated", "changed", "note"], setting: str, value: Any, reason: str
-    ) -> None:
+    def _place(self, path: str) -> tuple[dict[str, Any], str]:
+        """The section of a setting, which is created, and the name of the setting in it."""
+        *sections, name = path.split(".")
+        section = self.settings
+        for each in sections:
+            section = section.setdefault(each, {})
+        return section, name
+
+    def remark(self, result: Result, setting: str, value: Any, reason: str) -> None:
         """One more row of the list."""
         path = setting.removeprefix(".")  # of a setting of the whole source
         self.remarks.append(Remark(result=result, setting=path, value=shown(value), reason=reason))
@@ -75,6 +78,19 @@ class Translation:
     def lost(self, setting: str, value: Any, reason: str) -> None:
         """The configuration has no such setting."""
         self.remark("not translated", setting, value, reason)
+
+    def fields(
+        self, section: Section, path: str, reasons: Mapping[str, str], result: Result = "not translated"
+    ) -> None:
+        """A remark on each field of a section of the source that is given: false and empty values are not.
+
+        `reasons`: by name of the field, in the order of the remarks.
+        """
+        names = {field.name: field.encode_name for field in msgspec.structs.fields(section)}
+        for name, reason in reasons.items():
+            value = getattr(section, name)
+            if value or (isinstance(value, int | float) and value is not False):
+                self.remark(result, f"{path}.{names[name]}", value, reason)
 
     def strategy(self, name: str) -> dict[str, Any] | None:
         """The strategy of this name; None: there is none yet."""
@@ -96,7 +112,7 @@ class Translation:
 
 def shown(value: Any) -> str:
     """A value as JSON in ASCII, at most 80 characters."""
-    value = number(value) if isinstance(value, float) else value
+    value = number(value) if isinstance(value, float) and not isinstance(value, Duration) else value
     text = json.dumps(msgspec.to_builtins(value, enc_hook=str), ensure_ascii=True)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
