@@ -609,8 +609,8 @@ def test_one_error_is_an_error() -> None:
     [
         ("v1.29.15", "error"),
         ("v1.30.1-gke.200", "ok"),
-        ("v1.36.3", "ok"),
-        ("v1.37.0-alpha.1+k3s1", "warning"),
+        ("v1.37.2", "ok"),
+        ("v1.38.0-alpha.1+k3s1", "warning"),
         ("unknown", "unknown"),
     ],
 )
@@ -618,7 +618,7 @@ def test_the_version_of_the_api_server_is_compared_with_the_supported_ones(serve
     """An untested one is no error: minor versions are compatible."""
     finding = kubernetes_finding(server)
     assert finding.state == state
-    assert "supported are 1.30 and newer, tested is 1.36" in finding.message
+    assert "supported are 1.30 and newer, tested is 1.37" in finding.message
     assert bool(finding.fix) == (state in ("error", "warning"))
 
 
@@ -626,7 +626,7 @@ def test_the_supported_versions_are_those_of_the_chart_and_of_the_testbed() -> N
     """What is tested is what `make test` builds."""
     chart = (ROOT / "charts" / "equipoise" / "Chart.yaml").read_text()
     assert f'kubeVersion: ">={".".join(map(str, OLDEST_KUBERNETES))}.0-0"' in chart
-    modules = next(ROOT.glob("libs/testbed/src/equipoise/testbed/binaries/go/controlplane/go.mod")).read_text()
+    modules = next(ROOT.glob("libs/testbed/src/equipoise/testbed/binaries/go/cluster/go.mod")).read_text()
     assert f"k8s.io/kubernetes v{'.'.join(map(str, NEWEST_KUBERNETES))}." in modules
 
 

@@ -12,10 +12,13 @@ import pytest
 
 from equipoise.testbed.binaries.build import (
     CONTROL_PLANE,
+    MODULES,
     BuildError,
     Module,
+    build,
     build_module,
     installed_programs,
+    progress_of_build,
 )
 from equipoise.testbed.binaries.toolchain import NoGoError, Progress, find_go
 
@@ -142,27 +145,55 @@ def test_the_error_for_an_old_go_contains_its_version(tmp_path: Path) -> None:
     assert old.exists()
 
 
+def test_the_result_has_the_paths_of_programs_that_are_built_later(tmp_path: Path) -> None:
+    """Here of all: nothing is built now."""
+    binaries = build((), cache=tmp_path, environment={"PATH": ""})
+
+    assert binaries.prometheus.parent.parent == tmp_path
+    assert binaries.kube_apiserver.parent == binaries.etcd.parent != binaries.kwok.parent
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_programs_of_a_cluster_share_what_they_import() -> None:
+    """One Go module: Go compiles each package once, in one version."""
+    assert len({module.source for module in MODULES}) == 1
+    assert len({module.name for module in MODULES}) == len(MODULES)
+
+
+@pytest.mark.parametrize(
+    ("compiled", "seconds", "text"),
+    [
+        (0, 1.0, "0 of 300 packages compiled, 1 s"),
+        (2, 14.0, "2 of 300 packages compiled, 14 s"),
+        (150, 60.0, "150 of 300 packages compiled, 1 min 00 s, about 1 min 38 s left"),
+        (300, 90.0, "300 of 300 packages compiled, 1 min 30 s"),
+    ],
+)
+def test_the_remaining_time_is_estimated_from_the_packages_compiled(compiled: int, seconds: float, text: str) -> None:
+    assert progress_of_build(compiled, 300, seconds) == text
+
+
 def test_installed_programs_are_used(tmp_path: Path) -> None:
     """KUBEBUILDER_ASSETS takes precedence over PATH; they may complement each other."""
     assets, path = tmp_path / "assets", tmp_path / "path"
     expected = {
         "etcd": program(assets / "etcd", "etcd Version: 3.6.8"),
-        "kube-apiserver": program(assets / "kube-apiserver", "Kubernetes v1.36.9"),
-        "kube-controller-manager": program(path / "kube-controller-manager", "Kubernetes v1.36.3"),
-        "kube-scheduler": program(path / "kube-scheduler", "Kubernetes v1.36.3"),
+        "kube-apiserver": program(assets / "kube-apiserver", "Kubernetes v1.37.9"),
+        "kube-controller-manager": program(path / "kube-controller-manager", "Kubernetes v1.37.2"),
+        "kube-scheduler": program(path / "kube-scheduler", "Kubernetes v1.37.2"),
     }
-    program(path / "kube-apiserver", "Kubernetes v1.36.3")
+    program(path / "kube-apiserver", "Kubernetes v1.37.2")
     environment = {"KUBEBUILDER_ASSETS": str(assets), "PATH": str(path)}
 
     assert installed_programs(CONTROL_PLANE, environment) == expected
 
 
-@pytest.mark.parametrize("scheduler", ["Kubernetes v1.35.0", "Kubernetes v1.37.0", "no version at all", None])
+@pytest.mark.parametrize("scheduler", ["Kubernetes v1.36.3", "Kubernetes v1.38.0", "no version at all", None])
 def test_programs_of_another_version_are_not_used(tmp_path: Path, scheduler: str | None) -> None:
     """If one program is missing or has another version, none of its module is used."""
     program(tmp_path / "etcd", "etcd Version: 3.6.8")
-    program(tmp_path / "kube-apiserver", "Kubernetes v1.36.9")
-    program(tmp_path / "kube-controller-manager", "Kubernetes v1.36.9")
+    program(tmp_path / "kube-apiserver", "Kubernetes v1.37.9")
+    program(tmp_path / "kube-controller-manager", "Kubernetes v1.37.9")
     if scheduler is not None:
         program(tmp_path / "kube-scheduler", scheduler)
 

@@ -1,6 +1,7 @@
 """A real control plane with fake nodes and real measurements."""
 
 import asyncio
+import dataclasses
 import itertools
 import json
 import signal
@@ -392,6 +393,22 @@ async def test_manifests_of_any_kind_are_applied(cluster: Cluster) -> None:
     assert [item["metadata"]["uid"] for item in first] == [item["metadata"]["uid"] for item in second]
     with pytest.raises(LookupError, match="has no Deploymnt in apps/v1"):
         await cluster.apply([{"apiVersion": "apps/v1", "kind": "Deploymnt", "metadata": meta}])
+
+
+async def test_prometheus_may_be_built_after_the_other_components_have_started(
+    testbed_binaries: Binaries, tmp_path: Path
+) -> None:
+    """Until then nodes are added without it; once it runs it scrapes them."""
+    program = tmp_path / "prometheus"
+    async with Cluster(binaries=dataclasses.replace(testbed_binaries, prometheus=program)) as later:
+        await later.add_nodes([node("early")])
+        program.symlink_to(testbed_binaries.prometheus)
+        await asyncio.to_thread(later.restart, "prometheus")
+
+        async with asyncio.timeout(60):
+            while not query(later, 'up{node="early"} == 1'):  # noqa: ASYNC110  Prometheus has no events
+                await asyncio.sleep(0.1)
+        await asyncio.to_thread(later.check)
 
 
 def test_the_error_of_a_failed_start_contains_the_component_and_its_log(

@@ -77,7 +77,10 @@ class Cluster:
     # -- start and stop --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Takes some seconds; a failed start stops everything again."""
+        """Takes some seconds; a failed start stops everything again.
+
+        A Prometheus that is not built yet is not started: `restart` does it later.
+        """
         binaries = self._binaries or build()
         if self._chosen_directory is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="equipoise-testbed-", ignore_cleanup_errors=True)
@@ -94,8 +97,10 @@ class Cluster:
             self._await_ready(ETCD)
             self._launch(API_SERVER)
             self._await(API_SERVER, self._api_responds)
-            for name in (CONTROLLER_MANAGER, KWOK, SCHEDULER, PROMETHEUS):
+            for name in (CONTROLLER_MANAGER, KWOK, SCHEDULER):
                 self._launch(name)
+            if binaries.prometheus.exists():
+                self._launch(PROMETHEUS)
             for name in self._pids:
                 self._await_ready(name)
         except BaseException:
@@ -248,10 +253,11 @@ class Cluster:
         self.restart(SCHEDULER)
 
     def configure_prometheus(self, prometheus: PrometheusConfiguration) -> None:
-        """Reload Prometheus; its data remain."""
+        """Reload Prometheus if it runs; its data remain."""
         self._prometheus = prometheus
         self._write_prometheus()
-        get(f"{self.prometheus_url}/-/reload", method="POST")
+        if PROMETHEUS in self._pids:
+            get(f"{self.prometheus_url}/-/reload", method="POST")
 
     def evictions(self) -> list[audit.LoggedEviction]:
         """Evictions in the audit log, including dry runs and refused ones."""
@@ -275,7 +281,7 @@ class Cluster:
             return await api.apply(documents)
 
     async def add_nodes(self, nodes: Iterable[Document]) -> None:
-        """Apply nodes, and wait until they are schedulable and Prometheus scrapes them.
+        """Apply nodes, and wait until they are schedulable and Prometheus, if it runs, scrapes them.
 
         Otherwise the first node would get all pods.
         """

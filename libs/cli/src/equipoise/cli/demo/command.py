@@ -40,7 +40,7 @@ def demo(trace_folder: Path | None, seed: int, placement: "Placement", colocatio
     from equipoise.cli.terminal import VisibleConsole
     from equipoise.runtime.configuration import Logging
     from equipoise.runtime.process.logging import configure_logging
-    from equipoise.testbed.binaries.build import build
+    from equipoise.testbed.binaries.build import WITHOUT_METRICS, build
 
     configure_logging(Logging(format="console", level="warning"), "demo")
     screen = Screen(VisibleConsole(stderr=True))
@@ -51,5 +51,5 @@ def demo(trace_folder: Path | None, seed: int, placement: "Placement", colocatio
         return await run_demo(options, screen)
 
     exit_on_signals()
-    build()  # before the event loop starts, which would wait for the thread of a build at Ctrl-C
+    build(WITHOUT_METRICS)  # before the event loop starts, which would wait for the thread of a build at Ctrl-C
     click.echo(asyncio.run(run()).encoded())

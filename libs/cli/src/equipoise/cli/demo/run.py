@@ -57,10 +57,14 @@ from equipoise.lab.model.trace import Trace
 from equipoise.runtime.bus import Delivery, connect
 from equipoise.runtime.configuration import Nats
 from equipoise.testbed.api import Api
-from equipoise.testbed.binaries.build import build
+from equipoise.testbed.binaries.build import WITHOUT_METRICS, BuildError, build
 from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.processes.command_lines import PROMETHEUS
 from equipoise.testbed.processes.configuration import PrometheusConfiguration
 from equipoise.testbed.running_clusters import listed
+
+PROMETHEUS_SECONDS = 60
+"""How long its build takes beside a cluster on two cores, after that of the control plane: they share packages."""
 
 MIN_DAYS = 0.5
 """Days between the start of Equipoise and the second measurement: on a busy machine five services start slowly."""
@@ -106,7 +110,7 @@ async def run_demo(
     Raises InvalidInput for an invalid trace, and the errors of a cluster or service that does not start.
     """
     trace = _trace(options)
-    binaries = await asyncio.to_thread(build)
+    binaries = await asyncio.to_thread(build, WITHOUT_METRICS)
     screen.print("starting a control plane of Kubernetes, Prometheus and nats-server on this machine")
     began = time.monotonic()
     async with (
@@ -115,8 +119,11 @@ async def run_demo(
         cluster.api() as api,
     ):
         with listed(f"demo-{os.getpid()}", cluster, nats=True):
-            demo = Demo(options, screen, trace, cluster, session, api)
+            demo = Demo(options, screen, trace, cluster, session, api, metrics_built=binaries.prometheus.exists())
+            build_pid = None if demo.metrics_built else demo.build_prometheus()
             await demo.place()
+            if build_pid is not None:
+                await demo.start_prometheus(build_pid)
             before = await demo.measure_before()
             async with demo.equipoise() as supervisor:
                 after = await demo.level(before, supervisor)
@@ -148,13 +155,16 @@ class Demo:
     cluster: Cluster
     session: aiohttp.ClientSession
     api: Api
+    metrics_built: bool
+    """Prometheus is built, and runs."""
 
     def __post_init__(self) -> None:
         options, trace = self.options, self.trace
         self.factor = trace.seconds_per_step / options.step_seconds
         self.period = trace.steps * options.step_seconds
         # The pods take half a minute to run and to be measured: the first measurement is then in the middle of the day.
-        self.epoch = int(time.time()) + 30 - round(self.period * 0.54)  # noqa: TID251  kwok reads the same clock
+        seconds = 30 if self.metrics_built else 30 + PROMETHEUS_SECONDS
+        self.epoch = int(time.time()) + seconds - round(self.period * 0.54)  # noqa: TID251  kwok reads the same clock
         self.loads = NodeLoads(self.session, self.cluster.prometheus_url, trace, 2 * options.step_seconds)
         self.outcomes: Counter[str] = Counter()
         self.replacements: Counter[str] = Counter()
@@ -201,6 +211,21 @@ class Demo:
         total = len(trace.pods) + len(trace.nodes)
         running = await self._running(total)
         self.screen.print(f"the stock scheduler placed {running} of {total} pods, with one of a DaemonSet on each node")
+
+    def build_prometheus(self) -> int:
+        """Start its build, which the placement of pods does not wait for; returns the process."""
+        self.screen.print("building Prometheus meanwhile, once: pods are placed without it")
+        program = [sys.executable, "-c", "from equipoise.cli.main import main; main()", "testbed", "build"]
+        return self.cluster.guard.start(program, log=self.cluster.log("build"))
+
+    async def start_prometheus(self, build_pid: int) -> None:
+        """Wait for its build, then run it."""
+        self.screen.print(f"waiting until Prometheus is built, about {PROMETHEUS_SECONDS} s after the start")
+        while (code := self.cluster.guard.exit_code(build_pid)) is None:  # noqa: ASYNC110  the guard is another process
+            await asyncio.sleep(0.2)
+        if code != 0:
+            raise BuildError(self.cluster.log("build").read_text(errors="replace").strip())
+        await asyncio.to_thread(self.cluster.restart, PROMETHEUS)
 
     async def _running(self, total: int, namespace: str = "") -> int:
         """Wait until all pods run, or the number does not grow for 15 s (the requests of a slice may not fit)."""

@@ -101,12 +101,15 @@ def find_go(
 
 
 def go_environment() -> dict[str, str]:
-    """Settings that make builds reproducible."""
+    """Settings that make builds reproducible, and faster."""
     return {
         "CGO_ENABLED": "0",
         "GOTOOLCHAIN": "local",  # never download another toolchain
         "GOFLAGS": "-mod=readonly -buildvcs=false",
         "GOWORK": "off",
+        # The compiler runs thousands of times for about a second each: collecting garbage takes a fifth of that.
+        "GOGC": "off",
+        "GOMEMLIMIT": "1GiB",
     }
 
 

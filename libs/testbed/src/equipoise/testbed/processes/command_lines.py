@@ -1,4 +1,4 @@
-"""The command line of each component of a cluster, tested with Kubernetes 1.36."""
+"""The command line of each component of a cluster, tested with Kubernetes 1.37."""
 
 from collections.abc import Mapping
 from pathlib import Path

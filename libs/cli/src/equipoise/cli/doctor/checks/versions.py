@@ -16,7 +16,7 @@ from equipoise.runtime.kubernetes.client import KubeError
 OLDEST_KUBERNETES = (1, 30)
 """It has ValidatingAdmissionPolicies, with which the API server limits what the services may evict."""
 
-NEWEST_KUBERNETES = (1, 36)
+NEWEST_KUBERNETES = (1, 37)
 """The newest version of the tests."""
 
 API_SERVER = "Kubernetes"
