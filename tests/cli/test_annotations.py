@@ -17,7 +17,6 @@ from equipoise.cli.annotations.clear import (
     ClearResult,
     active_annotators,
     clear,
-    clear_with_progress,
     find_annotated,
     show,
 )
@@ -50,7 +49,7 @@ class World:
 
     async def cleared(self, *keys: str, seconds: float = 10) -> ClearResult:
         found = await find_annotated(self.kube, keys)
-        task = asyncio.create_task(clear(self.kube, self.clock, found, rate=2, report=lambda _: None))
+        task = asyncio.create_task(clear(self.kube, self.clock, found, rate=2))
         await self.clock.advance(seconds)
         assert task.done(), "it takes longer"
         return await task
@@ -128,7 +127,7 @@ async def test_an_unavailable_api_server_ends_the_command(world: World) -> None:
 async def test_an_interrupted_command_prints_how_far_it_got(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """At Ctrl-C, and when the API server is lost."""
     found = await find_annotated(world.kube, OURS)
-    task = asyncio.create_task(clear_with_progress(world.kube, world.clock, found, rate=2))
+    task = asyncio.create_task(clear(world.kube, world.clock, found, rate=2))
     await world.clock.advance(0.9)
     task.cancel()
     await asyncio.wait([task])

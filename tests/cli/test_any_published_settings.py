@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from equipoise.cli.effective.adopted import adopted_settings
 from equipoise.cli.effective.running import running_configurations
-from equipoise.cli.effective.text import running_lines, strategies_line
+from equipoise.cli.effective.text import strategies_line
 from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings
 from equipoise.cli.status.in_effect import effective_lines
 from equipoise.cli.status.run import limits_of
@@ -77,7 +77,7 @@ def test_settings_of_any_form_end_no_command(service: str, path: tuple[Any, ...]
     list(effective_lines(messages, SETTINGS, "equipoise.yaml", NOW))
     redacted(message.settings)
     for each in running_configurations(messages, service, NOW):
-        list(running_lines([each], service, NOW))
+        each.age_text(NOW)
         strategies_line(each)
         limits_of(each)
     with suppress(ConfigurationError):

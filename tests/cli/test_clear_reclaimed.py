@@ -16,7 +16,6 @@ from rich.console import Console
 from equipoise.cli.annotations.clear_reclaimed import (
     ClearedNodes,
     clear_nodes,
-    clear_with_progress,
     find_offering,
     find_users,
     show,
@@ -53,7 +52,7 @@ class World:
 
     async def cleared(self, seconds: float = 10) -> ClearedNodes:
         found = await find_offering(self.kube)
-        task = asyncio.create_task(clear_nodes(self.kube, self.clock, found, rate=2, report=lambda _: None))
+        task = asyncio.create_task(clear_nodes(self.kube, self.clock, found, rate=2))
         await self.clock.advance(seconds)
         assert task.done(), "it takes longer"
         return await task
@@ -91,7 +90,7 @@ async def test_without_confirmation_it_only_reads(world: World) -> None:
 async def test_a_pod_that_was_bound_in_the_meantime_keeps_the_amounts(world: World) -> None:
     """The pods of a node are read just before its status is written."""
     found = await find_offering(world.kube)
-    task = asyncio.create_task(clear_nodes(world.kube, world.clock, found, rate=2, report=lambda _: None))
+    task = asyncio.create_task(clear_nodes(world.kube, world.clock, found, rate=2))
     await world.clock.advance(0.6)
     world.kube.put(PODS, a_batch_pod("batch-4", "c"))
     await world.clock.advance(10)
@@ -128,7 +127,7 @@ async def test_it_respects_the_rate(world: World) -> None:
 
 async def test_an_interrupted_command_prints_how_far_it_got(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     found = await find_offering(world.kube)
-    task = asyncio.create_task(clear_with_progress(world.kube, world.clock, found, rate=2))
+    task = asyncio.create_task(clear_nodes(world.kube, world.clock, found, rate=2))
     await world.clock.advance(0.6)
     task.cancel()
     await asyncio.wait([task])

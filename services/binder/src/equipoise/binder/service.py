@@ -26,7 +26,7 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.eviction_client import EvictionClient
 from equipoise.binder.shell.ledger_watch import LedgerWatch
 from equipoise.binder.shell.ledger_writer import MAX_READ_AGE, HandledByAnotherBinder, LedgerWriter
-from equipoise.binder.shell.live_reads import find, has_left
+from equipoise.binder.shell.live_reads import has_left
 from equipoise.binder.shell.metrics import BinderMetrics
 from equipoise.binder.shell.outcome_reporter import OutcomeReporter
 from equipoise.binder.shell.validation import Validation, ValidIntent
@@ -39,7 +39,7 @@ from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.runtime.bus import BusError, Delivery, Redeliver
-from equipoise.runtime.kubernetes.client import EVENTS, PODS, KubeError, UnreadableObject
+from equipoise.runtime.kubernetes.client import EVENTS, PODS, KubeError, UnreadableObject, find
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.kubernetes.installation import InstallationCheck
 from equipoise.runtime.process.lifecycle import Runtime

@@ -11,10 +11,9 @@ import msgspec
 from rich.console import Console
 
 from equipoise.annotator.decisions.replicas import SELECTOR, live_members
-from equipoise.cli.annotations.clearing import clearing
+from equipoise.cli.annotations.clearing import clear_each
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.options import Output
-from equipoise.cli.progress import Report
 from equipoise.cli.terminal import print_result
 from equipoise.contracts.kubernetes.annotations import LOAD, RECLAIMED, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
@@ -23,7 +22,6 @@ from equipoise.runtime.kubernetes.client import (
     LEASES,
     NODES,
     WORKLOAD_RESOURCES,
-    Conflict,
     Forbidden,
     Kube,
     KubeError,
@@ -92,30 +90,21 @@ async def find_annotated(kube: Kube, keys: Sequence[str]) -> list[AnnotatedObjec
     return found
 
 
-async def clear(
-    kube: Kube, clock: Clock, objects: Sequence[AnnotatedObject], *, rate: float, report: Report
-) -> ClearResult:
+async def clear(kube: Kube, clock: Clock, objects: Sequence[AnnotatedObject], *, rate: float) -> ClearResult:
     """Remove the annotations, from `rate` objects per second. An object that cannot be written is reported.
 
     Raises KubeError when the API server does not respond.
     """
     removed: Counter[str] = Counter()
-    failed: dict[str, str] = {}
-    deleted = 0
-    for each in objects:
-        begun = clock.monotonic()
-        try:
-            await _remove(kube, clock, each)
-            removed[each.resource.kind] += 1
-        except (NotFound, Conflict):
-            deleted += 1
-        except KubeError as error:
-            if error.status == 0:
-                raise
-            failed[str(each)] = str(error)
-        report(str(each))
-        await clock.sleep(1 / rate - (clock.monotonic() - begun))
-    return ClearResult(dry_run=False, found=by_kind(objects), removed=dict(removed), deleted=deleted, failed=failed)
+
+    async def remove(each: AnnotatedObject) -> None:
+        await _remove(kube, clock, each)
+        removed[each.resource.kind] += 1
+
+    left = await clear_each(objects, remove, clock, rate=rate, noun="objects")
+    return ClearResult(
+        dry_run=False, found=by_kind(objects), removed=dict(removed), deleted=left.deleted, failed=left.failed
+    )
 
 
 async def _remove(kube: Kube, clock: Clock, each: AnnotatedObject) -> None:
@@ -151,17 +140,12 @@ async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed:
         if not confirmed:
             result = ClearResult(dry_run=True, found=by_kind(objects))
         else:
-            result = await clear_with_progress(kube, clock, objects, rate)
+            result = await clear(kube, clock, objects, rate=rate)
         annotators = await active_annotators(kube, cluster.namespace, clock)
         result = msgspec.structs.replace(result, active_annotators=annotators)
     print_result(result, partial(show, namespace=cluster.namespace), output=output)
     if result.failed:
         raise CommandFailed("some annotations could not be removed")
-
-
-async def clear_with_progress(kube: Kube, clock: Clock, objects: Sequence[AnnotatedObject], rate: float) -> ClearResult:
-    with clearing(len(objects), "objects") as report:
-        return await clear(kube, clock, objects, rate=rate, report=report)
 
 
 def show(result: ClearResult, to: Console, *, namespace: str) -> None:

@@ -8,11 +8,10 @@ from functools import partial
 import msgspec
 from rich.console import Console
 
-from equipoise.cli.annotations.clearing import clearing
+from equipoise.cli.annotations.clearing import clear_each
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.leases import held_leases, held_text
 from equipoise.cli.options import Output
-from equipoise.cli.progress import Report
 from equipoise.cli.terminal import count, print_result
 from equipoise.collector.decisions.pod_times import FINISHED
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, requests_reclaimed
@@ -20,7 +19,7 @@ from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.kubernetes.requests import pod_requests
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.runtime.configuration import Kubernetes, Logging
-from equipoise.runtime.kubernetes.client import NODES, PODS, Conflict, Forbidden, Kube, KubeError, NotFound
+from equipoise.runtime.kubernetes.client import NODES, PODS, Forbidden, Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
@@ -35,6 +34,9 @@ class OfferingNode(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class ClearedNodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,34 +81,27 @@ async def find_users(kube: Kube) -> dict[str, list[str]]:
     return {node: sorted(pods) for node, pods in sorted(found.items())}
 
 
-async def clear_nodes(
-    kube: Kube, clock: Clock, nodes: Sequence[OfferingNode], *, rate: float, report: Report
-) -> ClearedNodes:
+async def clear_nodes(kube: Kube, clock: Clock, nodes: Sequence[OfferingNode], *, rate: float) -> ClearedNodes:
     """Remove the amounts, from `rate` nodes per second. Just before, the pods of the node are read.
 
     Raises KubeError when the API server does not respond.
     """
-    removed = deleted = 0
     in_use: dict[str, list[str]] = {}
-    failed: dict[str, str] = {}
-    for node in nodes:
-        begun = clock.monotonic()
-        try:
-            pods = await kube.list(PODS, field_selector=f"spec.nodeName={node.name}")
-            if users := sorted(map(_name, filter(_uses, pods))):
-                in_use[node.name] = users
-            else:
-                await kube.set_node_amounts(node.name, dict.fromkeys(node.keys), uid=node.uid)
-                removed += 1
-        except (NotFound, Conflict):
-            deleted += 1
-        except KubeError as error:
-            if error.status == 0:
-                raise
-            failed[node.name] = str(error)
-        report(node.name)
-        await clock.sleep(1 / rate - (clock.monotonic() - begun))
-    return ClearedNodes(dry_run=False, found=len(nodes), in_use=in_use, removed=removed, deleted=deleted, failed=failed)
+    removed = 0
+
+    async def remove(node: OfferingNode) -> None:
+        nonlocal removed
+        pods = await kube.list(PODS, field_selector=f"spec.nodeName={node.name}")
+        if users := sorted(map(_name, filter(_uses, pods))):
+            in_use[node.name] = users
+        else:
+            await kube.set_node_amounts(node.name, dict.fromkeys(node.keys), uid=node.uid)
+            removed += 1
+
+    left = await clear_each(nodes, remove, clock, rate=rate, noun="nodes")
+    return ClearedNodes(
+        dry_run=False, found=len(nodes), in_use=in_use, removed=removed, deleted=left.deleted, failed=left.failed
+    )
 
 
 def _uses(pod: Pod) -> bool:
@@ -129,7 +124,7 @@ async def run_clear_reclaimed(cluster: Kubernetes, *, rate: float, confirmed: bo
     async with connect_kube(cluster, "clear", clock) as kube:
         nodes = await find_offering(kube)
         if confirmed:
-            result = await clear_with_progress(kube, clock, nodes, rate)
+            result = await clear_nodes(kube, clock, nodes, rate=rate)
         else:
             users, names = await find_users(kube), {node.name for node in nodes}
             in_use = {node: pods for node, pods in users.items() if node in names}
@@ -144,11 +139,6 @@ async def run_clear_reclaimed(cluster: Kubernetes, *, rate: float, confirmed: bo
         raise CommandFailed("the status of some nodes could not be written")
     if confirmed and result.in_use:
         raise CommandFailed(f"the amounts of {count(len(result.in_use), 'node')} remain: run it again without the pods")
-
-
-async def clear_with_progress(kube: Kube, clock: Clock, nodes: Sequence[OfferingNode], rate: float) -> ClearedNodes:
-    with clearing(len(nodes), "nodes") as report:
-        return await clear_nodes(kube, clock, nodes, rate=rate, report=report)
 
 
 def show(result: ClearedNodes, to: Console, *, namespace: str) -> None:

@@ -1,27 +1,54 @@
-"""The progress of a command that clears many objects one after the other."""
+"""Clears many objects of the API server one after the other."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import click
+import msgspec
 
-from equipoise.cli.progress import Report, progress
+from equipoise.cli.progress import progress
+from equipoise.runtime.kubernetes.client import Conflict, KubeError, NotFound
+from equipoise.runtime.process.clock import Clock
+
+T = TypeVar("T")
 
 
-@contextmanager
-def clearing(total: int, noun: str) -> Iterator[Report]:
-    """Report each object that was handled. Prints how far it got if it is interrupted."""
-    done = 0
+class Uncleared(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects that could not be cleared."""
 
-    def count(name: str) -> None:
-        nonlocal done
-        done += 1
-        report(name)
+    deleted: int
+    """Objects that were deleted in the meantime."""
 
+    failed: dict[str, str]
+    """Error by object."""
+
+
+async def clear_each(
+    objects: Sequence[T], remove: Callable[[T], Awaitable[None]], clock: Clock, *, rate: float, noun: str
+) -> Uncleared:
+    """Clears `rate` objects per second, and shows the progress; prints how far it got if it is interrupted.
+
+    An object that cannot be written is reported. Raises KubeError when the API server does not respond.
+    """
+    done = deleted = 0
+    failed: dict[str, str] = {}
     try:
-        with progress(total, "clearing", noun) as report:
-            yield count
+        with progress(len(objects), "clearing", noun) as report:
+            for each in objects:
+                begun = clock.monotonic()
+                try:
+                    await remove(each)
+                except (NotFound, Conflict):
+                    deleted += 1
+                except KubeError as error:
+                    if error.status == 0:
+                        raise
+                    failed[str(each)] = str(error)
+                done += 1
+                report(str(each))
+                await clock.sleep(1 / rate - (clock.monotonic() - begun))
     except BaseException:
-        text = f"interrupted after {done} of {total} {noun}; run the same command again to clear the others"
+        text = f"interrupted after {done} of {len(objects)} {noun}; run the same command again to clear the others"
         click.echo(text, err=True)
         raise
+    return Uncleared(deleted=deleted, failed=failed)

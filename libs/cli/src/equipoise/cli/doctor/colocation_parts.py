@@ -2,7 +2,7 @@
 
 import msgspec
 
-from equipoise.runtime.kubernetes.client import SERVICE_ACCOUNTS, Kube, NotFound
+from equipoise.runtime.kubernetes.client import SERVICE_ACCOUNTS, Kube, find
 
 RECLAIMER = "equipoise-reclaimer"
 AGENT = "equipoise-agent"
@@ -17,10 +17,6 @@ class InstalledParts(msgspec.Struct, frozen=True, kw_only=True):
 
 async def installed_parts(kube: Kube, namespace: str) -> InstalledParts:
     """`namespace`: of Equipoise. Raises KubeError: Forbidden if these ServiceAccounts may not be read."""
-    try:
-        await kube.get(SERVICE_ACCOUNTS, RECLAIMER, namespace)
-        reclaimer = True
-    except NotFound:
-        reclaimer = False
+    reclaimer = await find(kube, SERVICE_ACCOUNTS, RECLAIMER, namespace) is not None
     agents = await kube.list(SERVICE_ACCOUNTS, field_selector=f"metadata.name={AGENT}")
     return InstalledParts(reclaimer=reclaimer, agents=agents[0].metadata.namespace if agents else "")

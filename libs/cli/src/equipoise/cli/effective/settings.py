@@ -7,9 +7,9 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from equipoise.binder.settings import BinderSettings
 from equipoise.cli.effective.running import Settings
-from equipoise.cli.service_settings import SERVICE_SETTINGS, AllSettings, read_file
+from equipoise.cli.service_settings import SERVICE_SETTINGS, read_file
 from equipoise.contracts.configuration.settings import Section
-from equipoise.runtime.configuration import Shared, read_sections, to_document, without_header
+from equipoise.runtime.configuration import read_sections, to_document, without_header
 from equipoise.runtime.configuration.errors import convert, field_types, sections_in
 
 S = TypeVar("S", bound=Section)
@@ -18,18 +18,6 @@ S = TypeVar("S", bound=Section)
 def binder_settings(settings: Settings) -> BinderSettings:
     """The section `binder`. Raises ConfigurationError if this version cannot read its values."""
     return known_settings(settings.get("binder", {}), BinderSettings, "binder")
-
-
-def effective_settings(settings: Settings) -> AllSettings:
-    """The shared sections and those of the services that are there; defaults for the others.
-
-    Raises ConfigurationError if this version cannot read their values.
-    """
-    shared = known_settings(settings, Shared, "shared")
-    own = {
-        name: known_settings(settings[name], kind, name) for name, kind in SERVICE_SETTINGS.items() if name in settings
-    }
-    return AllSettings(shared=shared, **own)  # type: ignore[arg-type]  # SERVICE_SETTINGS has the type of each
 
 
 def file_settings(file: Path, environment: Mapping[str, str]) -> Settings:

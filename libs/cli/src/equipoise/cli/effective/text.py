@@ -1,9 +1,9 @@
 """What services run with, in a line each. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from equipoise.cli.effective.running import RunningConfiguration, not_known
+from equipoise.cli.effective.running import RunningConfiguration
 
 
 def strategies_line(descheduler: RunningConfiguration) -> str:
@@ -24,14 +24,6 @@ def thresholds_text(running: RunningConfiguration) -> str:
     )
     parts = [f"{words} {_percentages(of)}" for words, of in found if isinstance(of, Mapping) and _percentages(of)]
     return "; ".join(parts)
-
-
-def running_lines(running: Sequence[RunningConfiguration], service: str, now: float) -> Iterator[str]:
-    """Which processes run with what is shown, and how old that is; why nothing is known without any."""
-    if not running:
-        yield f"{service}: {not_known(service)}"
-    for each in running:
-        yield f"{service}: {each.named}, {each.age_text(now)}"
 
 
 def _percentages(of: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.contracts.messages.placement import WorkloadHint
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import Logging, Nats
-from equipoise.runtime.kubernetes.client import HINTS, NotFound
+from equipoise.runtime.kubernetes.client import HINTS, find
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
@@ -48,10 +48,7 @@ async def run_hints(name: str, bus: BusOptions, options: ClusterOptions, *, outp
     namespace, workload = workload_name(name)
     clock = SystemClock()
     async with connect_kube(options.connection(), "hints", clock) as kube:
-        try:
-            stored = await kube.get(HINTS, NAME, namespace)
-        except NotFound:
-            stored = HintsObject()
+        stored = await find(kube, HINTS, NAME, namespace) or HintsObject()
         found = namespace_hints(stored, namespace, workload, kube.server_time(clock.now()))
     if not stored.hints:
         why = await _why_none(bus, options, clock)

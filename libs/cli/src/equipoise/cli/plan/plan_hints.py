@@ -12,7 +12,7 @@ from equipoise.contracts.hints.policy import NAME
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.messages.placement import WorkloadHint, hint_key
 from equipoise.contracts.messages.plan import PendingMove, PlanResponse
-from equipoise.runtime.kubernetes.client import HINTS, NODES, Kube, KubeError, NotFound
+from equipoise.runtime.kubernetes.client import HINTS, NODES, Kube, KubeError, find
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 
@@ -57,31 +57,20 @@ async def target_hints(kube: Kube, plan: PlanResponse) -> list[TargetHint]:
     """Each namespace and each target is read once."""
     hints: dict[str, dict[str, WorkloadHint]] = {}
     hostnames: dict[str, str] = {}
+    """The labels of targets; empty: the node is gone, or has none."""
+
     found = []
     for move in plan.pending:
         if move.workload is None:
             continue
         if move.namespace not in hints:
-            hints[move.namespace] = await _hints_of(kube, move.namespace)
+            stored = await find(kube, HINTS, NAME, move.namespace)
+            hints[move.namespace] = {} if stored is None else workload_hints(stored)
         hint = hints[move.namespace].get(hint_key(move.workload))
         if hint is None:
             continue
         if move.target not in hostnames:
-            hostnames[move.target] = await _hostname(kube, move.target)
+            node = await find(kube, NODES, move.target)
+            hostnames[move.target] = "" if node is None else node.metadata.labels.get(HOSTNAME, "")
         found.append(TargetHint(namespace=move.namespace, pod=move.pod, weight=hint.weights[hostnames[move.target]]))
     return found
-
-
-async def _hostname(kube: Kube, node: str) -> str:
-    """Empty: the node is gone, or has none."""
-    try:
-        return (await kube.get(NODES, node)).metadata.labels.get(HOSTNAME, "")
-    except NotFound:
-        return ""
-
-
-async def _hints_of(kube: Kube, namespace: str) -> dict[str, WorkloadHint]:
-    try:
-        return workload_hints(await kube.get(HINTS, NAME, namespace))
-    except NotFound:
-        return {}

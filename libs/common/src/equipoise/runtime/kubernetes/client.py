@@ -369,3 +369,11 @@ class Kube(Protocol):
     def server_time_bounds(self, now: float) -> tuple[float, float]:
         """The earliest and the latest that the API server's time can be at local time `now`."""
         ...
+
+
+async def find(kube: Kube, resource: Resource[T], name: str, namespace: str = "") -> T | None:
+    """The object; None: there is no object of this name, or the cluster does not have its kind. Raises KubeError."""
+    try:
+        return await kube.get(resource, name, namespace)
+    except NotFound:
+        return None

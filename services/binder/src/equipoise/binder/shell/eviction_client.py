@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from equipoise.binder.decisions.eviction_response import EvictionResponse, after_response, read_response, while_blocked
 from equipoise.binder.decisions.result import Finish, Proceed, Retry
-from equipoise.binder.shell.live_reads import find, has_left
+from equipoise.binder.shell.live_reads import has_left
 from equipoise.binder.state.backoff import Backoff, BudgetBackoff
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
-from equipoise.runtime.kubernetes.client import PODS, EvictionResult, Kube
+from equipoise.runtime.kubernetes.client import PODS, EvictionResult, Kube, find
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 

@@ -1,14 +1,12 @@
 """Live reads of the objects that decide about one pod. Nothing is cached between intents."""
 
 import asyncio
-from typing import TypeVar
 
 import msgspec
 
 from equipoise.binder.state.ledger import LedgerEntry, ReplacementStatus
 from equipoise.contracts.eviction.protection import REPLACING_KINDS, Candidate, cannot_create
 from equipoise.contracts.kubernetes.objects import (
-    Object,
     OwnerReference,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -29,12 +27,10 @@ from equipoise.runtime.kubernetes.client import (
     Kube,
     KubeError,
     NotFound,
-    Resource,
+    find,
     scale_of,
 )
 from equipoise.scheduling.model.volumes import ClaimKey, Volumes
-
-T = TypeVar("T", bound=Object)
 
 _NEVER_SCALED = frozenset({("", "Node"), ("apps", "DaemonSet"), ("batch", "Job"), ("batch", "CronJob")})
 """(group, kind) of owners whose pods are never evicted: they are not read."""
@@ -46,14 +42,6 @@ _REPLACED_AT_ONCE = frozenset({("apps", "Deployment"), ("apps", "ReplicaSet"), (
 
 class Unreadable(Exception):
     """An object that decides about the pod cannot be read, now or later: it is gone, or a permission is missing."""
-
-
-async def find(kube: Kube, resource: Resource[T], name: str, namespace: str = "") -> T | None:
-    """None: there is no object of this name. Raises KubeError."""
-    try:
-        return await kube.get(resource, name, namespace)
-    except NotFound:
-        return None
 
 
 def has_left(pod: Pod | None, uid: str) -> bool:

@@ -15,7 +15,7 @@ from equipoise.binder.decisions.destination_check import (
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish, Proceed
 from equipoise.binder.decisions.staleness import check_age, check_coverage, check_epoch, check_readiness
-from equipoise.binder.shell.live_reads import Unreadable, find, read_candidate, read_volumes
+from equipoise.binder.shell.live_reads import Unreadable, read_candidate, read_volumes
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.eviction.protection import Candidate, Rules, protection, rules_failed
@@ -24,7 +24,7 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.runtime.configuration import Shared
-from equipoise.runtime.kubernetes.client import LEASES, PODS, Kube, UnreadableObject
+from equipoise.runtime.kubernetes.client import LEASES, PODS, Kube, UnreadableObject, find
 from equipoise.runtime.kubernetes.installation import InstallationCheck
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import Clock

@@ -3,7 +3,15 @@
 from equipoise.cli.doctor.checks.permissions import deployed_with_accounts
 from equipoise.cli.doctor.environment import UPGRADE, Environment, Finding
 from equipoise.contracts.eviction.approval import APPROVAL_POLICY, APPROVAL_ROLE, NOT_APPROVED
-from equipoise.runtime.kubernetes.client import ADMISSION_POLICIES, ROLE_BINDINGS, ROLES, Kube, KubeError, NotFound
+from equipoise.runtime.kubernetes.client import (
+    ADMISSION_POLICIES,
+    ROLE_BINDINGS,
+    ROLES,
+    Kube,
+    KubeError,
+    NotFound,
+    find,
+)
 
 SUBJECT = "approvals"
 
@@ -32,13 +40,8 @@ async def _objects(kube: Kube, namespace: str) -> Finding:
 
 
 async def _policy(kube: Kube) -> Finding:
-    subject = f"policy {APPROVAL_POLICY}"
-    try:
-        policy = await kube.get(ADMISSION_POLICIES, APPROVAL_POLICY)
-        messages = [validation.message for validation in policy.spec.validations]
-    except NotFound:
-        messages = []
-    if NOT_APPROVED in messages:
+    subject, policy = f"policy {APPROVAL_POLICY}", await find(kube, ADMISSION_POLICIES, APPROVAL_POLICY)
+    if policy is not None and NOT_APPROVED in (validation.message for validation in policy.spec.validations):
         return Finding("ok", subject, "requires that the descheduler has approved an eviction")
     message = "is missing or that of an earlier version: whoever has the token of the binder can evict every pod"
     return Finding("error", subject, message, f"apply k8s/base/fence.yaml {UPGRADE}")

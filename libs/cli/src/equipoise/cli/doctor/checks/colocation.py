@@ -10,7 +10,7 @@ from equipoise.cli.doctor.colocation_parts import InstalledParts, installed_part
 from equipoise.cli.doctor.environment import UPGRADE, Environment, Finding
 from equipoise.cli.service_settings import AllSettings
 from equipoise.cli.terminal import count
-from equipoise.cli.whole_objects import WholeObject, whole
+from equipoise.cli.whole_objects import WholeObject, policy_differences, whole
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, RESOURCE_NAMES
 from equipoise.contracts.colocation.policy_parts import POLICY_VERSION, VERSION
 from equipoise.contracts.colocation.profile import PREFIX, PRIORITY_CLASS, PROFILE_LABEL, stored_profile_faults
@@ -26,8 +26,8 @@ from equipoise.runtime.kubernetes.client import (
     PODS,
     Kube,
     KubeError,
-    NotFound,
     Resource,
+    find,
     mutating_bindings,
     mutating_policies,
 )
@@ -71,7 +71,8 @@ async def colocation(environment: Environment) -> list[Finding]:
             return (
                 [*findings, Finding("ok", SUBJECT, why)] if findings else [Finding("ok", SUBJECT, f"not used: {why}")]
             )
-        findings.append(await _policy(kube, version))
+        installed = await find(kube, whole(mutating_policies(version)), PREFIX)
+        findings.append(policy_finding(installed, version))
         findings += await _profiles(kube, bindings)
     except KubeError as error:
         return [*findings, Finding("unknown", SUBJECT, f"not checked: {error}")]
@@ -104,9 +105,7 @@ async def _fences(kube: Kube, parts: InstalledParts) -> list[Finding]:
 
 
 async def _fence(kube: Kube, policy: str, why: str, file: str) -> Finding:
-    try:
-        await kube.get(ADMISSION_POLICIES, policy)
-    except NotFound:
+    if await find(kube, ADMISSION_POLICIES, policy) is None:
         message = f"there is no such ValidatingAdmissionPolicy: {why}"
         return Finding("error", f"policy {policy}", message, f"apply k8s/colocation/{file} {UPGRADE}")
     return Finding("ok", f"policy {policy}", "is there")
@@ -134,23 +133,16 @@ def agent_finding(nodes: Sequence[Node], agents: Sequence[Pod]) -> Finding:
     return Finding("warning", "agents", message, fix)
 
 
-async def _policy(kube: Kube, version: str) -> Finding:
-    try:
-        return policy_finding(await kube.get(whole(mutating_policies(version)), PREFIX), version)
-    except NotFound:
-        return Finding("error", SUBJECT, f"there is no {POLICY_KIND} {PREFIX}: profiles change no pods", INSTALL)
-
-
-def policy_finding(installed: WholeObject, version: str) -> Finding:
+def policy_finding(installed: WholeObject | None, version: str) -> Finding:
     """Whether it is the one of this release. The API server adds defaults to other fields."""
+    if installed is None:
+        return Finding("error", SUBJECT, f"there is no {POLICY_KIND} {PREFIX}: profiles change no pods", INSTALL)
     subject = f"policy {PREFIX}"
     number = installed.metadata.annotations.get(POLICY_VERSION, "")
     if (integer(number) or 0) > VERSION:
         message = f"has the version {number}; this release has {VERSION}"
         return Finding("warning", subject, message, "use the CLI of the newer release")
-    expected = profile_policy(version)["spec"]
-    fields = ("failurePolicy", "reinvocationPolicy", "paramKind", "matchConditions", "variables", "mutations")
-    changed = [name for name in fields if installed.spec.get(name) != expected[name]]
+    changed = policy_differences(installed, profile_policy(version))
     if not changed and number == str(VERSION):
         return Finding("ok", subject, "is the one of this release")
     differs = ", ".join(changed) or f"the annotation {POLICY_VERSION}"
@@ -163,21 +155,14 @@ async def _profiles(kube: Kube, bindings: Sequence[WholeObject]) -> list[Finding
     limits, quotas = await kube.list(LIMIT_RANGES), await kube.list(QUOTAS)
     findings: list[Finding] = []
     for binding in bindings:
-        stored = await _config_map(kube, binding)
+        reference = binding.spec.get("paramRef", {})
+        stored = await find(kube, CONFIG_MAPS, reference.get("name", ""), reference.get("namespace", ""))
         found = list(profile_findings(binding, stored, classes))
         if stored is not None and stored.data.get("resources") in ("mid", "batch"):
             places = selected_namespaces(binding, namespaces)
             found += refusal_findings(places, limits, quotas)
         findings += found or [Finding("ok", _name(binding), "is valid")]
     return findings
-
-
-async def _config_map(kube: Kube, binding: WholeObject) -> ConfigMap | None:
-    reference = binding.spec.get("paramRef", {})
-    try:
-        return await kube.get(CONFIG_MAPS, reference.get("name", ""), reference.get("namespace", ""))
-    except NotFound:
-        return None
 
 
 def _name(binding: WholeObject) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.foreign_configuration import read_foreign
 from equipoise.cli.terminal import count, duration
-from equipoise.cli.whole_objects import WholeObject, whole
+from equipoise.cli.whole_objects import WholeObject, policy_differences, whole
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, remaining_validity
 from equipoise.contracts.hints.policy import HINTED, INSTALL, NAME, SWITCH, UNSUPPORTED, policy
@@ -25,7 +25,7 @@ from equipoise.runtime.kubernetes.client import (
     PODS,
     Kube,
     KubeError,
-    NotFound,
+    find,
     metadata_of,
     mutating_bindings,
     mutating_policies,
@@ -51,16 +51,12 @@ async def hints(environment: Environment) -> list[Finding]:
         version = supported_version(await kube.served_versions(API_GROUP, POLICY_KIND))
         if version is None:
             return [Finding("error", SUBJECT, UNSUPPORTED)] if enabled else [_NOT_USED]
-        resource = whole(mutating_policies(version))
-        try:
-            installed = await kube.get(resource, NAME)
-        except NotFound:
+        installed = await find(kube, whole(mutating_policies(version)), NAME)
+        if installed is None:
             if not enabled:
                 return [_NOT_USED]
             return [Finding("error", SUBJECT, f"there is no {POLICY_KIND} {NAME}: pods get no hints", INSTALL)]
-        try:
-            await kube.get(mutating_bindings(version), NAME)
-        except NotFound:
+        if await find(kube, mutating_bindings(version), NAME) is None:
             return [Finding("error", SUBJECT, f"the policy {NAME} has no binding: pods get no hints", INSTALL)]
         if not await kube.served_versions(GROUP, KIND):
             return [Finding("error", SUBJECT, f"the API server does not know the kind {KIND}", INSTALL)]
@@ -81,9 +77,7 @@ _NOT_USED = Finding("ok", SUBJECT, "not used: annotator.hints.enabled is false, 
 
 def policy_finding(installed: WholeObject, version: str) -> Finding:
     """Whether it is the one of this release. The API server adds defaults to other fields."""
-    expected = policy(version)["spec"]
-    fields = ("failurePolicy", "reinvocationPolicy", "paramKind", "matchConditions", "variables", "mutations")
-    changed = [name for name in fields if installed.spec.get(name) != expected[name]]
+    changed = policy_differences(installed, policy(version))
     if not changed:
         return Finding("ok", f"policy {NAME}", "is the one of this release")
     message = f"differs from the one of this release in {', '.join(changed)}"

@@ -27,7 +27,7 @@ from equipoise.runtime.kubernetes.client import (
     Forbidden,
     Kube,
     KubeError,
-    NotFound,
+    find,
 )
 
 Account = Literal[ServiceName, "agent"]
@@ -183,12 +183,9 @@ async def permissions(environment: Environment) -> list[Finding]:
 async def deployed_with_accounts(kube: Kube, namespace: str) -> bool:
     """The services have ServiceAccounts; assumed if these may not be read."""
     try:
-        await kube.get(SERVICE_ACCOUNTS, "equipoise-collector", namespace)
-    except NotFound:
-        return False
+        return await find(kube, SERVICE_ACCOUNTS, "equipoise-collector", namespace) is not None
     except Forbidden:
         return True
-    return True
 
 
 async def _co_location(environment: Environment, kube: Kube, *, deployed: bool) -> tuple[InstalledParts, list[Finding]]:
