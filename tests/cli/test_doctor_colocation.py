@@ -15,8 +15,8 @@ from equipoise.cli.doctor.checks.colocation import (
     setting_findings,
 )
 from equipoise.cli.doctor.environment import Environment
+from equipoise.cli.doctor.whole_objects import WholeObject
 from equipoise.cli.service_settings import AllSettings, all_settings
-from equipoise.cli.whole_objects import WholeObject
 from equipoise.contracts.colocation.policy_parts import POLICY_VERSION, VERSION
 from equipoise.contracts.colocation.profile import Profile, manifests
 from equipoise.contracts.colocation.profile_policy import profile_policy

@@ -17,8 +17,8 @@ from equipoise.cli.doctor.checks.hints import (
     upstream_descheduler,
 )
 from equipoise.cli.doctor.environment import Environment
+from equipoise.cli.doctor.whole_objects import WholeObject
 from equipoise.cli.service_settings import AllSettings
-from equipoise.cli.whole_objects import WholeObject
 from equipoise.contracts.hints.hints_object import Hint, HintsObject, HintTerm
 from equipoise.contracts.hints.policy import policy
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND

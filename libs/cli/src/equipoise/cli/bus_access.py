@@ -14,8 +14,9 @@ from equipoise.cli.exit_codes import CommandFailed, InvalidInput, cancel_on_sign
 from equipoise.cli.kubeconfig import cluster_name
 from equipoise.cli.options import BusOptions, ClusterOptions
 from equipoise.cli.port_forward import forwarded_port
+from equipoise.cli.server_pods import SERVER_PODS, SecretKey, ServerPod
 from equipoise.cli.up.running_up import RunningUp, note_use, running_up
-from equipoise.contracts.kubernetes.objects import ApiValue, Condition, Object, is_ready
+from equipoise.contracts.kubernetes.objects import Object
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.connection import ClusterNats, ForwardedNats
 from equipoise.runtime.configuration import Kubernetes, Nats, Tls
@@ -37,78 +38,23 @@ CONNECT_SECONDS = 2.0
 OTHERWISE = "or give another connection with --nats, --user, --password-file and --nats-ca"
 
 
-class SecretKey(ApiValue, frozen=True, kw_only=True):
-    name: str = ""
-    key: str = ""
-
-
-class Source(ApiValue, frozen=True, kw_only=True):
-    secret_key_ref: SecretKey | None = None
-
-
-class Variable(ApiValue, frozen=True, kw_only=True):
-    name: str = ""
-    value_from: Source | None = None
-
-
-class SecretVolume(ApiValue, frozen=True, kw_only=True):
-    secret_name: str = ""
-
-
-class NatsVolume(ApiValue, frozen=True, kw_only=True):
-    name: str = ""
-    secret: SecretVolume | None = None
-
-
-class NatsContainer(ApiValue, frozen=True, kw_only=True):
-    env: tuple[Variable, ...] = ()
-
-
-class NatsSpec(ApiValue, frozen=True, kw_only=True):
-    subdomain: str = ""
-    containers: tuple[NatsContainer, ...] = ()
-    volumes: tuple[NatsVolume, ...] = ()
-
-
-class NatsCondition(Condition, frozen=True, kw_only=True):
-    message: str = ""
-
-
-class NatsStatus(ApiValue, frozen=True, kw_only=True):
-    phase: str = ""
-    conditions: tuple[NatsCondition, ...] = ()
-
-
-class NatsPod(Object, frozen=True, kw_only=True):
-    """What a client must know of a server: its Secrets and its name."""
-
-    spec: NatsSpec = NatsSpec()
-    status: NatsStatus = NatsStatus()
-
-    @property
-    def ready(self) -> bool:
-        return self.metadata.deletion_timestamp is None and is_ready(self.status.conditions)
-
-    @property
-    def password(self) -> SecretKey | None:
-        """The key of the password of the user tap; None if the server has no users."""
-        variables = (variable for container in self.spec.containers for variable in container.env)
-        found = (each.value_from for each in variables if each.name == TAP_PASSWORD)
-        return next((source.secret_key_ref for source in found if source is not None), None)
-
-    @property
-    def ca(self) -> SecretKey | None:
-        """None if the server has no TLS."""
-        found = (each.secret for each in self.spec.volumes if each.name == TLS_VOLUME)
-        return next((SecretKey(name=each.secret_name, key=CA) for each in found if each is not None), None)
-
-
 class SecretObject(Object, frozen=True, kw_only=True):
     data: dict[str, str] | None = None
 
 
-NATS_PODS: Resource[NatsPod] = Resource(group="", version="v1", plural="pods", kind="Pod", model=NatsPod)
 SECRETS: Resource[SecretObject] = Resource(group="", version="v1", plural="secrets", kind="Secret", model=SecretObject)
+
+
+def password_of(pod: ServerPod) -> SecretKey | None:
+    """The key of the password of the user tap; None if the server has no users."""
+    found = (each.value_from for each in pod.variables if each.name == TAP_PASSWORD)
+    return next((source.secret_key_ref for source in found if source is not None), None)
+
+
+def ca_of(pod: ServerPod) -> SecretKey | None:
+    """The key of the CA; None if the server has no TLS."""
+    found = (each.secret for each in pod.spec.volumes if each.name == TLS_VOLUME)
+    return next((SecretKey(name=each.secret_name, key=CA) for each in found if each is not None), None)
 
 
 async def with_bus(bus: BusOptions, cluster: ClusterOptions, run: Callable[[Nats], Awaitable[R]]) -> R:
@@ -246,10 +192,10 @@ async def _forward(stack: AsyncExitStack, bus: BusOptions, connection: Kubernete
     )
 
 
-async def _nats_pod(api: ApiServer, namespace: str) -> NatsPod:
+async def _nats_pod(api: ApiServer, namespace: str) -> ServerPod:
     """A pod that is Ready. Raises CommandFailed, and KubeError if the API server does not respond."""
     try:
-        pods = await api.list(NATS_PODS, namespace, SELECTOR)
+        pods = await api.list(SERVER_PODS, namespace, SELECTOR)
     except Forbidden as error:
         raise CommandFailed(
             f"NATS cannot be found: {error.message}. Needed is the right to list pods in namespace {namespace}, "
@@ -273,21 +219,23 @@ async def _nats_pod(api: ApiServer, namespace: str) -> NatsPod:
 
 
 async def _credentials(
-    api: ApiServer, namespace: str, pod: NatsPod, bus: BusOptions, folder: Path
+    api: ApiServer, namespace: str, pod: ServerPod, bus: BusOptions, folder: Path
 ) -> tuple[str | None, str | None]:
     """User and password file: of the options, else tap with the password of the Secret."""
     if bus.user is not None:
         return bus.user, bus.password_file
-    if pod.password is None:
+    key = password_of(pod)
+    if key is None:
         return None, None
     what = "the password of the user tap"
-    return "tap", await _from_secret(api, namespace, pod.password, folder, what, "--user tap --password-file FILE")
+    return "tap", await _from_secret(api, namespace, key, folder, what, "--user tap --password-file FILE")
 
 
-async def _ca(api: ApiServer, namespace: str, pod: NatsPod, folder: Path) -> str | None:
-    if pod.ca is None:
+async def _ca(api: ApiServer, namespace: str, pod: ServerPod, folder: Path) -> str | None:
+    key = ca_of(pod)
+    if key is None:
         return None
-    return await _from_secret(api, namespace, pod.ca, folder, "the CA of NATS", "--nats-ca FILE")
+    return await _from_secret(api, namespace, key, folder, "the CA of NATS", "--nats-ca FILE")
 
 
 async def _from_secret(api: ApiServer, namespace: str, source: SecretKey, folder: Path, what: str, options: str) -> str:

@@ -36,25 +36,25 @@ class EvictionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Empty if the decision is no longer retained."""
 
     reason: str
-    expected_reduction: Resources
+    expected_reduction: Resources = Resources()
     """Load that the node was expected to lose: cores and bytes."""
 
     decided_at: float
-    sampled_at: float | None
+    sampled_at: float | None = None
     """Oldest sample of the decision; None if the decision is no longer retained."""
 
-    expires_at: float | None
-    evaluations: list[NodeEvaluation]
+    expires_at: float | None = None
+    evaluations: list[NodeEvaluation] = []
     """Consecutive evaluations of the node up to the decision, oldest first."""
 
-    target_load: Resources
+    target_load: Resources = Resources()
     """Load (0..1) of the target at the decision."""
 
     outcome: EvictionOutcome | None
     """None: there is no outcome yet."""
 
-    replacement: ReplacementPlaced | None
-    load_reduction: LoadReduction | None
+    replacement: ReplacementPlaced | None = None
+    load_reduction: LoadReduction | None = None
     source: str = ""
     """The origin, if it is not the bus; then evaluations, amounts and the replacement are not known."""
 

@@ -110,15 +110,8 @@ def _record(of: LedgerEntry | PastEviction, settled_at: float | None, source: st
         target=of.target,
         strategy=of.strategy,
         reason=of.reason or NO_REASON,
-        expected_reduction=Resources(),
         decided_at=of.reserved_at,
-        sampled_at=None,
-        expires_at=None,
-        evaluations=[],
-        target_load=Resources(),
         outcome=outcome,
-        replacement=None,
-        load_reduction=None,
         source=source,
     )
 

@@ -9,49 +9,12 @@ from equipoise.cli.effective.adopted import without_private
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.port_forward import forwarded_port
 from equipoise.cli.prometheus.services import SERVICES, Service, ServiceAddress, cluster_address, prometheus_services
+from equipoise.cli.server_pods import SERVER_PODS, ServerPod
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.contracts.kubernetes.objects import ApiValue, Condition, Object, is_ready
-from equipoise.runtime.kubernetes.client import Forbidden, NotFound, Resource
+from equipoise.runtime.kubernetes.client import Forbidden, NotFound
 from equipoise.runtime.kubernetes.http import ApiServer
 
 GIVEN = "--prometheus URL; a Service of the cluster is http://NAME.NAMESPACE.svc:PORT"
-
-
-class NamedPort(ApiValue, frozen=True, kw_only=True):
-    name: str = ""
-    container_port: int = 0
-
-
-class ServerContainer(ApiValue, frozen=True, kw_only=True):
-    ports: tuple[NamedPort, ...] = ()
-
-
-class ServerPodSpec(ApiValue, frozen=True, kw_only=True):
-    containers: tuple[ServerContainer, ...] = ()
-
-
-class ServerPodStatus(ApiValue, frozen=True, kw_only=True):
-    conditions: tuple[Condition, ...] = ()
-
-
-class ServerPod(Object, frozen=True, kw_only=True):
-    """A pod of Prometheus."""
-
-    spec: ServerPodSpec = ServerPodSpec()
-    status: ServerPodStatus = ServerPodStatus()
-
-    @property
-    def ready(self) -> bool:
-        return self.metadata.deletion_timestamp is None and is_ready(self.status.conditions)
-
-    @property
-    def owner(self) -> str:
-        """The same for replicas."""
-        controller = self.metadata.controller
-        return self.metadata.uid if controller is None else controller.uid
-
-
-PODS: Resource[ServerPod] = Resource(group="", version="v1", plural="pods", kind="Pod", model=ServerPod)
 
 
 class ForwardedPrometheus(PrometheusSettings, frozen=True, kw_only=True):
@@ -150,7 +113,7 @@ async def _ready_pods(api: ApiServer, service: Service) -> list[ServerPod]:
     if not service.spec.selector:
         return []
     selector = ",".join(f"{key}={value}" for key, value in service.spec.selector.items())
-    return [pod for pod in await api.list(PODS, service.metadata.namespace, selector) if pod.ready]
+    return [pod for pod in await api.list(SERVER_PODS, service.metadata.namespace, selector) if pod.ready]
 
 
 def _port(address: ServiceAddress, service: Service, pod: ServerPod) -> ServerPort:

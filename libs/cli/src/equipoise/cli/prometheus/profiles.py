@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from equipoise.cli.effective.text import setting_at
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.collector.decisions.interval_pods import interval_pods
 from equipoise.collector.decisions.node_names import NodeNames, node_names, texts_of
@@ -295,7 +296,6 @@ def configured_profile(document: Mapping[str, Any], environment: Mapping[str, st
 
     Raises ConfigurationError.
     """
-    section: Any = overridden(document, environment, all_sections(SERVICE_SETTINGS), ())
-    for name in ("collector", "prometheus", "profile"):
-        section = section.get(name) if isinstance(section, dict) else None
-    return section if isinstance(section, str) else None
+    section = overridden(document, environment, all_sections(SERVICE_SETTINGS), ())
+    profile = setting_at(section, "collector", "prometheus", "profile")
+    return profile if isinstance(profile, str) else None

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 
 from equipoise.cli.effective.comparison import DifferingSetting, differences, value_text
 from equipoise.cli.effective.running import Settings
+from equipoise.cli.effective.text import setting_at
 
 
 def unused_settings(given: Settings, used: Settings, defaults: Settings, services: Collection[str]) -> Iterator[str]:
@@ -17,27 +18,21 @@ def unused_settings(given: Settings, used: Settings, defaults: Settings, service
         if section not in services:
             changed = differences({section: given.get(section, {})}, {section: defaults.get(section, {})})
             yield from (f"{_shown(each)}: {why}" for each in changed)
-    if "annotator" not in services and _of(given, "scorer", "hints", "enabled"):
+    if "annotator" not in services and setting_at(given, "scorer", "hints", "enabled"):
         yield "scorer.hints.enabled: true: hints are computed and not written without --annotate"
     if given.get("nats") != defaults.get("nats"):
         yield "nats: `up` runs a NATS server of its own"
     for setting in ("kubeconfig", "context"):
-        value = _of(given, "kubernetes", setting)
-        if value and value != _of(used, "kubernetes", setting):
+        value = setting_at(given, "kubernetes", setting)
+        if value and value != setting_at(used, "kubernetes", setting):
             yield f"kubernetes.{setting}: {value_text(value)}: use --{setting}"
+    tls = setting_at(defaults, "scorer", "extender", "tls")
     for each in differences(given, used):
         if each.setting == "binder.evict" and each.one:
             yield "binder.evict: true: every eviction is a dry run without --evict"
-        elif each.setting.startswith("scorer.extender.tls") and each.one != _of(defaults, "scorer", "extender", "tls"):
+        elif each.setting.startswith("scorer.extender.tls") and each.one != tls:
             yield f"{_shown(each)}: on this machine the extender is served without TLS"
 
 
 def _shown(each: DifferingSetting) -> str:
     return f"{each.setting}: {value_text(each.one)}"
-
-
-def _of(settings: Settings, *names: str) -> object:
-    found: object = settings
-    for name in names:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found

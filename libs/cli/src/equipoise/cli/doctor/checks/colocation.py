@@ -8,9 +8,9 @@ import msgspec
 
 from equipoise.cli.doctor.colocation_parts import InstalledParts, installed_parts
 from equipoise.cli.doctor.environment import UPGRADE, Environment, Finding
+from equipoise.cli.doctor.whole_objects import WholeObject, policy_differences, whole
 from equipoise.cli.service_settings import AllSettings
 from equipoise.cli.terminal import count
-from equipoise.cli.whole_objects import WholeObject, policy_differences, whole
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, RESOURCE_NAMES
 from equipoise.contracts.colocation.policy_parts import POLICY_VERSION, VERSION
 from equipoise.contracts.colocation.profile import PREFIX, PRIORITY_CLASS, PROFILE_LABEL, stored_profile_faults

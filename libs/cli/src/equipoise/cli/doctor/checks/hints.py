@@ -10,8 +10,8 @@ import msgspec
 
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.foreign_configuration import read_foreign
+from equipoise.cli.doctor.whole_objects import WholeObject, policy_differences, whole
 from equipoise.cli.terminal import count, duration
-from equipoise.cli.whole_objects import WholeObject, policy_differences, whole
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, remaining_validity
 from equipoise.contracts.hints.policy import HINTED, INSTALL, NAME, SWITCH, UNSUPPORTED, policy
