@@ -62,7 +62,7 @@ def faults_of(plugin: str, **args: Any) -> list[str]:
 
 
 def test_the_default_is_one_profile_with_the_plugins_of_kube_scheduler() -> None:
-    """In the order of version 1.36, with their weights."""
+    """In the order of version 1.37, with their weights."""
     [profile] = default_configuration().profiles
 
     enabled = [(each.name, each.weight) for each in profile.plugins["multiPoint"].enabled]
@@ -70,8 +70,8 @@ def test_the_default_is_one_profile_with_the_plugins_of_kube_scheduler() -> None
     assert [name for name, _ in enabled] == [
         "SchedulingGates",
         "PrioritySort",
-        "NodeUnschedulable",
         "NodeName",
+        "NodeUnschedulable",
         "TaintToleration",
         "NodeAffinity",
         "NodePorts",
@@ -276,7 +276,7 @@ def test_an_unknown_plugin_is_refused_with_those_that_are_known() -> None:
 
     assert found.startswith(
         'profiles[0].plugins.score.enabled[0].name: "NodeResourceFit" is not a plugin: did you mean NodeResourcesFit?'
-        " known are DefaultBinder, DefaultPreemption, DynamicResources,"
+        " known are DefaultBinder, DefaultPreemption, DeferredPodScheduling, DynamicResources,"
     )
 
 
@@ -529,8 +529,8 @@ SHAPE = "scoringStrategy.requestedToCapacityRatio.shape"
         ("VolumeBinding", {"bindTimeoutSeconds": -1}, "bindTimeoutSeconds: -1 is not allowed: expected 0 or more"),
         (
             "VolumeBinding",
-            {"shape": []},
-            "shape: [] is not allowed: expected no such field: the gate StorageCapacityScoring is off",
+            {"shape": [{"utilization": 0, "score": 11}]},
+            "shape[0].score: 11 is not allowed: expected 0 to 10",
         ),
         (
             "DefaultPreemption",

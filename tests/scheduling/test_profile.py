@@ -92,8 +92,8 @@ def test_the_default_framework_calls_plugins_as_kube_scheduler_does() -> None:
     framework = build_framework(default_configuration().profiles[0], HANDLE)
 
     assert [plugin.name for plugin in framework.plugins("filter")] == [
-        "NodeUnschedulable",
         "NodeName",
+        "NodeUnschedulable",
         "TaintToleration",
         "NodeAffinity",
         "NodePorts",
@@ -109,6 +109,7 @@ def test_the_default_framework_calls_plugins_as_kube_scheduler_does() -> None:
         "TaintToleration": 3,
         "NodeAffinity": 2,
         "NodeResourcesFit": 1,
+        "VolumeBinding": 1,
         "PodTopologySpread": 2,
         "InterPodAffinity": 2,
         "NodeResourcesBalancedAllocation": 1,

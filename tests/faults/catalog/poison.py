@@ -219,7 +219,7 @@ async def _offered(rig: Rig) -> bool:
 
 
 def fails_for_all(pod: Mapping[str, Any]) -> bool:
-    """Whether kube-scheduler 1.36 can place no pod: the sum of what a node's pods request overflows, and its plugin
+    """Whether kube-scheduler 1.37 can place no pod: the sum of what a node's pods request overflows, and its plugin
     NodeResourcesFit returns an invalid score for that node."""
     conditions = pod["status"].get("conditions", ())
     return any(each.get("reason") == "SchedulerError" and "invalid score" in each["message"] for each in conditions)

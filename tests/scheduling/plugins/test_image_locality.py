@@ -44,12 +44,12 @@ def test_an_image_counts_in_proportion_to_the_nodes_that_have_it() -> None:
 
 
 def test_images_of_volumes_and_of_init_containers_count() -> None:
-    """An image that is mounted has no container: the highest score needs as many bytes as without it."""
+    """The highest score needs 1,000 MiB for each of them."""
     snapshot = ClusterSnapshot([a_node("a", web=400, setup=400, model=1_200)])
     volume = Volume(image=ImageSource(reference="model"))
     pod = a_pod(containers=[Container(image="web")], init_containers=[Container(image="setup")], volumes=[volume])
 
-    assert scores(pod, snapshot) == [100]
+    assert scores(pod, snapshot) == [(2_000 - 23) * 100 // (3_000 - 23)]
     assert scores(a_pod_of("web", "setup"), snapshot) == [(800 - 23) * 100 // (2_000 - 23)]
 
 

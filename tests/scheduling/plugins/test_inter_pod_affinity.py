@@ -148,18 +148,18 @@ def test_a_namespace_selector_adds_namespaces_by_their_labels() -> None:
     assert by(blue) == {"a1": AGAINST}
     assert by(blue, namespaces=["default"]) == {"a1": AGAINST, "b1": AGAINST}
     assert by(ANY) == {"a1": AGAINST, "b1": AGAINST}
-    # The namespace default is not known: only a selector that empty labels satisfy selects it.
-    assert by(not_red) == {"a1": AGAINST, "b1": AGAINST}
+    # The namespace default is not known: only an empty selector selects it.
+    assert by(not_red) == {"a1": AGAINST}
 
 
-def test_a_selector_that_empty_labels_satisfy_selects_all_namespaces_in_terms_of_the_new_pod() -> None:
-    """A fault of kube-scheduler 1.36: mergeAffinityTermNamespacesIfNotEmpty changes a copy of the term."""
+def test_a_selector_of_labels_that_are_missing_selects_only_namespaces_without_them() -> None:
+    """In kube-scheduler since 1.37; until then a term of the new pod with such a selector was about all namespaces."""
     unlabelled = having("team", "DoesNotExist")
     cluster = two_zones(running("1", "a1", "db", namespace="shop"))
     cluster.put_namespace(namespace("shop", team="blue"))
     cluster.put_namespace(namespace("default", team="blue"))
 
-    assert refused(PLUGIN, new(apart(term(app("db"), HOST, namespace_selector=unlabelled))), cluster) == {"a1": AGAINST}
+    assert refused(PLUGIN, new(apart(term(app("db"), HOST, namespace_selector=unlabelled))), cluster) == {}
     existing = apart(term(app("web"), HOST, namespace_selector=unlabelled))
     cluster = two_zones(running("1", "a1", "db", namespace="shop", affinity=existing))
     cluster.put_namespace(namespace("default", team="blue"))

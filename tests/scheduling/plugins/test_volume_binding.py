@@ -25,7 +25,7 @@ from equipoise.contracts.kubernetes.objects import (
     VolumeNodeAffinity,
 )
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.status import Code, PluginStatus
+from equipoise.scheduling.framework.status import SKIP, Code, PluginStatus
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import BETA_CLASS, SELECTED_NODE, Volumes
 from equipoise.scheduling.plugins.volumes.volume_binding import (
@@ -280,6 +280,41 @@ def test_a_claim_whose_volume_is_being_provisioned_keeps_its_node() -> None:
         "b",
         "data",
     ).provisioned
+
+
+# Scores
+
+
+def scored(storage: Volumes, *claims: str) -> list[int] | None:
+    """The scores of the nodes; None: the plugin is skipped."""
+    plugin, state, pod = VolumeBinding(storage), CycleState(), a_pod(volumes=uses(*claims))
+    assert refusals(plugin, pod, CLUSTER, state) == {}
+    if plugin.pre_score(state, pod, CLUSTER, CLUSTER.rows) == SKIP:
+        return None
+    return plugin.score(state, pod, CLUSTER, CLUSTER.rows).tolist()
+
+
+def test_a_node_scores_by_the_part_of_its_volumes_that_is_requested() -> None:
+    """The smaller the part the higher; of several storage classes the mean."""
+    claims = [a_claim("x", storage_class="local", size="1Gi"), a_claim("y", storage_class="disk", size="3Gi")]
+    volumes = [
+        a_volume("small", storage_class="local", size="2Gi", node_labels={ZONE: ["1"]}),
+        a_volume("large", storage_class="local", size="10Gi", node_labels={ZONE: ["2"]}),
+        a_volume("disk", storage_class="disk", size="4Gi"),
+    ]
+    storage = a_storage(claims=claims, volumes=volumes, classes=[a_class("local"), a_class("disk")])
+
+    assert scored(storage, "y") == [25, 25, 25]
+    assert scored(storage, "x", "y") == [38, 58, 58]
+
+
+def test_nodes_do_not_score_for_pods_without_volumes_that_wait() -> None:
+    bound = a_storage(claims=[a_claim(volume="pv")], volumes=[a_volume("pv")])
+    created = a_storage(claims=[a_claim(storage_class="fast")], classes=[a_class("fast", provisioner="disk.example")])
+
+    assert scored(bound) is None
+    assert scored(bound, "data") is None
+    assert scored(created, "data") is None
 
 
 # What was chosen for other pods

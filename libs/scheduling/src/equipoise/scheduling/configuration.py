@@ -1,4 +1,4 @@
-"""Reads a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), with the defaults of kube-scheduler 1.36.
+"""Reads a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), with the defaults of kube-scheduler 1.37.
 
 What concerns the program and not its decisions is accepted and left out: leaderElection, clientConnection,
 parallelism, profiling, delayCacheUntilActive.

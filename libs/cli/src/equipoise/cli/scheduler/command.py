@@ -58,7 +58,7 @@ def scheduler(
 ) -> None:
     """Schedule pods as a second scheduler of a cluster (experimental).
 
-    Pods whose schedulerName is that of a profile are scheduled as by kube-scheduler 1.36, and with your plugins. It
+    Pods whose schedulerName is that of a profile are scheduled as by kube-scheduler 1.37, and with your plugins. It
     binds pods, and for pods of higher priority it deletes others (preemption). Other pods are left to their schedulers.
     """
     from equipoise.cli.scheduler.run import connection_of, run_scheduler

@@ -1,6 +1,6 @@
 """The pods that wait for a node: ready to be tried, in backoff, or until something in the cluster changes.
 
-Source: pkg/scheduler/backend/queue of Kubernetes 1.36. Times are seconds of any one clock.
+Source: pkg/scheduler/backend/queue of Kubernetes 1.37. Times are seconds of any one clock.
 """
 
 import heapq

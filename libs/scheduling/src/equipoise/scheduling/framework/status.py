@@ -1,4 +1,4 @@
-"""The result of a plugin, with the codes of kube-scheduler 1.36."""
+"""The result of a plugin, with the codes of kube-scheduler 1.37."""
 
 from enum import IntEnum
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Code(IntEnum):
-    """The codes of pkg/scheduler/framework (staging kube-scheduler/framework) of Kubernetes 1.36."""
+    """The codes of pkg/scheduler/framework (staging kube-scheduler/framework) of Kubernetes 1.37."""
 
     SUCCESS = 0
     ERROR = 1

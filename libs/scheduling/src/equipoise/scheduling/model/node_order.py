@@ -1,6 +1,6 @@
 """The order in which nodes are searched: one node of each zone after the other.
 
-As `nodeTree` of pkg/scheduler/backend/cache of Kubernetes 1.36, so that a search that ends early
+As `nodeTree` of pkg/scheduler/backend/cache of Kubernetes 1.37, so that a search that ends early
 finds nodes of all zones.
 """
 

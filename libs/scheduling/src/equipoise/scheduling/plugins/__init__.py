@@ -1,4 +1,4 @@
-"""The default plugins of kube-scheduler 1.36, one file each.
+"""The default plugins of kube-scheduler 1.37, one file each.
 
 Sources: pkg/scheduler/framework/plugins of Kubernetes. Reasons are kube-scheduler's own texts.
 """

@@ -9,7 +9,6 @@ from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 NOT_SUPPORTED = "the pod has resource claims, which are not supported"
-NOTHING_TO_DEALLOCATE = "no new claims to deallocate"
 NOT_FOUND = "not found"
 
 
@@ -33,7 +32,7 @@ class DynamicResources:
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, refused: Mapping[int, PluginStatus]
     ) -> PostFiltered:
-        """kube-scheduler calls it before DefaultPreemption; its reason is part of the message of FailedScheduling.
+        """kube-scheduler calls it before DefaultPreemption. There is nothing to deallocate.
 
         If another plugin has ended PreFilter earlier, this is an error there, and DefaultPreemption is not called.
         """
@@ -41,4 +40,4 @@ class DynamicResources:
             state.read(self.name, _Examined)
         except KeyError:
             return PostFiltered(status=failed(NOT_FOUND))
-        return PostFiltered(status=unschedulable(NOTHING_TO_DEALLOCATE))
+        return PostFiltered(status=unschedulable())

@@ -18,7 +18,7 @@ LEAST = 23 * MIB
 """Bytes on a node that score 0."""
 
 MOST = 1_000 * MIB
-"""Bytes per container that score 100."""
+"""Bytes per image of a pod that score 100."""
 
 
 class ImageLocality:
@@ -32,10 +32,9 @@ class ImageLocality:
         if snapshot.images.unknown:
             return np.zeros(len(rows), dtype=np.int64)
         spec = pod.pod.spec
-        containers = [*spec.init_containers, *(spec.containers or ())]
-        found = None
-        images = [container.image for container in containers]
+        images = [container.image for container in (*spec.init_containers, *(spec.containers or ()))]
         images += [volume.image.reference for volume in spec.volumes if volume.image is not None]
+        found = None
         nodes = max(len(snapshot.rows), 1)
         for image in images:
             sizes = snapshot.images.sizes(with_tag(image))
@@ -46,7 +45,7 @@ class ImageLocality:
             found[np.fromiter(sizes, np.intp, len(sizes))] += (bytes_on * (len(sizes) / nodes)).astype(np.int64)
         if found is None:
             return np.zeros(len(rows), dtype=np.int64)
-        most = MOST * max(len(containers), 1)
+        most = MOST * max(len(images), 1)
         score: Ints = MAX_SCORE * (np.minimum(np.maximum(found[rows], LEAST), most) - LEAST) // (most - LEAST)
         return score
 

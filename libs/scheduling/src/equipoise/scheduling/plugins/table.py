@@ -95,7 +95,7 @@ PLUGINS: Mapping[str, Factory] = {
     "NodeResourcesFit": _fit,
     "VolumeRestrictions": lambda args, handle: VolumeRestrictions(handle.volumes),
     "NodeVolumeLimits": lambda args, handle: NodeVolumeLimits(handle.volumes),
-    "VolumeBinding": lambda args, handle: VolumeBinding(handle.volumes),
+    "VolumeBinding": lambda args, handle: VolumeBinding(handle.volumes, args.shape),
     "VolumeZone": lambda args, handle: VolumeZone(handle.volumes),
     "PodTopologySpread": lambda args, handle: PodTopologySpread(handle.default_selector, args.default_constraints),
     "InterPodAffinity": _inter_pod_affinity,
@@ -106,6 +106,13 @@ PLUGINS: Mapping[str, Factory] = {
 }
 
 NOT_BUILT = frozenset(
-    {"DefaultBinder", "NodeDeclaredFeatures", "GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount"}
+    {
+        "DefaultBinder",
+        "DeferredPodScheduling",
+        "GangScheduling",
+        "NodeDeclaredFeatures",
+        "PodGroupPodsCount",
+        "TopologyPlacementGenerator",
+    }
 )
 """Plugins that a configuration may name, without an effect. Binding a pod is the task of the program."""

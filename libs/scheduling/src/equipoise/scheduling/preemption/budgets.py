@@ -12,7 +12,8 @@ def split_by_budgets(
 ) -> tuple[list[PodInfo], list[PodInfo]]:
     """The pods whose removal violates a budget, and the others, both in the given order.
 
-    Each pod uses one of the disruptions that are allowed now. Unlike for the eviction API, an empty selector selects
+    Each pod uses one of the disruptions that are allowed now, until a budget is violated: its other budgets then keep
+    theirs. Unlike for the eviction API, an empty selector selects
     nothing, and neither does any selector a pod without labels.
     """
     budgets = [each for each in budgets if _selects_something(each.spec.selector)]
@@ -27,7 +28,9 @@ def split_by_budgets(
             if pod.name in budget.status.disrupted_pods:
                 continue  # its eviction was accepted, and is counted already
             allowed[index] -= 1
-            violates |= allowed[index] < 0
+            if allowed[index] < 0:
+                violates = True
+                break
         (violating if violates else others).append(pod)
     return violating, others
 

@@ -1,4 +1,4 @@
-"""The arguments of plugins (`pluginConfig`), with the defaults and limits of kube-scheduler 1.36.
+"""The arguments of plugins (`pluginConfig`), with the defaults and limits of kube-scheduler 1.37.
 
 Sources: pkg/scheduler/apis/config/v1/defaults.go and pkg/scheduler/apis/config/validation of Kubernetes.
 """
@@ -16,6 +16,7 @@ from equipoise.contracts.kubernetes.objects import (
     TopologySpreadConstraint,
 )
 from equipoise.scheduling.plugins.resources.resource_allocation import CPU_AND_MEMORY, ResourceWeight, ShapePoint
+from equipoise.scheduling.plugins.volumes.volume_binding import LESS_USED_IS_BETTER
 from equipoise.scheduling.settings.document import Fields, show
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
@@ -53,6 +54,9 @@ class PodTopologySpreadArgs(msgspec.Struct, frozen=True, kw_only=True):
 class VolumeBindingArgs(msgspec.Struct, frozen=True, kw_only=True):
     bind_timeout: float = 600.0
     """Seconds."""
+
+    shape: tuple[ShapePoint, ...] = LESS_USED_IS_BETTER
+    """The score of a node by the part of its volumes that the claims request."""
 
 
 class DefaultPreemptionArgs(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,9 +171,10 @@ def _pod_topology_spread(section: Fields) -> PodTopologySpreadArgs:
 
 
 def _volume_binding(section: Fields) -> VolumeBindingArgs:
-    if (shape := section.value("shape")) is not None:
-        section.wrong("shape", shape, "no such field: the gate StorageCapacityScoring is off")
-    return VolumeBindingArgs(bind_timeout=float(section.integer("bindTimeoutSeconds", 600, lowest=0)))
+    return VolumeBindingArgs(
+        bind_timeout=float(section.integer("bindTimeoutSeconds", 600, lowest=0)),
+        shape=_shape(section) if section.value("shape") else LESS_USED_IS_BETTER,
+    )
 
 
 def _default_preemption(section: Fields) -> DefaultPreemptionArgs:

@@ -1,4 +1,4 @@
-"""Which plugins are enabled at which extension point: the defaults of kube-scheduler 1.36, and how they are changed.
+"""Which plugins are enabled at which extension point: the defaults of kube-scheduler 1.37, and how they are changed.
 
 Sources: `getDefaultPlugins` and `mergePluginSet` of pkg/scheduler/apis/config/v1.
 """
@@ -28,8 +28,8 @@ POINTS = (
 )
 """The extension points, by their names in a KubeSchedulerConfiguration."""
 
-GROUP_POINTS = ("placementGenerate", "placementScore")
-"""The extension points of groups of pods, which are behind a gate that is off in 1.36."""
+GROUP_POINTS = ("placementGenerate", "placementScore", "podGroupPostFilter")
+"""The extension points of groups of pods, which are behind a gate that is off in 1.37."""
 
 ALL = "*"
 
@@ -54,8 +54,8 @@ PluginSets = Mapping[str, PluginSet]
 DEFAULT_PLUGINS = (
     EnabledPlugin(name="SchedulingGates"),
     EnabledPlugin(name="PrioritySort"),
-    EnabledPlugin(name="NodeUnschedulable"),
     EnabledPlugin(name="NodeName"),
+    EnabledPlugin(name="NodeUnschedulable"),
     EnabledPlugin(name="TaintToleration", weight=3),
     EnabledPlugin(name="NodeAffinity", weight=2),
     EnabledPlugin(name="NodePorts"),

@@ -1,6 +1,6 @@
 """InterPodAffinity: affinity and anti-affinity between pods, of the new pod and of those that run.
 
-Formulas: pkg/scheduler/framework/plugins/interpodaffinity of Kubernetes 1.36.
+Formulas: pkg/scheduler/framework/plugins/interpodaffinity of Kubernetes 1.37.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -257,14 +257,15 @@ def _selects_itself(pod: PodInfo, snapshot: ClusterSnapshot) -> bool:
 def _covers(term: AffinityTerm, namespace: str, known: Mapping[str, Mapping[str, str]]) -> bool:
     """Whether a term of the new pod is about this namespace.
 
-    A selector finds the namespaces that exist. As kube-scheduler 1.36 compares it with empty labels, too, one that
-    requires only that labels are missing, or other values of them, selects all namespaces. (A term of an existing pod
+    An empty selector selects all namespaces, another one those of the namespaces that exist. (A term of an existing pod
     is compared with the labels of the new pod's namespace.)
     """
     selector = term.namespace_selector
     if namespace in term.namespaces or selector is None:
         return namespace in term.namespaces
-    return selects(selector, {}) or (namespace in known and selects(selector, known[namespace]))
+    if not (selector.match_labels or selector.match_expressions):
+        return True
+    return namespace in known and selects(selector, known[namespace])
 
 
 def _any(counts: Counts, rows: Rows) -> Flags:

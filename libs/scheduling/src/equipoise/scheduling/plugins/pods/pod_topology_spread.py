@@ -1,6 +1,6 @@
 """PodTopologySpread: the pods that a selector selects are spread evenly over topology domains.
 
-Formulas: pkg/scheduler/framework/plugins/podtopologyspread of Kubernetes 1.36.
+Formulas: pkg/scheduler/framework/plugins/podtopologyspread of Kubernetes 1.37.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: nodes whose resources would be used to equal shares, as of Kubernetes 1.36."""
+"""NodeResourcesBalancedAllocation: nodes whose resources would be used to equal shares, as of Kubernetes 1.37."""
 
 from collections.abc import Sequence
 

@@ -5,11 +5,12 @@ volume that exists and fits (the smallest), or one that is provisioned if the cl
 What was chosen for a pod counts as taken from `reserve` until the API objects have it, or until `unreserve`.
 
 Left out: the capacity that drivers report (`CSIStorageCapacity`), volumes of drivers that were part of Kubernetes once
-(their node affinity is read as it is), and writing the bindings: `chosen` returns what is to be written. Nodes are not
-scored: the gate StorageCapacityScoring is off in 1.36. Unlike in kube-scheduler, a claim that a pod mounts twice is
-looked at once.
+(their node affinity is read as it is), and writing the bindings: `chosen` returns what is to be written. So a node is
+scored by the volumes that exist on it, and not by the capacity for new ones. Unlike in kube-scheduler, a claim that a
+pod mounts twice is looked at once.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -34,8 +35,8 @@ from equipoise.scheduling.framework.events import (
     is_update_of,
 )
 from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal
-from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, unresolvable
-from equipoise.scheduling.model.arrays import Flags, Rows
+from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus, unresolvable
+from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.quantities import Quantity
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -53,6 +54,9 @@ from equipoise.scheduling.model.volumes import (
     requested_bytes,
     wrong_owner,
 )
+from equipoise.scheduling.plugins.resources.resource_allocation import ShapePoint, broken_linear
+
+LESS_USED_IS_BETTER = (ShapePoint(utilization=0, score=10), ShapePoint(utilization=100, score=0))
 
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 NOTHING_TO_BIND = "node(s) didn't find available persistent volumes to bind"
@@ -93,8 +97,9 @@ class ClaimsOfPod:
 class VolumeBinding:
     name = "VolumeBinding"
 
-    def __init__(self, volumes: Volumes) -> None:
+    def __init__(self, volumes: Volumes, shape: Sequence[ShapePoint] = LESS_USED_IS_BETTER) -> None:
         self._volumes = volumes
+        self._shape = shape
         self._taken: dict[str, ClaimKey] = {}
         """The claim that will be bound to each volume, by name of the volume."""
 
@@ -136,6 +141,34 @@ class VolumeBinding:
             Refusal(nodes=nodes, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
             for nodes, reason in ((conflict, NODE_CONFLICT), (unmatched, NOTHING_TO_BIND), (missing, VOLUME_MISSING))
         ]
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
+        """Only volumes that exist already are scored."""
+        try:
+            claims = state.read(self.name, ClaimsOfPod)
+        except KeyError:  # the pod has no claims
+            return SKIP
+        return SUCCESS if any(claims.matched.values()) else SKIP
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
+        """0..100: by the part of the volumes that the claims request, the mean of their storage classes."""
+        claims = state.read(self.name, ClaimsOfPod)
+        return np.fromiter((self._score_on(snapshot.name(row), claims) for row in rows.tolist()), np.int64, len(rows))
+
+    def _score_on(self, node: str, claims: ClaimsOfPod) -> int:
+        requested: Counter[str] = Counter()
+        capacity: Counter[str] = Counter()
+        for claim in claims.waiting:
+            if name := claims.matched[node].get(claim_key(claim)):
+                volume = self._volumes.volumes[name]
+                requested[volume.spec.storage_class_name] += requested_bytes(claim).value()
+                capacity[volume.spec.storage_class_name] += capacity_bytes(volume).value()
+        if not capacity:
+            return 0
+        percent = [min(requested[name] * 100 // size, 100) if size else 100 for name, size in capacity.items()]
+        scores = broken_linear(self._shape, np.array(percent, dtype=np.int64))
+        # math.Round of Go: halves away from zero.
+        return int(np.floor(scores.mean() + 0.5))
 
     def chosen(self, state: CycleState, node: str) -> ChosenVolumes:
         """What has to be written before the pod is bound to this node, which `filter` did not refuse."""
