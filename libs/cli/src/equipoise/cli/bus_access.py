@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from equipoise.cli.exit_codes import CommandFailed, InvalidInput, cancel_on_signals
+from equipoise.cli.exit_codes import CommandFailed, cancel_on_signals
 from equipoise.cli.kubeconfig import cluster_name
 from equipoise.cli.options import BusOptions, ClusterOptions
 from equipoise.cli.port_forward import forwarded_port
@@ -161,13 +161,8 @@ async def connect_problem(server: Nats) -> str:
 
 def _kubeconfig(cluster: ClusterOptions) -> Kubernetes | None:
     """None without a kubeconfig, unless options name one, and in a pod."""
-    try:
-        connection = cluster.connection()
-    except InvalidInput:
-        if cluster.kubeconfig or cluster.context:
-            raise
-        return None
-    return connection if connection.kubeconfig else None
+    connection = cluster.optional_connection()
+    return None if isinstance(connection, str) or not connection.kubeconfig else connection
 
 
 async def _forward(stack: AsyncExitStack, bus: BusOptions, connection: Kubernetes) -> ForwardedNats:

@@ -6,12 +6,11 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.leases import held_leases, held_text
 from equipoise.cli.options import ClusterOptions
 from equipoise.runtime.bus.connection import ClusterNats
-from equipoise.runtime.configuration import Kubernetes, Nats
+from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import LEASES, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
@@ -44,7 +43,7 @@ def bus_cluster(options: ClusterOptions, server: Nats) -> BusCluster:
 
     Raises InvalidInput and ConfigurationError for invalid options.
     """
-    connection = _connection(options)
+    connection = options.optional_connection()
     if isinstance(connection, str):
         return _without_cluster(server, connection)
     name = cluster_name(connection, os.environ)
@@ -59,7 +58,7 @@ async def plan_cluster(options: ClusterOptions, lease_uid: str, server: Nats) ->
 
     Raises InvalidInput and ConfigurationError for invalid options.
     """
-    connection = _connection(options)
+    connection = options.optional_connection()
     if isinstance(connection, str):
         return _without_cluster(server, connection)
     name, url = cluster_name(connection, os.environ), server.shown_url
@@ -81,7 +80,7 @@ async def plan_cluster(options: ClusterOptions, lease_uid: str, server: Nats) ->
 
 async def leader_in_cluster(options: ClusterOptions) -> str:
     """Who leads in the cluster of the kubeconfig, as a sentence; empty if that is unknown, or nobody."""
-    connection = _connection(options)
+    connection = options.optional_connection()
     if isinstance(connection, str):
         return ""
     clock = SystemClock()
@@ -98,13 +97,3 @@ async def leader_in_cluster(options: ClusterOptions) -> str:
 def _without_cluster(server: Nats, why: str) -> BusCluster:
     why = f"messages of {server.shown_url}, not compared with a cluster ({why})"
     return BusCluster(name=None, state="unknown", why=why)
-
-
-def _connection(options: ClusterOptions) -> Kubernetes | str:
-    """Or why there is none. The command needs none unless the options name one."""
-    try:
-        return options.connection()
-    except InvalidInput as error:
-        if options.kubeconfig or options.context:
-            raise
-        return str(error.message)

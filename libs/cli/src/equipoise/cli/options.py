@@ -189,6 +189,20 @@ class ClusterOptions:
             namespace = running.namespace if running is not None else namespace
         return replace(connection, namespace=namespace)
 
+    def optional_connection(self) -> "Kubernetes | str":
+        """Or why there is none, for a command that needs none unless the options name one.
+
+        Raises ConfigurationError and, if the options name one, InvalidInput.
+        """
+        from equipoise.cli.exit_codes import InvalidInput
+
+        try:
+            return self.connection()
+        except InvalidInput as error:
+            if self.kubeconfig or self.context:
+                raise
+            return error.message
+
 
 def cluster_options(command: Function) -> Function:
     """--config, --kubeconfig, --context and --namespace, passed as `cluster`."""

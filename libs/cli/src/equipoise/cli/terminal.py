@@ -228,6 +228,12 @@ def count(number: int, noun: str) -> str:
     return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are: `a, b and 2 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def percent(share: float | None) -> str:
     return "?" if share is None else f"{share:.1%}"
 

@@ -12,7 +12,7 @@ from equipoise.cli.annotations.clearing import clear_each
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.leases import held_leases, held_text
 from equipoise.cli.options import Output
-from equipoise.cli.terminal import count, print_result
+from equipoise.cli.terminal import count, listed, print_result
 from equipoise.collector.decisions.pod_times import FINISHED
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, requests_reclaimed
 from equipoise.contracts.kubernetes.objects import Pod
@@ -161,9 +161,7 @@ def _lines(result: ClearedNodes, namespace: str) -> Iterable[str]:
         if result.deleted:
             yield f"{count(result.deleted, 'node')} no longer in the cluster"
     for node, pods in result.in_use.items():
-        more = len(pods) - _MAX_PODS
-        listed = ", ".join(pods[:_MAX_PODS]) + (f" and {more} more" if more > 0 else "")
-        yield f"in use: {node}: requested by {listed}"
+        yield f"in use: {node}: requested by {listed(pods, _MAX_PODS)}"
     for node, error in result.failed.items():
         yield f"failed: {node}: {error}"
     if result.active_reclaimer and result.found:

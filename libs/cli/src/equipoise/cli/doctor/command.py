@@ -4,7 +4,6 @@ import os
 
 import click
 
-from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.options import (
     BusOptions,
     ClusterOptions,
@@ -55,13 +54,8 @@ def doctor(
     from equipoise.cli.up.services_settings import settings_beside
     from equipoise.runtime.configuration import Tls
 
-    connection, problem = None, ""
-    try:
-        connection = cluster.connection()
-    except InvalidInput as error:
-        if cluster.kubeconfig or cluster.context:
-            raise
-        problem = error.message
+    found = cluster.optional_connection()
+    connection, problem = (None, found) if isinstance(found, str) else (found, "")
     tls = None if ca_file is None else Tls(ca_file=ca_file)
     nats = {"url": url, "user": user, "password_file": password_file, "tls": tls}
     try:

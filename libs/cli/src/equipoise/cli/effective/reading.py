@@ -11,12 +11,12 @@ from equipoise.runtime.process.clock import Clock
 CONNECT_SECONDS = 5.0
 
 
-async def read_effective(server: Nats, clock: Clock, *, service: str = "*") -> list[EffectiveConfiguration]:
+async def read_effective(server: Nats, clock: Clock) -> list[EffectiveConfiguration]:
     """The last message of each process of the last hour. Raises BusError.
 
     A service may publish on its own subjects only, so what a message states of another service is left out.
     """
-    pattern, since = subjects.configuration(service, "*"), clock.now() - CONFIGURATION_KEPT
+    pattern, since = subjects.configuration("*", "*"), clock.now() - CONFIGURATION_KEPT
     retained = retained_messages(server, pattern, since=since, clock=clock, connect_timeout=CONNECT_SECONDS)
     async with aclosing(retained) as messages:
         return [

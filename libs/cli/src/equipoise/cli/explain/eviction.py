@@ -103,7 +103,7 @@ async def run_explain_eviction(name: str, bus: BusOptions, options: ClusterOptio
     except InvalidInput:
         raise
     except (BusError, CommandFailed) as error:
-        problem = error.message if isinstance(error, CommandFailed) else str(error)
+        problem = str(error)
     recorded = await read_recorded_of(options, namespace, pod)
     history = with_recorded(history, recorded.evictions)
     if history.empty:
@@ -138,12 +138,9 @@ def not_found(name: str, searched: Sequence[str]) -> str:
 async def read_recorded_of(options: ClusterOptions, namespace: str, pod: str) -> RecordedEvictions:
     """What the API server has of the pod; without a kubeconfig nothing is searched. Raises InvalidInput."""
     clock = SystemClock()
-    try:
-        connection = options.connection()
-    except InvalidInput as error:
-        if options.kubeconfig or options.context:
-            raise
-        return RecordedEvictions(searched=[f"the ledger was not read: {error.message}"])
+    connection = options.optional_connection()
+    if isinstance(connection, str):
+        return RecordedEvictions(searched=[f"the ledger was not read: {connection}"])
     try:
         async with connect_kube(connection, options.command, clock) as kube:
             now = kube.server_time(clock.now())

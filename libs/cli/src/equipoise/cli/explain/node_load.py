@@ -7,7 +7,18 @@ import msgspec
 
 from equipoise.cli.effective.running import RunningConfiguration, not_known
 from equipoise.cli.effective.text import setting_at, thresholds_text
-from equipoise.cli.terminal import RESOURCES, UNIT, amount, amounts, count, duration, percent, percentages, table
+from equipoise.cli.terminal import (
+    RESOURCES,
+    UNIT,
+    amount,
+    amounts,
+    count,
+    duration,
+    listed,
+    percent,
+    percentages,
+    table,
+)
 from equipoise.contracts.load.correction import known, load_of
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
@@ -181,11 +192,7 @@ def lines(found: ExplainedLoad, now: float) -> Iterator[tuple[str, str]]:
     for state, meaning in (("terminating", "still in the load"), ("new, not measured yet", "not in the load yet")):
         names = [pod.pod for pod in found.pods if pod.state == state]
         if names:
-            yield state.partition(",")[0], f"{count(len(names), 'pod')} {meaning}: {', '.join(names[:3])}{_more(names)}"
-
-
-def _more(names: Sequence[str]) -> str:
-    return f" and {len(names) - 3} more" if len(names) > 3 else ""
+            yield state.partition(",")[0], f"{count(len(names), 'pod')} {meaning}: {listed(names, 3)}"
 
 
 def pods_table(found: ExplainedLoad, *, wide: bool) -> Any:

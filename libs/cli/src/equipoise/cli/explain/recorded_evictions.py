@@ -9,7 +9,7 @@ from equipoise.binder.decisions.event import CONTROLLER
 from equipoise.binder.shell.ledger_store import NAME, NotInstalled, read_installed
 from equipoise.binder.state.ledger import CERTAIN, Ledger, LedgerClosed, LedgerEntry, PastEviction
 from equipoise.cli.explain.eviction_history import EvictionRecord
-from equipoise.cli.terminal import count, time_of_day
+from equipoise.cli.terminal import count, listed, time_of_day
 from equipoise.contracts.kubernetes.objects import Object, ObjectReference
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
@@ -142,6 +142,5 @@ def ledger_text(ledger: Ledger, now: float) -> str:
     last_day = ledger.last_day(now)
     counts = f"{count(last_day.evictions, 'eviction')}, {count(last_day.dry_runs, 'dry run')}"
     latest = [f"{each.namespace}/{each.pod} at {time_of_day(each.settled_at)}" for each in ledger.past[::-1]]
-    named = ", ".join(latest[:MAX_NAMED])
-    more = f" and {len(latest) - MAX_NAMED} more" if len(latest) > MAX_NAMED else ""
-    return f"the ledger counts {counts} in the last 24 hours" + (f", with reasons of {named}{more}" if latest else "")
+    reasons = f", with reasons of {listed(latest, MAX_NAMED)}" if latest else ""
+    return f"the ledger counts {counts} in the last 24 hours{reasons}"

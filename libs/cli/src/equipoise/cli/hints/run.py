@@ -63,8 +63,7 @@ async def _why_none(bus: BusOptions, options: ClusterOptions, clock: Clock) -> s
     try:
         return await with_bus(bus, options, lambda server: _why_by(server, clock))
     except (BusError, CommandFailed) as error:
-        why = error.message if isinstance(error, CommandFailed) else str(error)
-        return f"`equipoise doctor` checks why (what services run with is not known: {why})"
+        return f"`equipoise doctor` checks why (what services run with is not known: {error})"
 
 
 async def _why_by(server: Nats, clock: Clock) -> str:

@@ -1,8 +1,6 @@
 """`equipoise lab`."""
 
 import os
-import shlex
-import sys
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -201,16 +199,7 @@ def compare(
 
     request = ComparisonRequest(scenarios=scenarios or SCENARIOS, arrivals=tuple(range(1, arrivals + 1)), **compared)
     settings = _settings(configuration)
-    run_compare(
-        trace,
-        request,
-        settings,
-        processes=processes,
-        out=out,
-        as_json=as_json,
-        command=_command_line(),
-        questions=questions,
-    )
+    run_compare(trace, request, settings, processes=processes, out=out, as_json=as_json, questions=questions)
 
 
 @lab.command()
@@ -260,16 +249,7 @@ def whatif(
     request = ComparisonRequest(scenarios=("given", "churn"), descheduler=descheduler)
     trace, settings = _recorded(folder), _settings(configuration)
     out = out or folder / "report"
-    run_compare(
-        trace,
-        request,
-        settings,
-        processes=processes,
-        out=out,
-        as_json=as_json,
-        command=_command_line(),
-        questions=questions,
-    )
+    run_compare(trace, request, settings, processes=processes, out=out, as_json=as_json, questions=questions)
 
 
 @lab.command()
@@ -380,7 +360,3 @@ def _settings(configuration: Path | None) -> "Settings":
     from equipoise.cli.service_settings import read_file
 
     return replay_settings(read_file(configuration))
-
-
-def _command_line() -> str:
-    return shlex.join(["equipoise", *sys.argv[1:]])

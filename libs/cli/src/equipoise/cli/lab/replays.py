@@ -1,5 +1,7 @@
 """`equipoise lab compare`, `whatif` and `sweep`: replays, prints a table, and writes a report or a CSV file."""
 
+import shlex
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -85,7 +87,6 @@ def run_compare(
     processes: int,
     out: Path | None,
     as_json: bool,
-    command: str,
     questions: Questions,
 ) -> None:
     """Raises InvalidInput for an unknown policy, and for a plugin that cannot be used."""
@@ -120,7 +121,7 @@ def run_compare(
                 to.print(as_table(rows, FittedTable))
             to.print(Text("".join(f"\n{note}" for note in capacity_notes(capacity))))
     if out is not None:
-        notes = (*trace.notes, *plugin_problems(figures))
+        notes, command = (*trace.notes, *plugin_problems(figures)), shlex.join(["equipoise", *sys.argv[1:]])
         page = write_report(runs, notes, title=trace.name, command=command, folder=out, capacity=capacity)
         stderr.print(f"report: {page}", soft_wrap=True)
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from equipoise.cli.bus_cluster import BusCluster
 from equipoise.cli.reclaimed.nodes import NodeBands, ReclaimedSummary, Totals
-from equipoise.cli.terminal import RESOURCES, UNIT, amount, amounts, count, duration, table
+from equipoise.cli.terminal import RESOURCES, UNIT, amount, amounts, count, duration, listed, table
 from equipoise.contracts.colocation.bands import OFFERED_BANDS
 from equipoise.contracts.messages.resources import Resources
 
@@ -95,9 +95,7 @@ def not_counted_lines(nodes: Mapping[str, str]) -> Iterator[str]:
     for node, why in nodes.items():
         reasons[why].append(node)
     for why, names in reasons.items():
-        more = len(names) - MAX_NAMES
-        listed = ", ".join(sorted(names)[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
-        yield f"not in the totals: {count(len(names), 'node')} ({listed}): {why}"
+        yield f"not in the totals: {count(len(names), 'node')} ({listed(sorted(names), MAX_NAMES)}): {why}"
 
 
 def _cells(node: NodeBands, resource: str, now: float, *, wide: bool) -> Iterator[str | Text]:

@@ -199,7 +199,7 @@ async def _read_bus(
     try:
         return await with_bus(bus, options, read)
     except (CommandFailed, BusError) as error:
-        why = error.message if isinstance(error, CommandFailed) else str(error)
+        why = str(error)
         reclaimer = ReclaimerState(state="unknown", why=why) if reclaims else UNSET
         return OnBus(mode=BinderMode(mode="unknown", why=why), problem=f"not known: {why}", reclaimer=reclaimer)
 
@@ -236,17 +236,12 @@ async def count_pods(kube: Kube, limit: EvictionsPerCluster) -> int | None:
     return count
 
 
-async def read_status(
-    kube: Kube, namespace: str, limits: Limits | None, clock: Clock, *, cluster_pods: int | None = None
-) -> LedgerStatus:
-    """The status by the ledger alone. `limits`: None if not known; `cluster_pods`: None if they were not counted.
-
-    Raises KubeError.
-    """
+async def read_status(kube: Kube, namespace: str, limits: Limits | None, clock: Clock) -> LedgerStatus:
+    """The status by the ledger alone, without the number of pods. `limits`: None if not known. Raises KubeError."""
     stored = await stored_ledger(kube, namespace)
     if isinstance(stored, LedgerStatus):
         return stored
-    return ledger_status(stored, limits, kube.server_time(clock.now()), cluster_pods=cluster_pods)
+    return ledger_status(stored, limits, kube.server_time(clock.now()))
 
 
 def combined(
