@@ -8,20 +8,19 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from equipoise.cli.bus import retained_messages, send_request
+from equipoise.cli.bus import retained_messages
 from equipoise.cli.bus_cluster import BusCluster, bus_cluster
 from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import running_configurations
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.explain.colocation import node_parts, read_node_bands
 from equipoise.cli.explain.node_load import MAX_PODS, ExplainedLoad, headline, lines, node_load, pods_table
-from equipoise.cli.explain.scores import NO_SCORER
+from equipoise.cli.explain.scores import request_explanation
 from equipoise.cli.explain.scores import show as show_scores
 from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.reclaimed.nodes import NodeBands
 from equipoise.cli.terminal import print_result
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
@@ -116,13 +115,7 @@ async def _last(server: Nats, pattern: str, kind: type[M], since: float, clock: 
 async def _example(node: str, server: Nats) -> tuple[Explanation | None, str]:
     """Or why there is none: the load is known without a scorer."""
     try:
-        found = await send_request(
-            server,
-            SCORE_EXPLAIN,
-            ExplainRequest(node=node),
-            Explanation,
-            no_responder=NO_SCORER.format(url=server.shown_url),
-        )
+        found = await request_explanation(server, ExplainRequest(node=node))
     except BusError as error:
         return None, str(error)
     return (None, found.problem) if found.problem else (found, "")

@@ -66,9 +66,7 @@ async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOpt
     """Run the command. Raises BusError, and CommandFailed if the scorer cannot explain."""
     configure_logging(Logging(level="error"), "explain")
     cluster = bus_cluster(options, server)
-    explanation = await send_request(
-        server, SCORE_EXPLAIN, request, Explanation, no_responder=NO_SCORER.format(url=server.shown_url)
-    )
+    explanation = await request_explanation(server, request)
     if explanation.problem:
         raise CommandFailed(explanation.problem)
     hint, problem = await _hint(request, options, cluster)
@@ -85,6 +83,12 @@ async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOpt
         show(explanation, to, request.node, wide=output == "wide", hint="" if hint is None else str(hint))
 
     print_result(shown, show_all, output=output)
+
+
+async def request_explanation(server: Nats, request: ExplainRequest) -> Explanation:
+    """The response of a scorer. Raises BusError."""
+    no_scorer = NO_SCORER.format(url=server.shown_url)
+    return await send_request(server, SCORE_EXPLAIN, request, Explanation, no_responder=no_scorer)
 
 
 async def _co_located(
