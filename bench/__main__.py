@@ -37,10 +37,9 @@ MODULES = {
     "lab_replay": "lab",
     "lab_memory": "lab",
     "scheduling_library": "scheduling_library",
-    "scheduling_parity": "scheduling_parity",
     "second_scheduler": "second_scheduler",
 }
-LONG = ("level_vs_descheduler", "scheduling_cost", "scheduling_parity", "second_scheduler")
+LONG = ("level_vs_descheduler", "scheduling_cost", "second_scheduler")
 """Take half an hour or longer, and build programs of others: run only if named."""
 
 

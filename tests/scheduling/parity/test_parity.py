@@ -1,11 +1,11 @@
-"""The library decides as the real kube-scheduler: the short form of `make bench BENCH=scheduling_parity`."""
+"""The library decides as the real kube-scheduler: the short form of `python -m scheduling.parity`."""
 
 import pytest
-from bench.parity.comparison import compare, text_of
-from bench.parity.families.handwritten import CASES, HandwrittenCluster
-from bench.parity.families.selectors import SelectorsCluster
-from bench.parity.generator import ClusterGenerator
-from bench.parity.real_scheduler import RealScheduler
+from scheduling.parity.comparison import compare, text_of
+from scheduling.parity.families.handwritten import CASES, HandwrittenCluster
+from scheduling.parity.families.selectors import SelectorsCluster
+from scheduling.parity.generator import ClusterGenerator
+from scheduling.parity.real_scheduler import RealScheduler
 
 CLUSTERS = (
     *map(ClusterGenerator, range(1, 5)),

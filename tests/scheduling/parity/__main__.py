@@ -1,6 +1,6 @@
 """The scheduling library beside the real kube-scheduler: random clusters and pods, and what differs.
 
-python -m bench scheduling_parity --family default --clusters 250 --pods 9 --seed 1
+./run env PYTHONPATH=tests python -m scheduling.parity --family default --clusters 250 --pods 9 --seed 1
 """
 
 import argparse
@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import AsyncIterator
 
 from bench.output import progress, report
-from bench.parity.comparison import Difference, compare, compare_all, text_of
-from bench.parity.families.table import FAMILIES
-from bench.parity.generator import ClusterGenerator
-from bench.parity.outcome import Outcome
-from bench.parity.real_scheduler import RealScheduler
+from scheduling.parity.comparison import Difference, compare, compare_all, text_of
+from scheduling.parity.families.table import FAMILIES
+from scheduling.parity.generator import ClusterGenerator
+from scheduling.parity.outcome import Outcome
+from scheduling.parity.real_scheduler import RealScheduler
 
 
 async def measure(family: type[ClusterGenerator], first_seed: int, clusters: int, pods: int) -> Counter[str]:

@@ -7,13 +7,13 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgspec
+from scheduling.parity.common_objects import NAMESPACES, Document, namespaces, priority_classes
+from scheduling.parity.generator import Change, ClusterGenerator
+from scheduling.parity.outcome import Outcome, State
+from scheduling.parity.scheduler_log import Attempt, read_attempts, read_node_order
+from scheduling.parity.stored_objects import CLUSTER_WIDE, NAMESPACED, OTHERS
+from scheduling.parity.volume_provisioner import provision
 
-from bench.parity.common_objects import NAMESPACES, Document, namespaces, priority_classes
-from bench.parity.generator import Change, ClusterGenerator
-from bench.parity.outcome import Outcome, State
-from bench.parity.scheduler_log import Attempt, read_attempts, read_node_order
-from bench.parity.stored_objects import CLUSTER_WIDE, NAMESPACED, OTHERS
-from bench.parity.volume_provisioner import provision
 from equipoise.contracts.kubernetes.objects import Node, Object, Pod
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster

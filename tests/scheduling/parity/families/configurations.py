@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from bench.parity.common_objects import GPU, Document
-from bench.parity.generator import ClusterGenerator
+from scheduling.parity.common_objects import GPU, Document
+from scheduling.parity.generator import ClusterGenerator
 
 CPU_MEMORY_GPU = [{"name": "cpu", "weight": 3}, {"name": "memory", "weight": 1}, {"name": GPU, "weight": 5}]
 DEFAULT_NAME = "default-scheduler"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from bench.parity.cases.case import ZONE, Case, a_node, a_pod, zones
-from bench.parity.common_objects import Document
+from scheduling.parity.cases.case import ZONE, Case, a_node, a_pod, zones
+from scheduling.parity.common_objects import Document
 
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 

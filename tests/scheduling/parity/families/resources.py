@@ -1,7 +1,7 @@
 """Hugepages, extended resources, overhead, sidecars, requests at pod level, containers that are resized, and ports."""
 
-from bench.parity.common_objects import GPU, Document
-from bench.parity.generator import ClusterGenerator
+from scheduling.parity.common_objects import GPU, Document
+from scheduling.parity.generator import ClusterGenerator
 
 FPGA = "other.example.com/fpga"
 HUGE = "hugepages-2Mi"
@@ -87,7 +87,7 @@ class ResourcesCluster(ClusterGenerator):
         if self._chance(0.1):
             resources["requests"][GPU] = resources["limits"][GPU] = "0"
         if self._chance(0.2):
-            addresses = ("", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::", "::1")  # noqa: S104  nothing listens
+            addresses = ("", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::", "::1")
             container["ports"] = [
                 {
                     "containerPort": 8080,

@@ -1,7 +1,7 @@
 """Nodes that change between two pods: cordoned, tainted, labelled, resized, deleted and created again."""
 
-from bench.parity.common_objects import DISKS, ZONES, Document
-from bench.parity.generator import Change, ClusterGenerator
+from scheduling.parity.common_objects import DISKS, ZONES, Document
+from scheduling.parity.generator import Change, ClusterGenerator
 
 
 class NodeChangesCluster(ClusterGenerator):

@@ -1,7 +1,7 @@
 """Preemption: budgets, priorities and starts of the victims, and what the removal of pods changes."""
 
-from bench.parity.cases.case import REQUIRED, Case, a_node, a_pod, status_of
-from bench.parity.common_objects import Document
+from scheduling.parity.cases.case import REQUIRED, Case, a_node, a_pod, status_of
+from scheduling.parity.common_objects import Document
 
 
 def _budget(name: str, selector: Document | None, least: int) -> Document:

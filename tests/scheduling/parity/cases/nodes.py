@@ -1,7 +1,7 @@
 """Taints, tolerations and node affinity."""
 
-from bench.parity.cases.case import PREFERRED, REQUIRED, ZONE, Case, a_node, a_pod, zones
-from bench.parity.common_objects import Document
+from scheduling.parity.cases.case import PREFERRED, REQUIRED, ZONE, Case, a_node, a_pod, zones
+from scheduling.parity.common_objects import Document
 
 
 def _taint(key: str, effect: str = "NoSchedule", value: str = "") -> Document:

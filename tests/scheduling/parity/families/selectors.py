@@ -1,7 +1,7 @@
 """Unusual selectors and labels: empty and missing ones, values that are empty or look like numbers, unknown keys."""
 
-from bench.parity.common_objects import APPS, NAMESPACES, Document
-from bench.parity.generator import ClusterGenerator
+from scheduling.parity.common_objects import APPS, NAMESPACES, Document
+from scheduling.parity.generator import ClusterGenerator
 
 KEYS = ("kubernetes.io/hostname", "topology.kubernetes.io/zone", "disk", "number", "unknown")
 NUMBERS = ("0", "-1", "5", "007", "1_000", "99999999999999999999", "abc", "", "+5")

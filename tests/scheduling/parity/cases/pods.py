@@ -1,6 +1,6 @@
 """Spread constraints and affinity: empty and missing selectors, keys and namespaces, duplicates."""
 
-from bench.parity.cases.case import (
+from scheduling.parity.cases.case import (
     HOST,
     PREFERRED,
     REQUIRED,
@@ -13,7 +13,7 @@ from bench.parity.cases.case import (
     term,
     zones,
 )
-from bench.parity.common_objects import Document
+from scheduling.parity.common_objects import Document
 
 EVERYTHING: Document = {}
 

@@ -1,8 +1,8 @@
 """The cases written by hand, one per seed."""
 
-from bench.parity.cases import nodes, pods, preemption, resources, volumes
-from bench.parity.common_objects import Document
-from bench.parity.generator import Change, ClusterGenerator
+from scheduling.parity.cases import nodes, pods, preemption, resources, volumes
+from scheduling.parity.common_objects import Document
+from scheduling.parity.generator import Change, ClusterGenerator
 
 CASES = (*resources.CASES, *pods.CASES, *nodes.CASES, *preemption.CASES, *volumes.CASES)
 

@@ -1,6 +1,6 @@
 """Amounts: nothing, too much, fractions, resized containers, ports and images."""
 
-from bench.parity.cases.case import Case, a_node, a_pod, status_of
+from scheduling.parity.cases.case import Case, a_node, a_pod, status_of
 
 _RESIZED = a_pod("resized", {"cpu": "1", "memory": "1Gi"}, node="a")
 _SHRUNK = a_pod("shrunk", {"cpu": "3", "memory": "1Gi"}, node="b")

@@ -1,7 +1,7 @@
 """Terminating pods, and nominated ones that wait for them: a removed pod takes ten minutes to end."""
 
-from bench.parity.common_objects import Document
-from bench.parity.generator import Change, ClusterGenerator
+from scheduling.parity.common_objects import Document
+from scheduling.parity.generator import Change, ClusterGenerator
 
 SECONDS = 600
 

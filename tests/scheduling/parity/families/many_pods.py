@@ -1,7 +1,7 @@
 """Many pods that wait when kube-scheduler starts: their order, and each decision with the pods before it assumed."""
 
-from bench.parity.common_objects import Document
-from bench.parity.generator import ClusterGenerator
+from scheduling.parity.common_objects import Document
+from scheduling.parity.generator import ClusterGenerator
 
 
 class ManyPodsCluster(ClusterGenerator):

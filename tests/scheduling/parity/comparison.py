@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
+from scheduling.parity.common_objects import Document
+from scheduling.parity.outcome import Outcome, State
 
-from bench.parity.common_objects import Document
-from bench.parity.outcome import Outcome, State
 from equipoise.scheduling.cluster_scheduler import ClusterScheduler
 from equipoise.scheduling.configuration import KIND, read_configuration
 from equipoise.scheduling.framework.cycle_state import CycleState

@@ -1,7 +1,7 @@
 """Volumes: bound and waiting claims, zones, topologies, limits of drivers, exclusive claims, and disks."""
 
-from bench.parity.common_objects import NAMESPACES, ZONES, Document
-from bench.parity.generator import ClusterGenerator
+from scheduling.parity.common_objects import NAMESPACES, ZONES, Document
+from scheduling.parity.generator import ClusterGenerator
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 DRIVERS = ("fast.csi.example", "slow.csi.example")

@@ -4,8 +4,7 @@ from random import Random
 from typing import Any
 
 import msgspec
-
-from bench.parity.common_objects import APPS, CLASSES, DISKS, GPU, IMAGES, NAMESPACES, ZONES, Document
+from scheduling.parity.common_objects import APPS, CLASSES, DISKS, GPU, IMAGES, NAMESPACES, ZONES, Document
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):

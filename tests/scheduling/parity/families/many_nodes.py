@@ -1,7 +1,7 @@
 """Clusters in which not all nodes are searched: more than 100, in zones, and which ones a search examines."""
 
-from bench.parity.common_objects import GPU, Document
-from bench.parity.families.many_pods import ManyPodsCluster
+from scheduling.parity.common_objects import GPU, Document
+from scheduling.parity.families.many_pods import ManyPodsCluster
 
 REGIONS = ("region-a", "region-b")
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-
-from bench.parity.common_objects import Document
-from bench.parity.generator import Change
+from scheduling.parity.common_objects import Document
+from scheduling.parity.generator import Change
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 WEB = {"matchLabels": {"app": "web"}}
