@@ -144,7 +144,7 @@ def label_values() -> Mapping[tuple[str, str], set[str]]:
     )
     names = re.findall(r"(?:set_problem|kind_of)\(\s*f?\"([^\"{]+)", sources)
     scorer = ROOT / "services" / "scorer" / "src" / "equipoise" / "scorer"
-    prioritized = "\n".join((scorer / name).read_text() for name in ("service.py", "decisions/scoring_state.py"))
+    prioritized = "\n".join((scorer / name).read_text() for name in ("service.py", "state/scoring_state.py"))
     connections = (scorer / "shell" / "connections.py").read_text()
     return {
         # Keys with a part of their own, such as the resource of a watch, end with a word here.
