@@ -73,7 +73,7 @@ def update(table: HintTable, now: float) -> tuple[float, float]:
 def changed_node(state: ScoringState, message: NodePlacement, generator: random.Random) -> float:
     """CPU seconds to compute the points of a changed node: median difference to updates in which nothing changed."""
     scores, demands = ScoreTable(state.policy), WorkloadDemands(state.nodes, state.policy.demand_chain)
-    workloads = list(state.nodes.measured_workloads)
+    workloads = list(state.nodes.messages.workloads)
 
     def seconds() -> float:
         snapshot = node_snapshot(state, {}, NOW)

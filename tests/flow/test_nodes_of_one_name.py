@@ -19,6 +19,7 @@ from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.descheduler.state.latest_messages import LatestMessages, with_recent_pods
 from equipoise.reclaimer.state.latest_nodes import LatestNodes
+from equipoise.scorer.decisions.node_messages import latest_messages
 from equipoise.scorer.state.node_table import NodeTable
 
 NAME = "node-a"
@@ -49,7 +50,7 @@ def in_scorer(placements: Iterable[NodePlacement], utilizations: Iterable[NodeUt
         table.on_utilization(utilization, NOW)
     for placement in placements:
         table.on_placement(placement, NOW)
-    utilization, latest = table.latest_messages(NAME)
+    utilization, latest = latest_messages(table.messages, NAME)
     return kept(latest, utilization)
 
 

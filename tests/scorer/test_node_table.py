@@ -19,8 +19,10 @@ from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.load.demand import WATER_LEVEL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
+from equipoise.scorer.decisions.headroom import fits, headroom
 from equipoise.scorer.decisions.load_correction import sums_of_requests_and_limits
-from equipoise.scorer.state.node_table import NodeTable, RowArrays, fits, headroom
+from equipoise.scorer.state.node_table import NodeTable
+from equipoise.scorer.state.row_arrays import RowArrays
 
 
 @pytest.fixture
@@ -120,15 +122,13 @@ def test_a_new_machine_with_the_same_name_starts_anew(table: NodeTable) -> None:
     assert cpu_of(table, "node-a") == [0.1] * 4
 
 
-def test_the_message_of_a_removed_node_is_pruned(table: NodeTable) -> None:
+def test_the_removal_of_a_node_is_forgotten(table: NodeTable) -> None:
     """After the time in which a late message could bring the node back with a load."""
     late = a_placement("node-a")
     table.on_placement(late, NOW)
     table.on_placement(a_placement("node-a", epoch=2, removed=True), NOW)
-    table.prune(NOW + 180)
-    assert table.on_placement(late, NOW + 180) is None
 
-    table.prune(NOW + 181)
+    assert table.on_placement(late, NOW + 179) is None
     assert table.on_placement(late, NOW + 181) is not None
 
 

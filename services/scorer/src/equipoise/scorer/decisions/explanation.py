@@ -39,6 +39,7 @@ from equipoise.scorer.decisions.arrays import CandidateNodes, ClusterLoad, Deman
 from equipoise.scorer.decisions.demand import demand_of_placed
 from equipoise.scorer.decisions.load_correction import base_of, included_usage, weighted_pods
 from equipoise.scorer.decisions.neutral_scores import neutral
+from equipoise.scorer.decisions.node_messages import find_pod, latest_messages
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.ranking import AVOIDED, PREFERRED, Ranking, points_of, rank
 from equipoise.scorer.state.band_rows import requested
@@ -108,12 +109,12 @@ def _subject_of(state: ScoringState, request: ExplainRequest) -> tuple[PodDemand
     As text, why nothing can be explained and what to do.
     """
     node = request.node
-    if node and state.nodes.latest_messages(node) == (None, None):
+    if node and latest_messages(state.nodes.messages, node) == (None, None):
         return f"the scorer has received nothing about node {node}: see `equipoise tap '*.node.{token(node)}'`"
     if request.pod is not None:
         return request.pod, None, ""
     if request.name:
-        found = state.nodes.find_pod(request.namespace, request.name)
+        found = find_pod(state.nodes.messages, request.namespace, request.name)
         if found is None:
             return (
                 f"the scorer has not received a placement of pod {request.namespace}/{request.name}, and can explain "
@@ -181,7 +182,7 @@ class _View:
         state, ranking, nodes = self._state, self._ranking, self._ranking.nodes
         name = ranking.names[index]
         row = int(state.nodes.rows([name])[0])
-        utilization, _ = state.nodes.latest_messages(name)
+        utilization, _ = latest_messages(state.nodes.messages, name)
         reserved = np.zeros(self._expected.shape[1:])
         if self._reserved is not None and row >= 0:
             reserved = np.maximum(self._reserved[row], 0.0)
@@ -222,7 +223,7 @@ class _View:
         if message is None:
             why = "the reclaimer has published nothing about it, or not recently: is it running (`equipoise status`)?"
             return BandExplanation(band=demand.band, unknown_reason=why)
-        _, placement = self._state.nodes.latest_messages(name)
+        _, placement = latest_messages(self._state.nodes.messages, name)
         row = OFFERED_BANDS.index(demand.band)
         band = message.bands.get(demand.band, ReclaimedBand())
         others = [] if placement is None else [pod for pod in placement.pods if pod.uid != self._own_uid]
@@ -267,7 +268,7 @@ class _View:
         self, node: str, utilization: NodeUtilization, window: Window, sampled_at: float
     ) -> list[tuple[str, Array]]:
         """Pods that give way to others, and their usage as far as the window includes it; without the explained pod."""
-        _, placement = self._state.nodes.latest_messages(node)
+        _, placement = latest_messages(self._state.nodes.messages, node)
         found = []
         for pod in () if placement is None else weighted_pods(placement):
             if pod.uid != self._own_uid:
@@ -346,7 +347,7 @@ class _View:
             if factor:
                 changes.append((f"{pod.namespace}/{pod.name}", factor * np.nan_to_num(amounts(usage))))
 
-        _, placement = self._state.nodes.latest_messages(node)
+        _, placement = latest_messages(self._state.nodes.messages, node)
         explained = self._placed if node == self._current_node else None
         if explained is not None:
             own = lifetime_on_node(explained, utilization, usage_of)

@@ -10,6 +10,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import np
 from equipoise.scorer.decisions.arrays import resources
 from equipoise.scorer.decisions.demand import demand_of_placed
+from equipoise.scorer.decisions.node_messages import latest_messages
 from equipoise.scorer.decisions.ranking import Ranking, rank
 from equipoise.scorer.state.scoring_state import ScoringState
 
@@ -31,7 +32,7 @@ def advise(
 
     Its own usage is subtracted from its node. Pods placed at the same time count on their nodes.
     """
-    _, placement = state.nodes.latest_messages(node)
+    _, placement = latest_messages(state.nodes.messages, node)
     if placement is None or all(placed.uid != pod.uid for placed in placement.pods):
         return None
     advice = PlacementAdvice(

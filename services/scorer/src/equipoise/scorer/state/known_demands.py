@@ -60,7 +60,7 @@ class KnownDemands:
         """The same as `expected_demand` of the pod and the latest messages."""
         workload = self._nodes.workload_usage(pod.workload, now)
         inputs = _Inputs(
-            message=None if pod.workload is None else self._nodes.workload_message(pod.workload),
+            message=None if pod.workload is None else self._nodes.messages.workloads.get(pod.workload),
             fresh=() if workload is None else tuple(workload.windows),
             requests=pod.requests,
             limits=pod.limits,

@@ -5,22 +5,22 @@ request costs array operations only.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from itertools import accumulate, repeat
+from collections.abc import Collection, Sequence
+from itertools import repeat
 
 import msgspec
 
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, UsageOf, amounts, usage_on_node
+from equipoise.contracts.load.cluster_messages import ClusterMessages
+from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, UsageOf, usage_on_node
 from equipoise.contracts.load.demand import EstimateSource, fresh_windows, pod_usage
-from equipoise.contracts.load.latest import supersedes_measurement, supersedes_placement, supersedes_utilization
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.numeric import Array, Flags, Rows, np
 from equipoise.scorer.decisions.arrays import BandRoom, CandidateNodes, ClusterLoad, Statistic, shortest_known
+from equipoise.scorer.decisions.headroom import fits, headroom
 from equipoise.scorer.decisions.load_correction import (
     at_least_recent,
     base_of,
@@ -33,17 +33,11 @@ from equipoise.scorer.decisions.load_correction import (
     without_recent_usage,
 )
 from equipoise.scorer.state.band_rows import BandRows, requested
+from equipoise.scorer.state.cached_cluster_load import CachedClusterLoad
 from equipoise.scorer.state.daily_usage import DailyUsage
 from equipoise.scorer.state.recent_placements import RecentPlacements
 from equipoise.scorer.state.reservations import NegativeReservation
-
-_INITIAL_ROWS = 64
-
-_CLUSTER_LOAD_LIFETIME = 1.0
-"""Seconds."""
-
-_ROUNDING = 1e-9
-"""Share of the allocatable by which sums of requests may be inexact."""
+from equipoise.scorer.state.row_arrays import RowArrays
 
 UNCHANGED_BY_PODS: tuple[Statistic, ...] = ("deviation", "system")
 """Statistics that a pod does not change, or not in a known way."""
@@ -78,10 +72,7 @@ class NodeTable:
         self._changed_by_pods = [
             0, *(position for position, name in enumerate(statistics, 1) if name not in UNCHANGED_BY_PODS)
         ]  # fmt: skip
-        self._utilizations: dict[str, NodeUtilization] = {}
-        self._placements: dict[str, NodePlacement] = {}
-        self._removed_at: dict[str, float] = {}
-        self._workloads: dict[Workload, WorkloadUtilization] = {}
+        self.messages = ClusterMessages()
         self._rows: dict[str, int] = {}
         self._computed_for: dict[str, NodePlacement] = {}
         """The placement that the row's requests, limits and headroom were computed from, by node."""
@@ -94,9 +85,7 @@ class NodeTable:
 
         self._free: list[int] = []
         self._table = RowArrays(windows=len(self.windows), statistics=len(statistics))
-        self._cluster_load = ClusterLoad(self._table.load[:, 0])
-        self._cluster_load_at = -np.inf
-        self._changes = 0
+        self._cluster_load = CachedClusterLoad(self._table)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -115,28 +104,16 @@ class NodeTable:
 
     def on_utilization(self, message: NodeUtilization, now: float) -> bool:
         """Use a node's usage; False for an outdated message."""
-        placement = self._placements.get(message.node)
-        if placement is not None and placement.removed and placement.uid == message.uid:
+        if not self.messages.on_utilization(message, now):
             return False
-        if not supersedes_utilization(message, self._utilizations.get(message.node), now):
-            return False
-        self._utilizations[message.node] = message
         self._update_row(message.node, now)
         return True
 
     def on_placement(self, message: NodePlacement, now: float) -> list[PlacedPod] | None:
         """Use a node's placement. Returns the pods that are new on it, or None for an outdated message."""
-        known = self._placements.get(message.node)
-        if not supersedes_placement(message, known, now):
+        known = self.messages.placements.get(message.node)
+        if not self.messages.on_placement(message, now):
             return None
-        # The message of a removed node is kept for a while, so that a late one does not bring the node back.
-        self._placements[message.node] = message
-        self._removed_at.pop(message.node, None)
-        if message.removed:
-            self._removed_at[message.node] = now
-            utilization = self._utilizations.get(message.node)
-            if utilization is not None and utilization.uid == message.uid:
-                del self._utilizations[message.node]
         row = self._rows.get(message.node)
         self._update_row(message.node, now)
         before = frozenset(pod.uid for pod in known.pods) if known is not None else frozenset()
@@ -147,9 +124,8 @@ class NodeTable:
 
     def on_workload(self, message: WorkloadUtilization) -> bool:
         """Use a workload's usage; it affects a node from the node's next message on. False for an outdated message."""
-        if not supersedes_measurement(message, self._workloads.get(message.workload)):
+        if not self.messages.on_workload(message):
             return False
-        self._workloads[message.workload] = message
         if self._daily is not None:
             self._daily.on_workload(message)
         return True
@@ -158,22 +134,18 @@ class NodeTable:
         """Use the amounts of a node's bands; False for an outdated message, and without co-location."""
         if self._bands is None or not self._bands.on_message(message, now):
             return False
-        row, placement = self._rows.get(message.node), self._placements.get(message.node)
+        row, placement = self._rows.get(message.node), self.messages.placements.get(message.node)
         if row is not None and placement is not None:
             self._bands.update(row, placement)
         return True
 
     def prune(self, now: float) -> None:
-        """Remove workloads and nodes that cannot have a usable value any more."""
+        """Remove the messages that cannot have a usable value any more."""
         if self._bands is not None:
             self._bands.prune(now)
-        for node, removed_at in list(self._removed_at.items()):
-            if now - removed_at > self._settings.freshness.score:
-                del self._removed_at[node], self._placements[node]
-                self._utilizations.pop(node, None)
-        for workload, message in list(self._workloads.items()):
+        for workload, message in list(self.messages.workloads.items()):
             if fresh_windows(message, self._settings, now) is None and now > message.queried_at:
-                del self._workloads[workload]
+                del self.messages.workloads[workload]
                 if self._daily is not None:
                     self._daily.remove_workload(workload)
 
@@ -241,7 +213,7 @@ class NodeTable:
 
     def reclaimed(self, node: str, now: float) -> ReclaimedNode | None:
         """The reclaimer's latest message about a node; None if it is outdated, or there is none."""
-        placement = self._placements.get(node)
+        placement = self.messages.placements.get(node)
         if self._bands is None or placement is None:
             return None
         message = self._bands.message(node, placement.uid)
@@ -249,7 +221,7 @@ class NodeTable:
 
     def without(self, node: str, pod: PlacedPod, now: float) -> NegativeReservation | None:
         """What changes in a node's row if a placed pod is not counted; None for a node of unknown load."""
-        utilization, placement = self._utilizations.get(node), self._placements.get(node)
+        utilization, placement = self.messages.utilizations.get(node), self.messages.placements.get(node)
         row = self._rows.get(node)
         if row is None or utilization is None or placement is None:
             return None
@@ -317,19 +289,8 @@ class NodeTable:
     # the cluster
 
     def cluster_load(self, now: float, without: NegativeReservation | None = None) -> ClusterLoad:
-        """The loads of all nodes without reservations: one pod hardly changes the level of a cluster.
-
-        Cached in large clusters: for a second, and until a fiftieth of the nodes have changed.
-        """
-        changed = self._changes > len(self) // 50 or not 0.0 <= now - self._cluster_load_at < _CLUSTER_LOAD_LIFETIME
-        if without is None and not changed:
-            return self._cluster_load
-        load = np.where(self._usable(now)[:, :, np.newaxis], self._table.load[:, 0], np.nan)
-        if without is not None:
-            load[without.row] += without.load[0]
-            return ClusterLoad(load)
-        self._cluster_load, self._cluster_load_at, self._changes = ClusterLoad(load), now, 0
-        return self._cluster_load
+        """The loads of all nodes without reservations: one pod hardly changes the level of a cluster."""
+        return self._cluster_load.load(now, len(self), without)
 
     def current_load(self, now: float) -> tuple[list[str], Array]:
         """The nodes that count for the spread, and nodes × resources: the load in the shortest window that is known.
@@ -354,7 +315,7 @@ class NodeTable:
 
     def _counted(self) -> list[str]:
         """Ordinary pods may be placed on them."""
-        return [name for name in self._rows if not self._placements[name].set_apart]
+        return [name for name in self._rows if not self.messages.placements[name].set_apart]
 
     def fresh_count(self, now: float) -> int:
         """Number of nodes with a fresh load."""
@@ -372,16 +333,7 @@ class NodeTable:
 
     def workload_usage(self, workload: Workload | None, now: float) -> WorkloadUtilization | None:
         """The usage of a workload's replicas, fresh windows only."""
-        return None if workload is None else fresh_windows(self._workloads.get(workload), self._settings, now)
-
-    def workload_message(self, workload: Workload) -> WorkloadUtilization | None:
-        """The latest one, whatever its age."""
-        return self._workloads.get(workload)
-
-    @property
-    def measured_workloads(self) -> Collection[Workload]:
-        """The workloads of which a usage is known."""
-        return self._workloads.keys()
+        return None if workload is None else fresh_windows(self.messages.workloads.get(workload), self._settings, now)
 
     def daily_profile(self, workload: Workload | None) -> Array | None:
         """resources × slots of one replica; None without a profile, or if no policy uses daily loads."""
@@ -389,53 +341,30 @@ class NodeTable:
 
     def pod_usage(self, now: float) -> UsageOf:
         """A function that returns the usage of a pod: as measured, else as expected."""
-        return pod_usage(self._workloads, load=self._settings, chain=self._chain, now=now)
-
-    def find_pod(self, namespace: str, name: str) -> tuple[str, PlacedPod] | None:
-        """The pod with this name and its node; of several the one that is not terminating, then the latest."""
-        found = [
-            (node, pod)
-            for node, placement in self._placements.items()
-            for pod in placement.pods
-            if pod.name == name and pod.namespace == namespace and not placement.removed
-        ]
-        return max(found, key=lambda each: (not each[1].terminating, each[1].placed_at), default=None)
-
-    def latest_messages(self, node: str) -> tuple[NodeUtilization | None, NodePlacement | None]:
-        """The latest messages of a node; None where there is none, or it is of an earlier machine with this name."""
-        utilization, placement = self._utilizations.get(node), self._placements.get(node)
-        if placement is not None and placement.removed:
-            return None, None
-        same = utilization is None or placement is None or utilization.uid == placement.uid
-        return utilization if same else None, placement
+        return pod_usage(self.messages.workloads, load=self._settings, chain=self._chain, now=now)
 
     def why_unknown(self, node: str, now: float) -> str:
         """Why this node's load is unknown; empty when it is known."""
-        utilization, placement = self._utilizations.get(node), self._placements.get(node)
+        utilization, placement = self.messages.utilizations.get(node), self.messages.placements.get(node)
         if utilization is None:
             return "no utilization was received for it"
-        if placement is None or placement.removed:
+        if placement is None:
             return "no placement was received for it"
         if placement.uid != utilization.uid:
             return "its utilization is of an earlier machine with the same name"
         if not utilization.windows:
             return "samples cover none of its windows"
-        if not self._usable(now)[self._rows[node]].any():
+        if not self._table.usable(now)[self._rows[node]].any():
             return f"its newest sample is {now - utilization.sampled_at:.1f} s old"
         return ""
-
-    def _usable(self, now: float) -> Flags:
-        """rows × windows."""
-        usable: Flags = (self._table.since <= now) & (now <= self._table.until)
-        return usable
 
     # rows
 
     def _update_row(self, node: str, now: float) -> None:
         """Compute a node's row from its latest messages. A node without one of the two is unknown."""
-        self._changes += 1
-        utilization, placement = self._utilizations.get(node), self._placements.get(node)
-        if utilization is None or placement is None or placement.removed or placement.uid != utilization.uid:
+        self._cluster_load.count_change()
+        utilization, placement = self.messages.utilizations.get(node), self.messages.placements.get(node)
+        if utilization is None or placement is None or placement.uid != utilization.uid:
             self._remove_row(node)
             return
         if node not in self._rows:
@@ -517,92 +446,3 @@ class NodeTable:
         if self._bands is not None:
             self._bands.grow(len(self._table))
         self._free.extend(reversed(added))
-
-
-class RowArrays:
-    """One array whose rows hold all numbers of a node: the rows of a request are taken in one operation."""
-
-    def __init__(self, *, windows: int, statistics: int) -> None:
-        parts: Mapping[str, tuple[tuple[int, ...], float]] = {
-            "load": ((1 + statistics, windows, len(RESOURCES)), np.nan),
-            "base": ((len(RESOURCES),), np.nan),
-            "since": ((windows,), np.inf),
-            "until": ((windows,), -np.inf),
-            "requests": ((len(RESOURCES),), 0.0),
-            "limits": ((len(RESOURCES),), 0.0),
-            "headroom": ((len(RESOURCES) + 1,), -np.inf),
-        }
-        self._empty = np.concatenate([np.full(math.prod(shape), fill) for shape, fill in parts.values()])
-        ends = accumulate(math.prod(shape) for shape, _ in parts.values())
-        self._columns = {
-            name: (slice(end - math.prod(shape), end), shape)
-            for (name, (shape, _)), end in zip(parts.items(), ends, strict=True)
-        }
-        """The columns of each part, and its shape."""
-
-        self._values: Array = self._empty[np.newaxis]
-        """One row more than the table has, which stays empty: row −1 is an unknown node."""
-
-        self._create_views()
-
-    def _create_views(self) -> None:
-        """rows × the shape of each part; they share memory with the table."""
-        parts = {
-            name: self._values[:-1, columns].reshape(len(self), *shape)
-            for name, (columns, shape) in self._columns.items()
-        }
-        self.load = parts["load"]
-        """rows × (mean, then each statistic) × windows × resources: share (0..1) of the base."""
-
-        self.base, self.requests, self.limits = parts["base"], parts["requests"], parts["limits"]
-        """rows × resources: cores and bytes."""
-
-        self.headroom = parts["headroom"]
-        """rows × (resources, pods): see `headroom`."""
-
-        self.since, self.until = parts["since"], parts["until"]
-        """rows × windows: Unix seconds between which a value may be used."""
-
-    def __len__(self) -> int:
-        return len(self._values) - 1
-
-    def take(self, rows: Rows) -> dict[str, Array]:
-        """A copy of each part of these rows, with nodes as the last, contiguous axis. Row −1 is an unknown node."""
-        by_column = np.ascontiguousarray(self._values.take(rows, axis=0).T)
-        return {name: by_column[columns].reshape(*shape, len(rows)) for name, (columns, shape) in self._columns.items()}
-
-    def clear(self, row: int) -> None:
-        self._values[row] = self._empty
-
-    def grow(self) -> range:
-        """Double the table. Returns the new rows."""
-        before = len(self)
-        more = max(_INITIAL_ROWS, before)
-        self._values = np.concatenate([self._values, np.tile(self._empty, (more, 1))])
-        self._create_views()
-        return range(before, before + more)
-
-
-def headroom(placement: NodePlacement, requests: Array) -> Array:
-    """Cores, bytes and pods that a node can take in addition to its pods' requests (per resource).
-
-    NaN is unknown. −∞ if the node is not ready, cordoned or tainted: the scorer does not know the tolerations of pods.
-    """
-    tainted = any(taint.effect in BLOCKING_EFFECTS for taint in placement.taints)
-    if not placement.ready or placement.cordoned or tainted:
-        return np.full(len(requests) + 1, -np.inf)
-    allocatable = np.array(amounts(placement.allocatable))
-    return np.append(allocatable * (1.0 + _ROUNDING) - requests, placement.pod_capacity - len(placement.pods))
-
-
-def fits(headrooms: Array, requests: Array) -> Flags:
-    """pods × nodes: can each node take one more pod with these requests?
-
-    `headrooms` are nodes × (resources, pods), `requests` pods × resources. A pod without a request for a resource needs
-    none of it; an unknown headroom is none.
-    """
-    fit: Flags = np.broadcast_to(headrooms[:, -1] >= 1.0, (len(requests), len(headrooms))).copy()
-    for resource in range(len(RESOURCES)):
-        needed, left = requests[:, resource, np.newaxis], headrooms[:, resource]
-        fit &= (left >= needed) | ((needed == 0.0) & (left > -np.inf))
-    return fit

@@ -10,7 +10,6 @@ import msgspec
 from equipoise.contracts.colocation.bands import OFFERED_BANDS
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.load.latest import supersedes_measurement
 from equipoise.contracts.load.node_coverage import coverage_problem
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
@@ -79,14 +78,10 @@ class ScoringState:
         """bands × resources, in place of windows × resources."""
 
         self.replacements = ExpectedReplacements(settings.replacement_hint_duration)
-        self._cycles: dict[str, UtilizationCycle] = {}
 
     def on_cycle(self, message: UtilizationCycle) -> bool:
         """False for an outdated message."""
-        if not supersedes_measurement(message, self._cycles.get(message.shard)):
-            return False
-        self._cycles[message.shard] = message
-        return True
+        return self.nodes.messages.on_cycle(message)
 
     def on_placement(self, message: NodePlacement, now: float) -> list[NewPlacement] | None:
         """Ends the reservations of the pods that are new on the node; None for an outdated message."""
@@ -106,7 +101,7 @@ class ScoringState:
     def coverage_problem(self, now: float) -> str:
         """Why every score is neutral now; empty when coverage is sufficient."""
         known = self.nodes.fresh_count(now)
-        return coverage_problem(self._cycles.values(), known=known, load=self.load, use="score", now=now)
+        return coverage_problem(self.nodes.messages.cycles.values(), known=known, load=self.load, use="score", now=now)
 
     def prioritize(self, pod: PodDemand, names: Sequence[str], now: float) -> Prioritized:
         """Score the nodes for the pod, and reserve its usage on the best ones."""

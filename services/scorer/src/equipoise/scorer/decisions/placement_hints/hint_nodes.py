@@ -10,8 +10,8 @@ from equipoise.contracts.kubernetes.platforms import Platform, platform_of
 from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, being_removed, may_be_removed
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.decisions.headroom import headroom
 from equipoise.scorer.decisions.load_correction import sums_of_requests_and_limits
-from equipoise.scorer.state.node_table import headroom
 
 
 class HintNode(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,13 +16,13 @@ from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES, NodePlacement, PlacedPod, WorkloadHint
 from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.scorer.decisions.arrays import Demand, Demands
+from equipoise.scorer.decisions.headroom import fits
 from equipoise.scorer.decisions.placement_hints.expected_pods import expected_pods
 from equipoise.scorer.decisions.placement_hints.hint_nodes import HintNode, hint_node
 from equipoise.scorer.decisions.placement_hints.sampling import targets_beside
 from equipoise.scorer.decisions.placement_hints.selection import Selection, joined, merged, select, spread, unchanged
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.placement_hints.terms import hint_for_replacements, workload_hint
-from equipoise.scorer.state.node_table import fits
 from equipoise.scorer.state.placement_hints.node_constraints import NodeConstraints
 from equipoise.scorer.state.placement_hints.node_snapshot import NodeSnapshot, node_snapshot
 from equipoise.scorer.state.placement_hints.score_table import Block, ScoreTable
@@ -151,7 +151,7 @@ class HintTable:
     # workloads
 
     def _hinted_workloads(self) -> list[Workload]:
-        known = dict.fromkeys((*self._pods.replicas, *self._scoring.nodes.measured_workloads))
+        known = dict.fromkeys((*self._pods.replicas, *self._scoring.nodes.messages.workloads))
         workloads = list(filter(_is_hinted, known))
         self._pods.retain(known)
         self._demands.retain(workloads)

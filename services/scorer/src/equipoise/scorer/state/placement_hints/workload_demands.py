@@ -39,7 +39,7 @@ class WorkloadDemands:
 
     def demand(self, workload: Workload, latest: PlacedPod | None, now: float) -> Demand:
         """`latest` is the workload's newest pod; None: it had none yet, so its requests are not known."""
-        usage, daily = self._nodes.workload_message(workload), self._nodes.daily_profile(workload)
+        usage, daily = self._nodes.messages.workloads.get(workload), self._nodes.daily_profile(workload)
         known = self._known.get(workload)
         if (
             known is not None

@@ -1,0 +1,23 @@
+"""What the latest messages contain about a node and a pod."""
+
+from equipoise.contracts.load.cluster_messages import ClusterMessages
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.utilization import NodeUtilization
+
+
+def find_pod(messages: ClusterMessages, namespace: str, name: str) -> tuple[str, PlacedPod] | None:
+    """The pod with this name and its node; of several the one that is not terminating, then the latest."""
+    found = [
+        (node, pod)
+        for node, placement in messages.placements.items()
+        for pod in placement.pods
+        if pod.name == name and pod.namespace == namespace
+    ]
+    return max(found, key=lambda each: (not each[1].terminating, each[1].placed_at), default=None)
+
+
+def latest_messages(messages: ClusterMessages, node: str) -> tuple[NodeUtilization | None, NodePlacement | None]:
+    """The latest messages of a node; None where there is none, or it is of an earlier machine with this name."""
+    utilization, placement = messages.utilizations.get(node), messages.placements.get(node)
+    same = utilization is None or placement is None or utilization.uid == placement.uid
+    return utilization if same else None, placement

@@ -1,0 +1,35 @@
+"""The load of all nodes together, which every request needs, and which hardly changes between two of them."""
+
+from equipoise.contracts.numeric import np
+from equipoise.scorer.decisions.arrays import ClusterLoad
+from equipoise.scorer.state.reservations import NegativeReservation
+from equipoise.scorer.state.row_arrays import RowArrays
+
+_LIFETIME = 1.0
+"""Seconds."""
+
+
+class CachedClusterLoad:
+    """A load that is kept for a second, and until a fiftieth of the nodes have changed, if the cluster is large."""
+
+    def __init__(self, rows: RowArrays) -> None:
+        self._rows = rows
+        self._cached = ClusterLoad(rows.load[:, 0])
+        self._computed_at = -np.inf
+        self._changes = 0
+
+    def count_change(self) -> None:
+        """A row has changed."""
+        self._changes += 1
+
+    def load(self, now: float, nodes: int, without: NegativeReservation | None = None) -> ClusterLoad:
+        """The loads of all rows, of which this number belong to nodes; without a pod, if one is given."""
+        changed = self._changes > nodes // 50 or not 0.0 <= now - self._computed_at < _LIFETIME
+        if without is None and not changed:
+            return self._cached
+        load = np.where(self._rows.usable(now)[:, :, np.newaxis], self._rows.load[:, 0], np.nan)
+        if without is not None:
+            load[without.row] += without.load[0]
+            return ClusterLoad(load)
+        self._cached, self._computed_at, self._changes = ClusterLoad(load), now, 0
+        return self._cached
