@@ -1,26 +1,22 @@
 """Whether `equipoise status` shows evictions as real, as dry runs, or as unknown."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Collection
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from binder.ledgers import a_ledger
-from builders import NOW
 from bus_worlds import free_port
+from cli.beating import a_heartbeat, beat, beating
 from cli.buses import Bus
 from cli.http_clusters import HttpCluster
 from msgspec.structs import replace
 
 from equipoise.cli.heartbeats import read_heartbeats
 from equipoise.cli.status.binder_mode import binder_mode, read_binder_mode
-from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
 from equipoise.contracts.messages.health import DRY_RUN, EFFECTIVE_CONFIGURATION, REAL, Heartbeat
-from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.process.clock import SystemClock
@@ -32,11 +28,11 @@ OWN = "equipoise-system"
 URL = "nats://bus"
 
 
-def a_heartbeat(service: str, id: str, **fields: Any) -> Heartbeat:
-    return Heartbeat(service=service, id=id, version="1", ready=True, at=NOW, **fields)
-
-
 LEADER = a_heartbeat("descheduler", "descheduler-1", leading=True)
+
+
+def binder_and_leader(evictions: str) -> tuple[tuple[ServiceName, Heartbeat], ...]:
+    return ("binder", a_heartbeat("binder", "binder-1", evictions=evictions)), ("descheduler", LEADER)
 
 
 def mode(*evictions: str, leader: Heartbeat = LEADER, holders: Collection[str] | None = (LEADER.id,)) -> str:
@@ -80,7 +76,7 @@ def a_cluster(holder: str) -> MemoryKube:
 async def test_the_user_tap_reads_the_mode_from_the_bus(bus: Bus, evictions: str, holder: str, expected: str) -> None:
     """Heartbeats are not retained: they are published while the command listens."""
     clock = SystemClock()
-    async with beating(bus, evictions):
+    async with beating(bus, *binder_and_leader(evictions)):
         found = await read_binder_mode(bus.settings("tap"), a_cluster(holder), OWN, clock, listen=5.0)
 
     assert found.mode == expected, found
@@ -94,7 +90,7 @@ async def test_status_shows_a_dry_run_as_such(bus: Bus, cluster: HttpCluster) ->
     renewed = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": LEADER.id, "leaseDurationSeconds": 600, "renewTime": renewed}
     cluster.leases = [{"metadata": {"name": "equipoise-descheduler", "namespace": OWN}, "spec": spec}]
-    async with beating(bus, DRY_RUN):
+    async with beating(bus, *binder_and_leader(DRY_RUN)):
         code, output = await bus.run("status", KUBECONFIG=str(cluster.file))
 
     assert code == 0, output
@@ -121,42 +117,13 @@ async def test_a_heartbeat_on_the_subject_of_another_service_is_left_out(bus: Bu
     own = a_heartbeat("scorer", "scorer-1")
     forged = a_heartbeat("binder", "scorer-1", evictions=DRY_RUN)
 
-    async def publish() -> None:
-        async with open_bus(bus.settings("scorer"), "scorer", SystemClock(), None) as connection:
-            while True:
-                for heartbeat in (forged, own):
-                    await connection.publish(subjects.health("scorer", heartbeat.id), heartbeat)
-                await asyncio.sleep(0.2)
-
-    publishing = asyncio.create_task(publish())
+    publishing = asyncio.create_task(beat(bus, "scorer", forged, own))
     try:
         found = await read_heartbeats(bus.settings("tap"), SystemClock(), lambda found: own in found, listen=60.0)
     finally:
         publishing.cancel()
         await asyncio.wait([publishing])
     assert found == [own]
-
-
-@asynccontextmanager
-async def beating(bus: Bus, evictions: str) -> AsyncIterator[None]:
-    """Heartbeats of a binder and of the leading descheduler, several a second."""
-
-    async def beat(service: ServiceName, heartbeat: Heartbeat) -> None:
-        async with open_bus(bus.settings(service), service, SystemClock(), None) as connection:
-            while True:
-                await connection.publish(subjects.health(service, heartbeat.id), heartbeat)
-                await asyncio.sleep(0.2)
-
-    beats = [
-        asyncio.create_task(beat("binder", a_heartbeat("binder", "binder-1", evictions=evictions))),
-        asyncio.create_task(beat("descheduler", LEADER)),
-    ]
-    try:
-        yield
-    finally:
-        for each in beats:
-            each.cancel()
-        await asyncio.wait(beats)
 
 
 async def test_an_unreachable_bus_is_unknown_at_once() -> None:

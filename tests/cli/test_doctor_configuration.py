@@ -10,6 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from builders import NOW
 from bus_worlds import free_port
+from cli.beating import a_heartbeat, beating
 from cli.buses import Bus
 from cli.http_clusters import OWN, HttpCluster
 from cli.test_effective import limits, published
@@ -71,6 +72,13 @@ async def test_services_that_differ_in_what_they_share_are_a_warning() -> None:
         "services differ in what they share: collector-1, which is used, and scorer-1 "
         "load.memory: workingSet in collector-1, anonymous in scorer-1"
     ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def heartbeats(bus: Bus) -> AsyncIterator[None]:
+    """Of every service whose configuration these tests publish: doctor waits for them."""
+    async with beating(bus, *((service, a_heartbeat(service, f"{service}-1")) for service in ALL_SERVICES)):
+        yield
 
 
 @pytest.mark.parametrize("given", [False, True])
