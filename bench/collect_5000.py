@@ -128,7 +128,7 @@ async def measure(nodes: int, pods: int, spacing: int, url: str, server: psutil.
         now = time.monotonic()
         requests.append((now - response.elapsed.total_seconds(), now))
 
-    source._client._session.hooks["response"].append(on_response)
+    source._client._client._session.hooks["response"].append(on_response)
     lag = [0.0, 0.0]
     lag_task = asyncio.create_task(worst_lag(lag))
     results = []

@@ -42,7 +42,7 @@ from equipoise.lab.record.checkpoint import Checkpoint, RecordingPlan, write_tra
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
 from equipoise.lab.record.owners import NO_WORKLOAD, WorkloadIndex, owners_of
 from equipoise.lab.record.progress import progress_on
-from equipoise.lab.record.prometheus import connect_prometheus
+from equipoise.lab.record.prometheus import connect_prometheus, matrix_of
 from equipoise.lab.record.queries import METRICS, Series, min_samples
 from equipoise.lab.record.recorder import SCALES
 from equipoise.runtime.configuration import Kubernetes
@@ -660,7 +660,7 @@ async def usage_of(
         at = await prometheus.time()
         for resource, scale in SCALES.items():
             text = METRICS[metrics].usage(resource, matchers, 60, least)
-            response = await prometheus.matrix(text, at, at, 60)
+            response = await prometheus.query_range(text, matrix_of, start=at, end=at, step=60)
             found[resource] = [float(value) * scale for item in response for _, value in item.values]
     return found
 
@@ -709,7 +709,7 @@ async def empty(request: web.BaseRequest) -> web.Response:
         (responding(403, b'{"status":"error","error":"not yours"}'), "403.*not yours"),
         (responding(302, Location="http://192.0.2.1/"), "302, a redirect, which is not followed"),
         (responding(404), "404.*path prefix"),
-        (responding(200, b"<html>login</html>"), "not JSON"),
+        (responding(200, b"<html>login</html>"), "no JSON"),
         (responding(200, b" " * 200_000), "larger than 100000 bytes"),
         (responding(200, b'{"status":"error","error":"broken"}'), "broken"),
         (responding(200, b'{"status":"success","warnings":["a store is unavailable"]}'), "a store is unavailable"),
@@ -750,7 +750,7 @@ async def test_queries_are_retried_while_prometheus_restarts(tmp_path: Path) -> 
     async with serving(respond) as url:
         settings = PrometheusSettings(url=url, bearer_token_file=str(token))
         async with connect_prometheus(settings, no_sleep()) as prometheus:
-            assert [] == await prometheus.matrix("up", 0, 10, 1)
+            assert [] == await prometheus.query_range("up", matrix_of, start=0, end=10, step=1)
 
     assert ["Bearer first", "Bearer second", "Bearer second"] == received
 
@@ -765,9 +765,9 @@ async def test_the_configured_certificate_authority_is_required(tmp_path: Path) 
         settings = PrometheusSettings(url=url, ca_file=str(tmp_path / "ca.crt"))
         async with connect_prometheus(settings, SystemClock()) as trusted:
             assert 1_767_571_200 == await trusted.time()
-        async with connect_prometheus(PrometheusSettings(url=url), SystemClock()) as untrusted:
-            with pytest.raises(RecordError, match=r"cannot be reached.*certificate"):
-                await untrusted.time()
+        with pytest.raises(RecordError, match=r"cannot be reached.*certificate"):
+            async with connect_prometheus(PrometheusSettings(url=url), SystemClock()) as untrusted:
+                await untrusted.time(retry=False)
 
 
 # the folder

@@ -445,7 +445,11 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.cli.up.running_up": (),  # what `up` has written
     "equipoise.cli.up.supervisor": (),  # /readyz of a process that it has started
     "equipoise.collector.sources.load_watcher": ("load-watcher",),
-    "equipoise.collector.sources.prometheus.json_document": ("vector of nodes", "spacings of pods"),
+    "equipoise.collector.sources.prometheus.json_document": (
+        "vector of nodes",
+        "spacings of pods",
+        "series for the lab",
+    ),
     "equipoise.collector.sources.prometheus.samples": ("time of Prometheus",),
     "equipoise.collector.decisions.node_colocation": (f"annotation {RESERVATION}", f"annotation {THIRD_PARTY}"),
     "equipoise.contracts.bus.decoding": ("message NodeUtilization",),
@@ -455,7 +459,6 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.lab.formats.folder": (),  # tables: see TABLES
     "equipoise.lab.formats.tables": (),
     "equipoise.lab.record.checkpoint": (),  # what `record` has written
-    "equipoise.lab.record.prometheus": ("series for the lab",),
     "equipoise.lab.sweep": (),  # what `sweep` has written
     "equipoise.runtime.bus.codec": ("message NodeUtilization",),
     "equipoise.runtime.bus.dev_server": (),  # what its nats-server has written

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from equipoise.collector.sources.prometheus.client import PrometheusClient
+from equipoise.collector.sources.prometheus.http import QueryTooLarge
 from equipoise.lab.record.aggregation import Aggregation, ValueCounts
 from equipoise.lab.record.checkpoint import Checkpoint, RecordingPart, RecordingPlan, write_trace
 from equipoise.lab.record.options import RecordError, RecordOptions, Summary, utc
 from equipoise.lab.record.owners import WorkloadIndex
 from equipoise.lab.record.progress import RecordProgress, progress_on
-from equipoise.lab.record.prometheus import Prometheus, QueryTooLarge, connect_prometheus
+from equipoise.lab.record.prometheus import connect_prometheus, matrix_of, vector_of
 from equipoise.lab.record.queries import METRICS, Resource
 from equipoise.lab.record.survey import Survey
 from equipoise.runtime.process.clock import Clock, SystemClock
@@ -64,7 +66,7 @@ class Reader:
 
     options: RecordOptions
     plan: RecordingPlan
-    prometheus: Prometheus
+    prometheus: PrometheusClient
     progress: RecordProgress
     clock: Clock
 
@@ -110,7 +112,7 @@ class Reader:
         matchers = {**self._matchers, "namespace": namespace} if namespace else self._matchers
         text = self._metrics.usage(resource, matchers, step, self.plan.min_samples)
         try:
-            response = await self.prometheus.matrix(text, ends[0], ends[-1], step)
+            response = await self.prometheus.query_range(text, matrix_of, start=ends[0], end=ends[-1], step=step)
         except QueryTooLarge as error:
             if part.count > 1:
                 half = part.count // 2
@@ -128,7 +130,8 @@ class Reader:
             aggregation.add(response, self._index.of_pod, SCALES[resource])
 
     async def _namespaces(self, resource: Resource, end: float) -> list[str]:
-        response = await self.prometheus.vector(self._metrics.namespaces(resource, self._matchers, self.plan.step), end)
+        text = self._metrics.namespaces(resource, self._matchers, self.plan.step)
+        response = await self.prometheus.query(text, vector_of, at=end)
         return sorted(series.labels["namespace"] for series in response if "namespace" in series.labels)
 
 

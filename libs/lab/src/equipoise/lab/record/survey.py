@@ -5,6 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 
+from equipoise.collector.sources.prometheus.client import PrometheusClient
+from equipoise.collector.sources.prometheus.http import QueryTooLarge
 from equipoise.collector.sources.prometheus.samples import number
 from equipoise.contracts.kubernetes.objects import OwnerReference, PodDisruptionBudget
 from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts, with_known_amounts
@@ -13,7 +15,7 @@ from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
 from equipoise.lab.record.options import DAY, RecordError, RecordOptions, utc
 from equipoise.lab.record.owners import Key, WorkloadIndex, owners_of
 from equipoise.lab.record.progress import RecordProgress
-from equipoise.lab.record.prometheus import Prometheus, QueryTooLarge
+from equipoise.lab.record.prometheus import matrix_of, vector_of
 from equipoise.lab.record.queries import METRICS, Series, UsageMetrics, min_samples, owners_query
 from equipoise.runtime.kubernetes.client import BUDGETS, JOBS, NODES, PODS, REPLICA_SETS, Forbidden, KubeError, NotFound
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -28,7 +30,7 @@ class Survey:
     """Runs all queries that are needed once. Methods raise RecordError when there is nothing to record."""
 
     options: RecordOptions
-    prometheus: Prometheus
+    prometheus: PrometheusClient
     progress: RecordProgress
     clock: Clock
 
@@ -39,7 +41,7 @@ class Survey:
     async def plan(self) -> RecordingPlan:
         """The plan of the recording, in whole steps up to now."""
         self.progress.set_activity("finding the oldest samples in Prometheus")
-        end = await self.prometheus.time() // self._step * self._step
+        end = await self.prometheus.time(retry=False) // self._step * self._step
         requested = end - round(self.options.days * DAY / self._step) * self._step
         name, start, pods = await self._measured(requested, end)
         minimum = min_samples(await self._usual_samples(METRICS[name], start, end))
@@ -116,7 +118,7 @@ class Survey:
 
     async def _points(self, text: str, start: float, end: float, spacing: float) -> list[tuple[float, float]]:
         """Times and values of a query with one series, oldest first, without values that are not numbers."""
-        series = await self.prometheus.matrix(text, start, end, spacing)
+        series = await self.prometheus.query_range(text, matrix_of, start=start, end=end, step=spacing)
         pairs = series[0].values if series else ()
         return [(float(at), value) for at, text in pairs if math.isfinite(value := number(text))]
 
@@ -178,4 +180,4 @@ class Survey:
         return {f"{namespace}/{name}": index.of_owner(owner, above) for (namespace, _, name), owner in pods.items()}
 
     async def _owned(self, metric: str, label: str, at: float, length: float) -> list[Series]:
-        return await self.prometheus.vector(owners_query(metric, label, self._matchers, length), at)
+        return await self.prometheus.query(owners_query(metric, label, self._matchers, length), vector_of, at=at)

@@ -1,23 +1,21 @@
-"""HTTP to Prometheus, with the limits that the client library does not set.
+"""HTTP to Prometheus, with the limits that the client library does not set, and with errors that state what to do.
 
-A `requests` session whose adapter refuses redirects (a token must not follow one), limits the size and duration of a
-response, and retries a few times. The client library keeps only `data.result` and drops `warnings`, so `Response.json`
-puts the whole document where the library expects the result.
+A `requests` session whose adapter refuses redirects (a token must not follow one) and limits the size and duration of a
+response. The client library keeps only `data.result` and drops `warnings`, so `Response.json` puts the whole document
+where the library expects the result (docs/decisions/0055).
 """
 
 from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
-import msgspec
 import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth
-from urllib3.util.retry import Retry
 
 from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.collector.sources.prometheus.json_document import decode_document
+from equipoise.collector.sources.prometheus.json_document import NOT_JSON, decode_document, error_text
 from equipoise.runtime.process.bounded_files import SECRET_LIMIT, read_bounded_text
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.failure_reason import failure_reason
@@ -26,6 +24,16 @@ CONNECT_TIMEOUT = 3.05
 """Seconds; a little above a multiple of 3, the time after which TCP sends its first packet again."""
 
 _CHUNK_BYTES = 2**16
+
+_BUSY = frozenset({429, 502, 503, 504})
+
+
+class Unavailable(SourceError):
+    """The server is not reachable or busy: the same query may succeed later."""
+
+
+class QueryTooLarge(SourceError):
+    """The query is too large for the server, or its response for us: a smaller one may succeed."""
 
 
 class WholeResponse(requests.Response):
@@ -41,7 +49,7 @@ class WholeResponse(requests.Response):
         """The document, wrapped. Raises SourceError for a body that is no JSON."""
         try:
             document = decode_document(self.content)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except NOT_JSON:
             raise SourceError("the response is no JSON: is this the address of a Prometheus?") from None
         return {"data": {"result": document}}
 
@@ -49,39 +57,51 @@ class WholeResponse(requests.Response):
 class BoundedAdapter(HTTPAdapter):
     """Sends a request and reads its body, within limits."""
 
-    def __init__(self, *, timeout: float, max_body_bytes: int, clock: Clock, connections: int) -> None:
-        # Statuses and refused connections are retried soon; a server's Retry-After may be an hour.
-        retry = Retry(
-            total=2, connect=2, read=1, status=2, redirect=0, other=0, backoff_factor=0.2,
-            status_forcelist=[429, 502, 503, 504], raise_on_status=False, respect_retry_after_header=False,
-        )  # fmt: skip
-        super().__init__(max_retries=retry, pool_maxsize=connections)
-        self._timeout = timeout
-        self._max_body_bytes = max_body_bytes
+    def __init__(self, settings: PrometheusSettings, clock: Clock) -> None:
+        super().__init__(pool_maxsize=settings.concurrency)
+        self._settings = settings
         self._clock = clock
 
     def send(self, request: requests.PreparedRequest, *_: Any, **options: Any) -> requests.Response:
-        """Raises SourceError for a redirect, too many bytes and too many seconds."""
-        deadline = self._clock.monotonic() + self._timeout
-        options = {**options, "stream": True, "timeout": (CONNECT_TIMEOUT, self._timeout)}
+        """Raises SourceError for another status than 200, too many bytes and too many seconds."""
+        deadline = self._clock.monotonic() + self._settings.timeout
+        options = {**options, "stream": True, "timeout": (CONNECT_TIMEOUT, self._settings.timeout)}
         response = super().send(request, **options)
         try:
-            if response.is_redirect:
-                raise SourceError("the server responds with a redirect, which is not followed: set its final address")
-            return WholeResponse(response, self._body(response, deadline))
+            body = self._body(response, deadline)
         finally:
             response.close()
+        if response.status_code != 200:
+            raise _refused(response.status_code, body, "Authorization" in request.headers)
+        return WholeResponse(response, body)
 
     def _body(self, response: requests.Response, deadline: float) -> bytes:
-        body = BytesIO()  # a list of chunks would need twice the memory when it is joined
+        most, body = self._settings.max_body_bytes, BytesIO()  # a list would need twice the memory when it is joined
         # read1 returns what has arrived: a body that arrives byte by byte would block iter_content forever.
         while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
-            if body.tell() + len(chunk) > self._max_body_bytes:
-                raise SourceError(f"the response is larger than prometheus.maxBodyBytes ({self._max_body_bytes} bytes)")
+            if body.tell() + len(chunk) > most:
+                raise QueryTooLarge(f"the response is larger than {most} bytes (prometheus.maxBodyBytes)")
             if self._clock.monotonic() > deadline:
-                raise SourceError(f"the response took longer than prometheus.timeout ({self._timeout:g} s)")
+                timeout = f"{self._settings.timeout:g} s"
+                raise QueryTooLarge(f"the response took longer than {timeout} (prometheus.timeout)")
             body.write(chunk)
         return body.getvalue()
+
+
+def _refused(status: int, body: bytes, is_authenticated: bool) -> SourceError:
+    """The error for a status, with the error text of Prometheus."""
+    reason = f": {text[:200]}" if (text := error_text(body)) else ""
+    if status in (401, 403):
+        required = "credentials are required: use a bearer token file"
+        return SourceError(f"{status}, {'the credentials are rejected' if is_authenticated else required}{reason}")
+    if 300 <= status < 400:
+        return SourceError(f"{status}, a redirect, which is not followed: use the final address")
+    if status == 404:
+        return SourceError("404: is this the address of Prometheus, including its path prefix?")
+    # 422: too many samples, chunks or series. 503 with a timeout: the query timeout of Prometheus.
+    if status in (413, 422) or "timed out" in reason or "timeout" in reason:
+        return QueryTooLarge(f"the query is too large for Prometheus ({status}{reason})")
+    return (Unavailable if status in _BUSY else SourceError)(f"{status}{reason}")
 
 
 def _secret(path: str) -> str:

@@ -9,6 +9,9 @@ from typing import Any, TypedDict
 
 import msgspec
 
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoders raise."""
+
 PART_BYTES = 2**21
 """Decoded in one go: some five milliseconds."""
 
@@ -57,6 +60,16 @@ def decode_document(body: bytes, part_bytes: int = PART_BYTES) -> Any:
         return _DOCUMENT.decode(body)
     except msgspec.ValidationError:
         return msgspec.json.decode(body)
+
+
+def error_text(body: bytes) -> str:
+    """The error of a response; empty without one."""
+    try:
+        document = msgspec.json.decode(body)
+    except NOT_JSON:
+        return ""
+    text = document.get("error") if isinstance(document, dict) else None
+    return text if isinstance(text, str) else ""
 
 
 def _decode_in_parts(body: bytes, part_bytes: int) -> _Document:
