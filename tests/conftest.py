@@ -1,7 +1,8 @@
 """Real clusters for all tests, and two lanes: tests that need a cluster are marked, and run beside the others."""
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +22,13 @@ PROGRAMS = {testbed_binaries.__name__, helm_program.__name__}
 
 settings.register_profile("ci", settings.get_profile("ci"), max_examples=50)
 """The same examples in every run; `pytest --hypothesis-profile=default` looks for new ones, and for twice as many."""
+
+LONG = 5.0
+"""Seconds: a test that takes longer states in its docstring why it takes seconds or minutes."""
+
+UNEXPLAINED = "seconds without a reason"
+
+STATES_WHY = re.compile(r"\b[Tt]akes\b[^.]*\b(?:seconds|minutes)\b")
 
 CURRENT_TEST = pytest.StashKey[pytest.Item]()
 
@@ -77,6 +85,26 @@ def _build(config: pytest.Config, *others: Module) -> None:
         for module in others:
             with suppress(pytest.skip.Exception):
                 program(module)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call" and report.duration > LONG:
+        function = getattr(item, "function", None)
+        if not STATES_WHY.search(getattr(function, "__doc__", None) or ""):
+            report.user_properties.append((UNEXPLAINED, report.duration))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """No failure: a busy machine slows any test."""
+    reports = terminalreporter.getreports("passed")
+    found = [(dict(report.user_properties).get(UNEXPLAINED, 0.0), report.nodeid) for report in reports]
+    if slow := sorted((each for each in found if each[0]), reverse=True):
+        terminalreporter.section(f"tests above {LONG:g} s whose docstring does not state why they take seconds")
+        for seconds, nodeid in slow:
+            terminalreporter.line(f"{seconds:6.1f} s  {nodeid}")
 
 
 # pytest-xdist

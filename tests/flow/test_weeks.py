@@ -19,7 +19,10 @@ GROWTH = 1.05
 
 @pytest.mark.timeout(600)
 async def test_nothing_grows_from_week_to_week() -> None:
-    """Neither what a service remembers, in bytes and in entries, nor a stream: all end as after the first days."""
+    """Neither what a service remembers, in bytes and in entries, nor a stream: all end as after the first days.
+
+    Takes seconds: five services live through thirty days.
+    """
     loop = Weeks()
     days: dict[int, DaySize] = {}
     with structlog.testing.capture_logs():  # all lines would be megabytes
