@@ -9,8 +9,9 @@ import time
 from collections import Counter
 from typing import Any
 
+from equipoise.contracts.bus.channels import Channel, M
 from equipoise.contracts.messages.utilization import NodeUtilization
-from equipoise.runtime.bus import Bus, Delivery, Handler, T
+from equipoise.runtime.bus import Bus, OnMessage
 from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.runtime.process.main import run
 from equipoise.scorer.__main__ import start as start_scorer
@@ -28,15 +29,16 @@ class WatchedBus:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._bus, name)
 
-    async def subscribe_latest(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
-        async def counted(delivery: Delivery[T]) -> None:
-            await handler(delivery)
-            if isinstance(message := delivery.message, NodeUtilization):
+    async def follow(self, channel: Channel[M], on_message: OnMessage[M], **options: Any) -> None:
+        def counted(message: M, now: float) -> object:
+            result = on_message(message, now)
+            if isinstance(message, NodeUtilization):
                 self._handled[message.sequence] += 1
                 if self._handled[message.sequence] == self._nodes:
                     print(message.sequence, time.monotonic(), flush=True)
+            return result
 
-        await self._bus.subscribe_latest(pattern, kind, counted)
+        await self._bus.follow(channel, counted, **options)
 
 
 async def start(runtime: Runtime[ScorerSettings]) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import pytest
@@ -13,7 +14,8 @@ from builders import NOW, a_node_utilization, a_placed_pod, a_placement, a_workl
 from bus_worlds import PATIENCE, MemoryWorld, Received, World, eventually, memory_world, nats_world
 
 from equipoise.contracts.bounds import EPOCH_AHEAD
-from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus import channels, subjects
+from equipoise.contracts.bus.channels import Channel
 from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.health import Heartbeat
@@ -35,6 +37,7 @@ from equipoise.runtime.bus.codec import MAX_DELIVERIES
 from equipoise.runtime.process.clock import SystemClock
 
 NODES = f"{subjects.PREFIX}.utilization.node.*"
+S = TypeVar("S", bound=msgspec.Struct)
 REQUEST = ExplainRequest(namespace="shop", name="web-1", nodes=["a", "b"])
 
 
@@ -88,6 +91,115 @@ async def test_subscribe_latest_delivers_last_values_and_then_new_messages(world
     await received.until(3)
     assert received.messages[2].windows["5m"].mean.cpu == 4
     assert not received.deliveries[2].replayed
+
+
+class Followed(Generic[S]):
+    """Records the messages of a channel that are used."""
+
+    def __init__(self, result: object = None) -> None:
+        self.messages: list[S] = []
+        self._result = result
+
+    def __call__(self, message: S, now: float) -> object:
+        assert abs(SystemClock().now() - now) < PATIENCE
+        self.messages.append(message)
+        return self._result
+
+
+def measured(message: S, at: float, **fields: Any) -> S:
+    """The same measurement at another time, without windows."""
+    times = {"queried_at": at, "evaluated_at": at, "sampled_at": at, "windows": {}}
+    known = {name: value for name, value in times.items() if name in message.__struct_fields__}
+    return msgspec.structs.replace(message, **known, **fields)
+
+
+async def measure(world: World, sequence: int = 1) -> None:
+    message = measured(a_node_utilization("a"), SystemClock().now(), sequence=sequence)
+    await world.bus.publish(subjects.node_utilization("a"), message)
+
+
+async def test_follow_delivers_last_values_and_then_new_messages(world: World) -> None:
+    """Those of before may be handled in another way."""
+    await measure(world, sequence=1)
+    await measure(world, sequence=2)
+    replayed, new = Followed[NodeUtilization](), Followed[NodeUtilization]()
+    await world.bus.follow(channels.NODE_UTILIZATIONS, new, on_replayed=replayed)
+    assert [message.sequence for message in replayed.messages] == [2]
+    await measure(world, sequence=3)
+    await eventually(lambda: len(new.messages) == 1)
+    assert new.messages[0].sequence == 3
+    assert len(replayed.messages) == 1
+
+
+MEASUREMENTS = (
+    channels.NODE_UTILIZATIONS,
+    channels.WORKLOAD_UTILIZATIONS,
+    channels.UTILIZATION_CYCLES,
+    channels.RECLAIMED_NODES,
+)
+
+
+@pytest.mark.parametrize("channel", MEASUREMENTS, ids=lambda channel: channel.pattern)
+async def test_measurements_of_the_far_future_are_dropped_and_counted(world: World, channel: Channel[Any]) -> None:
+    """They would be the latest of their subject until then. Who publishes them needs the epochs of all."""
+    subject, example = channel.example
+    now = SystemClock().now()
+    late = measured(example, now + 600.0)
+    await world.bus.publish(subject, late)
+    used, kept = Followed[Any](), Followed[Any]()
+    await world.bus.follow(channel, used)
+    assert world.bus.errors.total("outdated") == 1
+    await world.bus.follow(channel, kept, keep_future=True)
+    assert (used.messages, kept.messages) == ([], [late])
+    assert world.bus.errors.total("outdated") == 1
+    assert not list(world.bus.unreadable)
+    await world.bus.publish(subject, measured(example, now))
+    await eventually(lambda: len(used.messages) == 1)
+
+
+async def test_messages_that_a_follower_calls_outdated_are_counted(world: World) -> None:
+    """A result of None is none."""
+    await measure(world)
+    await world.bus.follow(channels.NODE_UTILIZATIONS, Followed[NodeUtilization]())
+    assert world.bus.errors.total("outdated") == 0
+    await world.bus.follow(channels.NODE_UTILIZATIONS, Followed[NodeUtilization](result=False))
+    assert world.bus.errors.total("outdated") == 1
+
+
+async def test_follow_may_be_limited_to_some_subjects(world: World) -> None:
+    """And need no stream: then only new messages are received."""
+    followed = Followed[Heartbeat]()
+    await world.bus.publish(subjects.health("scorer", "one"), a_heartbeat())
+    await world.bus.follow(channels.HEARTBEATS.of("scorer"), followed)
+    await world.bus.publish(subjects.health("binder", "one"), a_heartbeat("binder"))
+    await world.bus.publish(subjects.health("scorer", "one"), a_heartbeat())
+    await eventually(lambda: len(followed.messages) == 1)
+    assert followed.messages == [a_heartbeat()]
+
+
+async def test_follow_observes_intents_without_working_on_them(world: World) -> None:
+    """The messages of a work queue have no last values."""
+    await intend(world, "web-1")
+    followed, workers = Followed[EvictionIntent](), Workers()
+    await world.bus.follow(channels.EVICTION_INTENTS, followed)
+    await intend(world, "web-2")
+    await eventually(lambda: len(followed.messages) == 1)
+    assert followed.messages[0].pod == "web-2"
+    working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
+    await workers.tried.until(2)
+    working.cancel()
+
+
+async def test_a_part_of_the_messages_may_be_followed(world: World) -> None:
+    """Only these fields are decoded."""
+
+    class NodeName(msgspec.Struct, frozen=True):
+        node: str
+
+    await world.bus.publish(subjects.node_placement("a"), a_placement("a"))
+    followed = Followed[NodeName]()
+    await world.bus.follow(channels.NODE_PLACEMENTS.reading(NodeName), followed)
+    assert followed.messages == [NodeName("a")]
 
 
 async def test_subscribe_latest_without_values_returns_at_once(world: World) -> None:

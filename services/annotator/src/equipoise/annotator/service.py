@@ -28,7 +28,7 @@ from equipoise.annotator.decisions.annotation_target import (
     with_current_windows,
 )
 from equipoise.annotator.decisions.existing_value import Precondition, existing_value, value_precondition
-from equipoise.annotator.decisions.write_decision import DueWrite, WriteThreshold, WrittenValue, decide, retry_backoff
+from equipoise.annotator.decisions.write_decision import DueWrite, WrittenValue, decide, retry_backoff
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.hint_writer import HintWriter
 from equipoise.annotator.shell.membership import Membership
@@ -37,20 +37,18 @@ from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.annotator.state.clock_skew import ClockSkews
 from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
 from equipoise.contracts.bounds import MAX_AHEAD
-from equipoise.contracts.bus.subjects import PREFIX, placement_hint
+from equipoise.contracts.bus import channels
 from equipoise.contracts.hashing import owner, request_interval
 from equipoise.contracts.kubernetes.annotations import AnnotationValue, as_annotations, means
 from equipoise.contracts.kubernetes.crane import crane_annotations
 from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
-from equipoise.contracts.load.latest import is_acceptable
 from equipoise.contracts.messages.annotation import AnnotationWritten
-from equipoise.contracts.messages.placement import PlacementHints
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
-from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.recent import is_recent
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
 from equipoise.runtime.async_tools.rate_limiter import RateLimiter
-from equipoise.runtime.bus import BusError, Delivery
+from equipoise.runtime.bus import BusError
 from equipoise.runtime.kubernetes.client import LEASES, Conflict, KubeError, NotFound
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.kubernetes.installation import InstallationCheck
@@ -147,53 +145,33 @@ class Annotator:
     # Subscribe
 
     async def attach(self) -> None:
+        follow = self._bus.follow
         if self._settings.crane:
-            await self._bus.subscribe_latest(f"{PREFIX}.placement.node.*", PlacedTimes, self.on_node_placement)
+            await follow(channels.NODE_PLACEMENTS.reading(PlacedTimes), self._hot_values.on_placement)
         # Before the values, because a skew may forbid to write them.
-        await self._bus.subscribe_latest(f"{PREFIX}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
-        await self._bus.subscribe_latest(f"{PREFIX}.utilization.node.*", NodeUtilization, self.on_node_utilization)
-        await self._bus.subscribe_latest(
-            f"{PREFIX}.utilization.workload.*.*.*", WorkloadUtilization, self.on_workload_utilization
-        )
-
+        await follow(channels.UTILIZATION_CYCLES, self._skews.on_cycle)
+        await follow(channels.NODE_UTILIZATIONS, self._on_message)
+        await follow(channels.WORKLOAD_UTILIZATIONS, self._on_message)
         if self._settings.reclaimed.enabled:
-            await self._bus.subscribe_latest(f"{PREFIX}.reclaim.node.*", ReclaimedNode, self.on_reclaimed)
+            await follow(channels.RECLAIMED_NODES, self._on_message)
         if self._settings.hints.enabled:
-            await self._bus.subscribe_latest(placement_hint("*"), PlacementHints, self._hints.on_hints)
+            await follow(channels.NAMESPACE_HINTS, self._hints.on_hints)
 
-    async def on_node_placement(self, delivery: Delivery[PlacedTimes]) -> None:
-        self._hot_values.on_placement(delivery.message, self._clock.now())
-
-    async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
-        if is_acceptable(delivery.message, now := self._clock.now()):
-            self._skews.on_cycle(delivery.message, now)
-
-    async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
-        self._on_utilization(delivery.message)
-
-    async def on_workload_utilization(self, delivery: Delivery[WorkloadUtilization]) -> None:
-        self._on_utilization(delivery.message)
-
-    async def on_reclaimed(self, delivery: Delivery[ReclaimedNode]) -> None:
-        if delivery.message.evaluated_at <= self._clock.now() + MAX_AHEAD:
-            self._on_message(delivery.message, self._settings.nodes)
-
-    def _on_utilization(self, utilization: NodeUtilization | WorkloadUtilization) -> None:
-        if is_acceptable(utilization, self._clock.now()):
-            self._on_message(utilization, self._settings.node_threshold)
-
-    def _on_message(self, message: Annotated, nodes: WriteThreshold) -> None:
-        target = target_of(message, nodes=nodes, workloads=self._settings.workloads)
+    def _on_message(self, message: Annotated, now: float) -> bool:
+        settings = self._settings
+        nodes = settings.nodes if isinstance(message, ReclaimedNode) else settings.node_threshold
+        target = target_of(message, nodes=nodes, workloads=settings.workloads)
         if (target.group, target.kind) not in RESOURCES:
-            return
+            return True
         known = self._objects.get(target.key)
-        if known is not None and not is_newer(message, known.message, self._clock.now()):
-            return
+        if known is not None and not is_newer(message, known.message, now):
+            return False
         if known is None or known.target.uid != target.uid:
             self._objects[target.key] = _Object(target=target, message=message)
         else:
             known.message = message
         self._consider(target.key)
+        return True
 
     # Decide
 

@@ -33,8 +33,8 @@ from equipoise.binder.shell.validation import Validation, ValidIntent
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
 from equipoise.binder.state.published_outcomes import PublishedOutcomes
-from equipoise.contracts.load.latest import is_acceptable
-from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.bus import channels
+from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
@@ -103,11 +103,10 @@ class Binder:
 
         `run` opens the work queue, once the latest messages are known.
         """
-        await self._bus.subscribe_latest("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
-        await self._bus.subscribe_latest("equipoise.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
-        await self._bus.subscribe_latest("equipoise.placement.node.*", NodePlacement, self.on_node_placement)
-
-        await self._bus.subscribe_latest("equipoise.eviction.outcome.*.*", EvictionOutcome, self.on_eviction_outcome)
+        await self._bus.follow(channels.NODE_UTILIZATIONS, self.on_node_utilization)
+        await self._bus.follow(channels.UTILIZATION_CYCLES, self.on_utilization_cycle)
+        await self._bus.follow(channels.NODE_PLACEMENTS, self.on_node_placement)
+        await self._bus.follow(channels.EVICTION_OUTCOMES, lambda message, _: self._published.add(message))
 
     async def run(self) -> None:
         """Works until canceled."""
@@ -124,22 +123,17 @@ class Binder:
                 name="work on intents",
             )
 
-    async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
+    def on_node_utilization(self, message: NodeUtilization, now: float) -> bool:
         self._ledger.outages.message_received(self._clock.monotonic())
-        if is_acceptable(delivery.message, now := self._clock.now()):
-            self._cluster.on_utilization(delivery.message, now)
+        return self._cluster.on_utilization(message, now)
 
-    async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
+    def on_utilization_cycle(self, message: UtilizationCycle, _: float) -> bool:
         self._ledger.outages.message_received(self._clock.monotonic())
-        if is_acceptable(delivery.message, self._clock.now()):
-            self._cluster.on_cycle(delivery.message)
+        return self._cluster.on_cycle(message)
 
-    async def on_node_placement(self, delivery: Delivery[NodePlacement]) -> None:
+    def on_node_placement(self, message: NodePlacement, now: float) -> bool:
         self._ledger.outages.message_received(self._clock.monotonic())
-        self._cluster.on_placement(delivery.message, self._clock.now())
-
-    async def on_eviction_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
-        self._published.add(delivery.message)
+        return self._cluster.on_placement(message, now)
 
     async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> Redeliver | None:
         """None acknowledges the intent: its outcome is published, or another binder publishes it."""

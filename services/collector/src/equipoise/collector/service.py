@@ -26,14 +26,13 @@ from equipoise.collector.state.owned_shards import OwnedShard
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.collector.state.previous_messages import PreviousMessages, PublishedPlacement
 from equipoise.collector.state.utilization import unknown_summary
-from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus import channels
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes.objects import Node, Pod
 from equipoise.contracts.messages.health import Heartbeat
-from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
 from equipoise.runtime.async_tools.cancel import run_with_guard
-from equipoise.runtime.bus import Bus, Delivery
+from equipoise.runtime.bus import Bus
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
@@ -96,19 +95,14 @@ class Collector:
 
     async def attach(self) -> None:
         """Returns when the latest messages were received."""
-        prefix = subjects.PREFIX
-        await self.bus.subscribe_latest(f"{prefix}.placement.node.*", PublishedPlacement, self.on_node_placement)
-        await self.bus.subscribe_latest(f"{prefix}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
-        await self.bus.subscribe(f"{prefix}.health.collector.*", Heartbeat, self.on_heartbeat)
+        previous = self._previous
+        placements = channels.NODE_PLACEMENTS.reading(PublishedPlacement)
+        await self.bus.follow(placements, lambda message, _: previous.on_placement(message))
+        cycles = channels.UTILIZATION_CYCLES
+        await self.bus.follow(cycles, lambda message, _: previous.on_cycle(message), keep_future=True)
+        await self.bus.follow(channels.HEARTBEATS.of("collector"), self.on_heartbeat)
 
-    async def on_node_placement(self, delivery: Delivery[PublishedPlacement]) -> None:
-        self._previous.on_placement(delivery.message)
-
-    async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
-        self._previous.on_cycle(delivery.message)
-
-    async def on_heartbeat(self, delivery: Delivery[Heartbeat]) -> None:
-        heartbeat = delivery.message
+    def on_heartbeat(self, heartbeat: Heartbeat, _: float) -> None:
         if heartbeat.shard == self.settings.shard:
             self._shards.owned.on_heartbeat(heartbeat.id, self.clock.monotonic(), ready=heartbeat.ready)
 

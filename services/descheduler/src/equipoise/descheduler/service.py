@@ -4,19 +4,16 @@ import asyncio
 
 import structlog
 
-from equipoise.contracts.bus import subjects
-from equipoise.contracts.load.latest import is_acceptable
+from equipoise.contracts.bus import channels
 from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.contracts.messages.health import REAL, Heartbeat
 from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.shell.cluster_watch import ClusterWatch
 from equipoise.descheduler.shell.evaluator import Evaluator
 from equipoise.descheduler.shell.metrics import DeschedulerMetrics
 from equipoise.descheduler.state.latest_messages import LatestMessages, with_recent_pods
 from equipoise.descheduler.state.tracker import Tracker
-from equipoise.runtime.bus import Delivery
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE, lead
 from equipoise.runtime.process.lifecycle import Runtime
 
@@ -45,15 +42,13 @@ class Descheduler:
 
     async def attach(self) -> None:
         """Subscribe to all messages."""
-        prefix = subjects.PREFIX
-        await self._bus.subscribe_latest(f"{prefix}.utilization.node.*", NodeUtilization, self.on_node_utilization)
-        await self._bus.subscribe_latest(
-            f"{prefix}.utilization.workload.*.*.*", WorkloadUtilization, self.on_workload_utilization
-        )
-        await self._bus.subscribe_latest(f"{prefix}.placement.node.*", NodePlacement, self.on_placement)
-        await self._bus.subscribe_latest(f"{prefix}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
-        await self._bus.subscribe_latest(f"{prefix}.eviction.outcome.*.*", EvictionOutcome, self.on_eviction_outcome)
-        await self._bus.subscribe(f"{prefix}.health.binder.*", Heartbeat, self.on_heartbeat)
+        follow, messages, tracker = self._bus.follow, self._messages, self._tracker
+        await follow(channels.NODE_UTILIZATIONS, messages.on_utilization)
+        await follow(channels.WORKLOAD_UTILIZATIONS, lambda message, _: messages.on_workload(message))
+        await follow(channels.NODE_PLACEMENTS, self.on_placement)
+        await follow(channels.UTILIZATION_CYCLES, lambda message, _: messages.on_cycle(message))
+        await follow(channels.EVICTION_OUTCOMES, self.on_eviction_outcome, on_replayed=tracker.on_outcome)
+        await follow(channels.HEARTBEATS.of("binder"), self.on_heartbeat)
 
     async def run(self) -> None:
         """Run until canceled."""
@@ -62,35 +57,21 @@ class Descheduler:
             tasks.create_task(self._run_election())
             tasks.create_task(self._prune())
 
-    async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
-        if is_acceptable(delivery.message, now := self._clock.now()):
-            self._messages.on_utilization(delivery.message, now)
-
-    async def on_workload_utilization(self, delivery: Delivery[WorkloadUtilization]) -> None:
-        if is_acceptable(delivery.message, self._clock.now()):
-            self._messages.on_workload(delivery.message)
-
-    async def on_placement(self, delivery: Delivery[NodePlacement]) -> None:
+    def on_placement(self, message: NodePlacement, now: float) -> bool:
         # The oldest mean that may be used ends one lifetime of the longest window ago, and covers the length of that
         # window. Pods that started before it are contained in every mean.
-        now, longest = self._clock.now(), self._load.longest
+        longest = self._load.longest
         begin = now - longest.length - self._load.lifetime(longest)
-        self._messages.on_placement(with_recent_pods(delivery.message, begin), now)
+        return self._messages.on_placement(with_recent_pods(message, begin), now)
 
-    async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
-        if is_acceptable(delivery.message, self._clock.now()):
-            self._messages.on_cycle(delivery.message)
+    def on_eviction_outcome(self, outcome: EvictionOutcome, now: float) -> None:
+        self._tracker.on_outcome(outcome, now)
+        self._metrics.outcomes.labels(outcome.outcome.value).inc()
+        log.info("outcome received", pod=f"{outcome.namespace}/{outcome.pod}", outcome=outcome.outcome.value)
 
-    async def on_eviction_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
-        outcome = delivery.message
-        self._tracker.on_outcome(outcome, self._clock.now())
-        if not delivery.replayed:
-            self._metrics.outcomes.labels(outcome.outcome.value).inc()
-            log.info("outcome received", pod=f"{outcome.namespace}/{outcome.pod}", outcome=outcome.outcome.value)
-
-    async def on_heartbeat(self, delivery: Delivery[Heartbeat]) -> None:
-        self._messages.on_heartbeat(delivery.message, self._clock.monotonic())
-        if delivery.message.evictions == REAL:
+    def on_heartbeat(self, heartbeat: Heartbeat, _: float) -> None:
+        self._messages.on_heartbeat(heartbeat, self._clock.monotonic())
+        if heartbeat.evictions == REAL:
             self._tracker.end_dry_runs()
 
     async def _run_election(self) -> None:

@@ -7,19 +7,17 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
-from equipoise.contracts.bus.subjects import PREFIX, reclaimed_node
-from equipoise.contracts.load.latest import is_acceptable
+from equipoise.contracts.bus import channels
+from equipoise.contracts.bus.subjects import reclaimed_node
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
-from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.reclaimer.decisions.evaluation import CONTESTED, Evaluated, evaluate
 from equipoise.reclaimer.decisions.learning import expect, learn
 from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.reclaimer.shell.metrics import ReclaimerMetrics
 from equipoise.reclaimer.shell.status_writer import StatusWriter
 from equipoise.reclaimer.state.latest_nodes import LatestNodes
-from equipoise.runtime.bus import BusError, Delivery
+from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.leader_election import RECLAIMER_LEASE, lead
 from equipoise.runtime.process.lifecycle import Runtime
@@ -66,25 +64,11 @@ class Reclaimer:
 
     async def attach(self) -> None:
         """Subscribe. First to what an earlier reclaimer published, whose amounts this one continues."""
-        latest = self._bus.subscribe_latest
-        await latest(f"{PREFIX}.reclaim.node.*", ReclaimedNode, self.on_reclaimed)
-        await latest(f"{PREFIX}.utilization.workload.*.*.*", WorkloadUtilization, self.on_workload_utilization)
-        await latest(f"{PREFIX}.placement.node.*", NodePlacement, self.on_placement)
-        await latest(f"{PREFIX}.utilization.node.*", NodeUtilization, self.on_utilization)
-
-    async def on_placement(self, delivery: Delivery[NodePlacement]) -> None:
-        self._nodes.on_placement(delivery.message, self._clock.now())
-
-    async def on_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
-        if is_acceptable(delivery.message, self._clock.now()):
-            self._nodes.on_utilization(delivery.message, self._clock.now())
-
-    async def on_workload_utilization(self, delivery: Delivery[WorkloadUtilization]) -> None:
-        if is_acceptable(delivery.message, self._clock.now()):
-            self._nodes.on_workload(delivery.message)
-
-    async def on_reclaimed(self, delivery: Delivery[ReclaimedNode]) -> None:
-        self._nodes.on_reclaimed(delivery.message, self._clock.now())
+        follow, nodes = self._bus.follow, self._nodes
+        await follow(channels.RECLAIMED_NODES, nodes.on_reclaimed, keep_future=True)
+        await follow(channels.WORKLOAD_UTILIZATIONS, lambda message, _: nodes.on_workload(message))
+        await follow(channels.NODE_PLACEMENTS, nodes.on_placement)
+        await follow(channels.NODE_UTILIZATIONS, nodes.on_utilization)
 
     async def run(self) -> None:
         """Run until canceled."""

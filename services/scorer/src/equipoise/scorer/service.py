@@ -9,18 +9,16 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts.bus.subjects import PREFIX, SCORE_EXPLAIN, cluster_review, decision, placement_advice
+from equipoise.contracts.bus import channels
+from equipoise.contracts.bus.subjects import SCORE_EXPLAIN, cluster_review, decision, placement_advice
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
-from equipoise.contracts.load.latest import is_acceptable
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.message import Message
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.score import ExplainRequest, Explanation, ScoreDecision
-from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.runtime.bus import Bus, BusError, Delivery, Endpoint
+from equipoise.contracts.messages.utilization import UtilizationCycle
+from equipoise.runtime.bus import Bus, BusError, Endpoint
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
@@ -77,17 +75,17 @@ class Scorer:
     async def attach(self) -> None:
         """Subscribe. Returns when the last values of all subjects are received."""
         self._report_missing_windows()
-        latest = self.bus.subscribe_latest
-        await latest(f"{PREFIX}.utilization.workload.*.*.*", WorkloadUtilization, self.on_workload_utilization)
-        await self.bus.subscribe(f"{PREFIX}.eviction.intent.*.*", EvictionIntent, self.on_eviction_intent)
-        await latest(f"{PREFIX}.eviction.outcome.*.*", EvictionOutcome, self.on_eviction_outcome)
-        await latest(f"{PREFIX}.placement.node.*", NodePlacement, self.on_node_placement)
-        await latest(f"{PREFIX}.utilization.node.*", NodeUtilization, self.on_node_utilization)
+        follow, nodes = self.bus.follow, self._state.nodes
+        await follow(channels.WORKLOAD_UTILIZATIONS, lambda message, _: nodes.on_workload(message))
+        await follow(channels.EVICTION_INTENTS, self.on_eviction_intent)
+        await follow(channels.EVICTION_OUTCOMES, self.on_eviction_outcome)
+        await follow(channels.NODE_PLACEMENTS, self.on_node_placement)
+        await follow(channels.NODE_UTILIZATIONS, nodes.on_utilization)
         if self.settings.reclaimed.enabled:
-            await latest(f"{PREFIX}.reclaim.node.*", ReclaimedNode, self.on_reclaimed)
-        await latest(f"{PREFIX}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
+            await follow(channels.RECLAIMED_NODES, nodes.on_reclaimed)
+        await follow(channels.UTILIZATION_CYCLES, self.on_utilization_cycle)
         if self._hints is not None:
-            await self.bus.subscribe(f"{PREFIX}.health.scorer.*", Heartbeat, self._hints.on_heartbeat)
+            await follow(channels.HEARTBEATS.of("scorer"), self._hints.on_heartbeat)
         endpoint = Endpoint(subject=SCORE_EXPLAIN, request_type=ExplainRequest, handler=self.on_explain_request)
         await self.bus.serve("scorer", [endpoint])
         self._prune()
@@ -128,49 +126,32 @@ class Scorer:
 
     # messages
 
-    async def on_workload_utilization(self, delivery: Delivery[WorkloadUtilization]) -> None:
-        message = delivery.message
-        accepted = is_acceptable(message, self.clock.now()) and self._state.nodes.on_workload(message)
-        self._count_outdated("workload_utilization", accepted=accepted)
-
-    async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
-        message, now = delivery.message, self.clock.now()
-        accepted = is_acceptable(message, now) and self._state.nodes.on_utilization(message, now)
-        self._count_outdated("node_utilization", accepted=accepted)
-
-    async def on_reclaimed(self, delivery: Delivery[ReclaimedNode]) -> None:
-        accepted = self._state.nodes.on_reclaimed(delivery.message, self.clock.now())
-        self._count_outdated("reclaimed_node", accepted=accepted)
-
-    async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
-        message = delivery.message
-        accepted = is_acceptable(message, self.clock.now()) and self._state.on_cycle(message)
-        self._count_outdated("utilization_cycle", accepted=accepted)
+    def on_utilization_cycle(self, message: UtilizationCycle, _: float) -> bool:
+        accepted = self._state.on_cycle(message)
         self._prune()
+        return accepted
 
-    async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> None:
-        self._state.replacements.on_intent(delivery.message, self.clock.now())
+    def on_eviction_intent(self, message: EvictionIntent, now: float) -> None:
+        self._state.replacements.on_intent(message, now)
         if self._hints is not None:
             self._hints.on_eviction()
 
-    async def on_eviction_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
-        self._state.replacements.on_outcome(delivery.message, self.clock.now())
+    def on_eviction_outcome(self, message: EvictionOutcome, now: float) -> None:
+        self._state.replacements.on_outcome(message, now)
         if self._hints is not None:
             self._hints.on_eviction()
 
-    async def on_node_placement(self, delivery: Delivery[NodePlacement]) -> None:
-        placements = self._state.on_placement(delivery.message, self.clock.now())
-        self._count_outdated("node_placement", accepted=placements is not None)
-        if self._hints is not None and placements is not None:
-            self._hints.on_placement(delivery.message, [placement.pod for placement in placements])
-        for placement in placements or ():
+    def on_node_placement(self, message: NodePlacement, now: float) -> bool:
+        placements = self._state.on_placement(message, now)
+        if placements is None:
+            return False
+        if self._hints is not None:
+            self._hints.on_placement(message, [placement.pod for placement in placements])
+        for placement in placements:
             if placement.reservation is not None:
                 self._metrics.on_placed(followed=placement.followed, chance=placement.reservation.chance)
             self._on_new_pod(placement.pod, placement.node)
-
-    def _count_outdated(self, kind: str, *, accepted: bool) -> None:
-        if not accepted:
-            self._metrics.outdated_messages.labels(kind).inc()
+        return True
 
     # requests
 

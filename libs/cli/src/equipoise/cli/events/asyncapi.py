@@ -62,12 +62,12 @@ def asyncapi(version: str) -> Document:
     }
 
 
-def name_of(channel: Channel) -> str:
+def name_of(channel: Channel[Any]) -> str:
     """The fixed part of its subject: `utilization.node`."""
     return channel.pattern.removeprefix(f"{PREFIX}.").rstrip(".*>")
 
 
-def address_of(channel: Channel) -> str:
+def address_of(channel: Channel[Any]) -> str:
     """Its subject with named parameters: `equipoise.utilization.node.{node}`."""
     tokens = iter(channel.tokens)
     return re.sub(r"[*>]", lambda _: "{" + next(tokens) + "}", channel.pattern)
@@ -99,7 +99,7 @@ def _channels() -> Document:
     return channels
 
 
-def _token(channel: Channel, token: str) -> str:
+def _token(channel: Channel[Any], token: str) -> str:
     if channel.pattern.endswith(".>") and token == channel.tokens[-1]:
         return f"One or more tokens: the {token}."
     return f"The {token}, one token with its dots written as _."
@@ -118,7 +118,7 @@ def _stream(stream: Stream) -> Document:
     return described
 
 
-def _operations(channel: Channel) -> Iterable[tuple[str, Document]]:
+def _operations(channel: Channel[Any]) -> Iterable[tuple[str, Document]]:
     """The operations of each service on this channel."""
     name = name_of(channel)
     for service in channel.publishers:

@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+from typing import Any
 
 import msgspec
 
@@ -70,7 +71,7 @@ def _table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _section(channel: Channel) -> str:
+def _section(channel: Channel[Any]) -> str:
     subject, message = channel.example
     parts = [f"## {name_of(channel)}\n", f"{summary_of(channel.message)}\n", _summary(channel)]
     parts += [f"```json\n{_text({'subject': subject, 'message': message})}\n```\n"]
@@ -79,7 +80,7 @@ def _section(channel: Channel) -> str:
     return "\n".join(parts)
 
 
-def _summary(channel: Channel) -> str:
+def _summary(channel: Channel[Any]) -> str:
     if channel.responder is not None:
         access = f"Send it with `nats request {channel.pattern} '…'`; it changes nothing."
         if not channel.open_to_users:
@@ -92,13 +93,13 @@ def _summary(channel: Channel) -> str:
     )
 
 
-def _publishers(channel: Channel) -> str:
+def _publishers(channel: Channel[Any]) -> str:
     if channel.responder is not None:
         return f"request to {channel.responder}"
     return "every service" if len(channel.publishers) == 5 else ", ".join(channel.publishers)
 
 
-def _retention(channel: Channel) -> str:
+def _retention(channel: Channel[Any]) -> str:
     stream = stream_of(channel.pattern)
     if stream is None:
         return "none"

@@ -3,13 +3,8 @@
 import asyncio
 from typing import NoReturn
 
-from equipoise.contracts.bus.subjects import PREFIX
-from equipoise.contracts.load.latest import is_acceptable
-from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.reclaimed import ReclaimedNode
-from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.runtime.bus import Bus, Delivery
+from equipoise.contracts.bus import channels
+from equipoise.runtime.bus import Bus
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 from equipoise.scorer.state.scoring_state import ScoringState
@@ -29,15 +24,15 @@ class LoadFeed:
 
     async def run(self, bus: Bus) -> NoReturn:
         self._prune(bus)
-        latest = bus.subscribe_latest
-        await latest(f"{PREFIX}.utilization.workload.*.*.*", WorkloadUtilization, self._on_workload)
-        await bus.subscribe(f"{PREFIX}.eviction.intent.*.*", EvictionIntent, self._on_intent)
-        await latest(f"{PREFIX}.eviction.outcome.*.*", EvictionOutcome, self._on_outcome)
-        await latest(f"{PREFIX}.placement.node.*", NodePlacement, self._on_placement)
-        await latest(f"{PREFIX}.utilization.node.*", NodeUtilization, self._on_node)
-        if self._state.settings.reclaimed.enabled:
-            await latest(f"{PREFIX}.reclaim.node.*", ReclaimedNode, self._on_reclaimed)
-        await latest(f"{PREFIX}.utilization.cycle.*", UtilizationCycle, self._on_cycle)
+        state, nodes, replacements = self._state, self._state.nodes, self._state.replacements
+        await bus.follow(channels.WORKLOAD_UTILIZATIONS, lambda message, _: nodes.on_workload(message))
+        await bus.follow(channels.EVICTION_INTENTS, replacements.on_intent)
+        await bus.follow(channels.EVICTION_OUTCOMES, replacements.on_outcome)
+        await bus.follow(channels.NODE_PLACEMENTS, lambda message, now: state.on_placement(message, now) is not None)
+        await bus.follow(channels.NODE_UTILIZATIONS, nodes.on_utilization)
+        if state.settings.reclaimed.enabled:
+            await bus.follow(channels.RECLAIMED_NODES, nodes.on_reclaimed)
+        await bus.follow(channels.UTILIZATION_CYCLES, lambda message, _: state.on_cycle(message))
         self.received.set()
         while True:
             self._prune(bus)
@@ -49,28 +44,3 @@ class LoadFeed:
         self._state.prune(now)
         self._health.set_problem("bus", "; ".join(bus.problems) or None)
         self._health.set_problem("load", self._state.coverage_problem(now) or None)
-
-    async def _on_workload(self, delivery: Delivery[WorkloadUtilization]) -> None:
-        if is_acceptable(delivery.message, self._clock.now()):
-            self._state.nodes.on_workload(delivery.message)
-
-    async def _on_node(self, delivery: Delivery[NodeUtilization]) -> None:
-        now = self._clock.now()
-        if is_acceptable(delivery.message, now):
-            self._state.nodes.on_utilization(delivery.message, now)
-
-    async def _on_reclaimed(self, delivery: Delivery[ReclaimedNode]) -> None:
-        self._state.nodes.on_reclaimed(delivery.message, self._clock.now())
-
-    async def _on_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
-        if is_acceptable(delivery.message, self._clock.now()):
-            self._state.on_cycle(delivery.message)
-
-    async def _on_placement(self, delivery: Delivery[NodePlacement]) -> None:
-        self._state.on_placement(delivery.message, self._clock.now())
-
-    async def _on_intent(self, delivery: Delivery[EvictionIntent]) -> None:
-        self._state.replacements.on_intent(delivery.message, self._clock.now())
-
-    async def _on_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
-        self._state.replacements.on_outcome(delivery.message, self._clock.now())

@@ -1,5 +1,7 @@
 """The table of channels: who publishes, subscribes to and responds to each subject. NATS permissions derive from it."""
 
+from typing import Any, Generic, TypeVar, cast
+
 import msgspec
 
 from equipoise.contracts.bus import subjects
@@ -17,8 +19,11 @@ from equipoise.contracts.messages.reclaimed import RECLAIMED_NODE
 from equipoise.contracts.messages.score import EXPLAIN_REQUEST, EXPLANATION, SCORE_DECISION
 from equipoise.contracts.messages.utilization import NODE_UTILIZATION, UTILIZATION_CYCLE, WORKLOAD_UTILIZATION
 
+M = TypeVar("M", bound=msgspec.Struct)
+K = TypeVar("K", bound=msgspec.Struct)
 
-class Channel(msgspec.Struct, frozen=True, kw_only=True):
+
+class Channel(msgspec.Struct, Generic[M], frozen=True, kw_only=True):
     """One row of the table: who uses these subjects, and for which message."""
 
     pattern: str
@@ -27,8 +32,11 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     tokens: tuple[str, ...] = ()
     """What each `*` and `>` stands for, in order."""
 
-    example: tuple[str, msgspec.Struct]
+    example: tuple[str, M]
     """A subject and a message on it: all messages are of this type. Also for the documentation."""
+
+    part: type[M] | None = None
+    """A struct with some fields of the messages: only these are decoded."""
 
     publishers: tuple[ServiceName, ...] = ()
     subscribers: tuple[ServiceName, ...] = ()
@@ -43,129 +51,158 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     """The user `tap` may send requests: they change nothing."""
 
     @property
-    def message(self) -> type[msgspec.Struct]:
-        return type(self.example[1])
+    def message(self) -> type[M]:
+        return self.part or type(self.example[1])
 
     @property
     def response(self) -> type[msgspec.Struct] | None:
         return None if self.response_example is None else type(self.response_example)
 
+    def of(self, *names: str) -> "Channel[M]":
+        """The channel of the subjects that begin with these tokens."""
+        pattern = self.pattern
+        for name in names:
+            pattern = pattern.replace("*", name, 1)
+        return msgspec.structs.replace(self, pattern=pattern)
 
-CHANNELS: tuple[Channel, ...] = (
-    Channel(
-        pattern=f"{PREFIX}.utilization.node.*",
-        tokens=("node",),
-        example=(subjects.node_utilization(HOT_NODE), NODE_UTILIZATION),
-        publishers=("collector",),
-        subscribers=("annotator", "scorer", "descheduler", "binder", "reclaimer"),
-    ),
-    Channel(
-        pattern=f"{PREFIX}.utilization.workload.*.*.*",
-        tokens=("key", "namespace", "name"),
-        example=(subjects.workload_utilization(WORKLOAD), WORKLOAD_UTILIZATION),
-        publishers=("collector",),
-        subscribers=("annotator", "scorer", "descheduler", "reclaimer"),
-    ),
-    Channel(
-        pattern=f"{PREFIX}.utilization.cycle.*",
-        tokens=("shard",),
-        example=(subjects.utilization_cycle("all"), UTILIZATION_CYCLE),
-        publishers=("collector",),
-        subscribers=("collector", "annotator", "scorer", "descheduler", "binder", "reclaimer"),
-    ),
-    Channel(
-        pattern=f"{PREFIX}.placement.node.*",
-        tokens=("node",),
-        example=(subjects.node_placement(HOT_NODE), NODE_PLACEMENT),
-        publishers=("collector",),
-        subscribers=("collector", "annotator", "scorer", "descheduler", "binder", "reclaimer"),
-    ),
-    Channel(
-        pattern=f"{PREFIX}.placement.hint.*",
-        tokens=("namespace",),
-        example=(subjects.placement_hint(PLACEMENT_HINTS.namespace), PLACEMENT_HINTS),
-        publishers=("scorer",),
-        subscribers=("annotator",),
-    ),
-    Channel(
-        pattern=f"{PREFIX}.reclaim.node.*",
-        tokens=("node",),
-        example=(subjects.reclaimed_node(HOT_NODE), RECLAIMED_NODE),
-        publishers=("reclaimer",),
-        subscribers=("reclaimer", "annotator", "scorer", "descheduler"),
-    ),
-    Channel(
-        pattern=f"{PREFIX}.eviction.intent.*.*",
-        tokens=("namespace", "pod"),
-        example=(subjects.eviction_intent("shop", POD), EVICTION_INTENT),
-        publishers=("descheduler",),
-        subscribers=("binder",),
-        observers=("scorer",),
-    ),
-    Channel(
-        pattern=f"{PREFIX}.eviction.outcome.*.*",
-        tokens=("namespace", "pod"),
-        example=(subjects.eviction_outcome("shop", POD), EVICTION_OUTCOME),
-        publishers=("binder",),
-        subscribers=("scorer", "descheduler", "binder"),
-    ),
-    Channel(
-        pattern=f"{PREFIX}.annotation.>",
-        tokens=("object",),
-        example=(subjects.node_annotation(HOT_NODE), ANNOTATION_WRITTEN),
-        publishers=("annotator",),
-    ),
-    Channel(
-        pattern=f"{PREFIX}.decision.scorer.>",
-        tokens=("pod",),
-        example=(subjects.decision("scorer", "shop", POD), SCORE_DECISION),
-        publishers=("scorer",),
-    ),
-    Channel(
-        pattern=f"{PREFIX}.advice.placement.*.*.*",
-        tokens=("namespace", "pod", "uid"),
-        example=(subjects.placement_advice("shop", POD, POD_UID), PLACEMENT_ADVICE),
-        publishers=("scorer",),
-    ),
-    Channel(
-        pattern=f"{PREFIX}.advice.cluster.*.*",
-        tokens=("hour", "since"),
-        example=(subjects.cluster_review(int(NOW // 3_600), int(NOW)), CLUSTER_REVIEW),
-        publishers=("scorer",),
-    ),
-    Channel(
-        pattern=f"{PREFIX}.decision.descheduler.>",
-        tokens=("strategy",),
-        example=(subjects.decision("descheduler", "low_node_load"), DESCHEDULE_DECISION),
-        publishers=("descheduler",),
-    ),
-    Channel(
-        pattern=SCORE_EXPLAIN,
-        example=(SCORE_EXPLAIN, EXPLAIN_REQUEST),
-        responder="scorer",
-        response_example=EXPLANATION,
-        open_to_users=True,
-    ),
-    Channel(
-        pattern=PLAN_PREVIEW,
-        example=(PLAN_PREVIEW, PLAN_REQUEST),
-        responder="descheduler",
-        response_example=PLAN_RESPONSE,
-        open_to_users=True,
-    ),
-    Channel(
-        pattern=f"{PREFIX}.health.*.*",
-        tokens=("service", "id"),
-        example=(subjects.health("descheduler", DESCHEDULER), HEARTBEAT),
-        publishers=ALL_SERVICES,
-        subscribers=("collector", "scorer", "descheduler"),
-    ),
-    Channel(
-        pattern=f"{PREFIX}.configuration.*.*",
-        tokens=("service", "id"),
-        example=(subjects.configuration("binder", EFFECTIVE_CONFIGURATION.id), EFFECTIVE_CONFIGURATION),
-        publishers=ALL_SERVICES,
-    ),
+    def reading(self, part: type[K]) -> "Channel[K]":
+        """The channel whose messages are decoded as `part`, a struct with some of their fields."""
+        return cast("Channel[K]", msgspec.structs.replace(self, part=part))
+
+
+NODE_UTILIZATIONS = Channel(
+    pattern=f"{PREFIX}.utilization.node.*",
+    tokens=("node",),
+    example=(subjects.node_utilization(HOT_NODE), NODE_UTILIZATION),
+    publishers=("collector",),
+    subscribers=("annotator", "scorer", "descheduler", "binder", "reclaimer"),
+)
+WORKLOAD_UTILIZATIONS = Channel(
+    pattern=f"{PREFIX}.utilization.workload.*.*.*",
+    tokens=("key", "namespace", "name"),
+    example=(subjects.workload_utilization(WORKLOAD), WORKLOAD_UTILIZATION),
+    publishers=("collector",),
+    subscribers=("annotator", "scorer", "descheduler", "reclaimer"),
+)
+UTILIZATION_CYCLES = Channel(
+    pattern=f"{PREFIX}.utilization.cycle.*",
+    tokens=("shard",),
+    example=(subjects.utilization_cycle("all"), UTILIZATION_CYCLE),
+    publishers=("collector",),
+    subscribers=("collector", "annotator", "scorer", "descheduler", "binder", "reclaimer"),
+)
+NODE_PLACEMENTS = Channel(
+    pattern=f"{PREFIX}.placement.node.*",
+    tokens=("node",),
+    example=(subjects.node_placement(HOT_NODE), NODE_PLACEMENT),
+    publishers=("collector",),
+    subscribers=("collector", "annotator", "scorer", "descheduler", "binder", "reclaimer"),
+)
+NAMESPACE_HINTS = Channel(
+    pattern=f"{PREFIX}.placement.hint.*",
+    tokens=("namespace",),
+    example=(subjects.placement_hint(PLACEMENT_HINTS.namespace), PLACEMENT_HINTS),
+    publishers=("scorer",),
+    subscribers=("annotator",),
+)
+RECLAIMED_NODES = Channel(
+    pattern=f"{PREFIX}.reclaim.node.*",
+    tokens=("node",),
+    example=(subjects.reclaimed_node(HOT_NODE), RECLAIMED_NODE),
+    publishers=("reclaimer",),
+    subscribers=("reclaimer", "annotator", "scorer", "descheduler"),
+)
+EVICTION_INTENTS = Channel(
+    pattern=f"{PREFIX}.eviction.intent.*.*",
+    tokens=("namespace", "pod"),
+    example=(subjects.eviction_intent("shop", POD), EVICTION_INTENT),
+    publishers=("descheduler",),
+    subscribers=("binder",),
+    observers=("scorer",),
+)
+EVICTION_OUTCOMES = Channel(
+    pattern=f"{PREFIX}.eviction.outcome.*.*",
+    tokens=("namespace", "pod"),
+    example=(subjects.eviction_outcome("shop", POD), EVICTION_OUTCOME),
+    publishers=("binder",),
+    subscribers=("scorer", "descheduler", "binder"),
+)
+ANNOTATIONS = Channel(
+    pattern=f"{PREFIX}.annotation.>",
+    tokens=("object",),
+    example=(subjects.node_annotation(HOT_NODE), ANNOTATION_WRITTEN),
+    publishers=("annotator",),
+)
+SCORE_DECISIONS = Channel(
+    pattern=f"{PREFIX}.decision.scorer.>",
+    tokens=("pod",),
+    example=(subjects.decision("scorer", "shop", POD), SCORE_DECISION),
+    publishers=("scorer",),
+)
+PLACEMENT_ADVICES = Channel(
+    pattern=f"{PREFIX}.advice.placement.*.*.*",
+    tokens=("namespace", "pod", "uid"),
+    example=(subjects.placement_advice("shop", POD, POD_UID), PLACEMENT_ADVICE),
+    publishers=("scorer",),
+)
+CLUSTER_REVIEWS = Channel(
+    pattern=f"{PREFIX}.advice.cluster.*.*",
+    tokens=("hour", "since"),
+    example=(subjects.cluster_review(int(NOW // 3_600), int(NOW)), CLUSTER_REVIEW),
+    publishers=("scorer",),
+)
+DESCHEDULE_DECISIONS = Channel(
+    pattern=f"{PREFIX}.decision.descheduler.>",
+    tokens=("strategy",),
+    example=(subjects.decision("descheduler", "low_node_load"), DESCHEDULE_DECISION),
+    publishers=("descheduler",),
+)
+EXPLANATIONS = Channel(
+    pattern=SCORE_EXPLAIN,
+    example=(SCORE_EXPLAIN, EXPLAIN_REQUEST),
+    responder="scorer",
+    response_example=EXPLANATION,
+    open_to_users=True,
+)
+PLANS = Channel(
+    pattern=PLAN_PREVIEW,
+    example=(PLAN_PREVIEW, PLAN_REQUEST),
+    responder="descheduler",
+    response_example=PLAN_RESPONSE,
+    open_to_users=True,
+)
+HEARTBEATS = Channel(
+    pattern=f"{PREFIX}.health.*.*",
+    tokens=("service", "id"),
+    example=(subjects.health("descheduler", DESCHEDULER), HEARTBEAT),
+    publishers=ALL_SERVICES,
+    subscribers=("collector", "scorer", "descheduler"),
+)
+CONFIGURATIONS = Channel(
+    pattern=f"{PREFIX}.configuration.*.*",
+    tokens=("service", "id"),
+    example=(subjects.configuration("binder", EFFECTIVE_CONFIGURATION.id), EFFECTIVE_CONFIGURATION),
+    publishers=ALL_SERVICES,
+)
+
+CHANNELS: tuple[Channel[Any], ...] = (
+    NODE_UTILIZATIONS,
+    WORKLOAD_UTILIZATIONS,
+    UTILIZATION_CYCLES,
+    NODE_PLACEMENTS,
+    NAMESPACE_HINTS,
+    RECLAIMED_NODES,
+    EVICTION_INTENTS,
+    EVICTION_OUTCOMES,
+    ANNOTATIONS,
+    SCORE_DECISIONS,
+    PLACEMENT_ADVICES,
+    CLUSTER_REVIEWS,
+    DESCHEDULE_DECISIONS,
+    EXPLANATIONS,
+    PLANS,
+    HEARTBEATS,
+    CONFIGURATIONS,
 )
 
 

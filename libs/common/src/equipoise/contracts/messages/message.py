@@ -27,6 +27,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return ""
 
     @property
+    def measured_at(self) -> float | None:
+        """Unix seconds of the query or evaluation; None: it is no measurement."""
+        return None
+
+    @property
     def max_age(self) -> float | None:
         """Seconds for which its stream keeps it; None: as long as any other message."""
         return None

@@ -81,6 +81,10 @@ class ReclaimedNode(Message, frozen=True, kw_only=True):
     sequence: Count
 
     @property
+    def measured_at(self) -> float:
+        return self.evaluated_at
+
+    @property
     def implausible(self) -> str:
         amounts = [implausible_amount(resource, hours) for resource, hours in self.highest.items()]
         amounts += [implausible_amount(name, structs.astuple(terms)) for name, terms in self.terms.items()]

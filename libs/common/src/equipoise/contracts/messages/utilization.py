@@ -69,6 +69,10 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
     sequence: Count
 
     @property
+    def measured_at(self) -> float:
+        return self.queried_at
+
+    @property
     def implausible(self) -> str:
         return _measured_late(self, self.recent)
 
@@ -88,6 +92,10 @@ class WorkloadUtilization(Message, frozen=True, kw_only=True):
 
     epoch: Count
     sequence: Count
+
+    @property
+    def measured_at(self) -> float:
+        return self.queried_at
 
     @property
     def implausible(self) -> str:
@@ -121,6 +129,10 @@ class UtilizationCycle(Message, frozen=True, kw_only=True):
 
     epoch: Count = 0
     sequence: Count = 0
+
+    @property
+    def measured_at(self) -> float:
+        return self.queried_at
 
 
 def _measured_late(message: NodeUtilization | WorkloadUtilization, recent: RecentUsage | None = None) -> str:

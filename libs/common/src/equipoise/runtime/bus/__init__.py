@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from equipoise.contracts.bus.channels import Channel, M
 from equipoise.runtime.process.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ class Redeliver(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Handler = Callable[[Delivery[T]], Awaitable[None]]
+OnMessage = Callable[[M, float], object]
+"""Called with a message and the time at which it is received (Unix seconds). False: the message is outdated."""
+
 Stop = Callable[[], Awaitable[None]]
 Worker = Callable[[Delivery[T]], Awaitable[Redeliver | None]]
 """None: the message is processed, acknowledge it."""
@@ -139,6 +143,22 @@ class Bus(Protocol):
 
         Returns when the current last values have been handled. After a reconnect, the last values are delivered again.
         A value may be skipped if the next one of its subject is published before the delivery.
+        """
+        ...
+
+    async def follow(
+        self,
+        channel: Channel[M],
+        on_message: OnMessage[M],
+        *,
+        on_replayed: OnMessage[M] | None = None,
+        keep_future: bool = False,
+    ) -> None:
+        """Receive the messages of a channel: first the last value of every subject, if a stream keeps it.
+
+        A measurement of the far future is dropped: it would be the latest of its subject until then. Those, and the
+        messages for which False is returned, are counted as outdated. `on_replayed`: called in place of `on_message`
+        with messages that were published before. `keep_future`: for publishers, whose epoch must be above all others.
         """
         ...
 

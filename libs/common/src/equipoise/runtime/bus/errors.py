@@ -50,6 +50,12 @@ class BusErrors:
             ["kind"],
             registry=metrics,
         )
+        self._outdated = prometheus_client.Counter(
+            "equipoise_bus_outdated_messages",
+            "Messages that were older than the latest one, or measured in the far future, by kind.",
+            ["kind"],
+            registry=metrics,
+        )
         self._counter.labels("redirected")  # an alert: `increase()` does not see the first increment of a new series
         problems = prometheus_client.Gauge(
             "equipoise_bus_problems", "Problems of the bus that /readyz reports, by kind.", ["kind"], registry=metrics
@@ -75,6 +81,11 @@ class BusErrors:
         trace = error if isinstance(error, Exception) and kind in ("handler", "worker", "endpoint") else None
         text = str(error) or (failure_reason(error) if isinstance(error, BaseException) else "")
         log.warning("bus error", kind=kind, about=about, error=text, exc_info=trace)
+
+    def count_outdated(self, kind: str) -> None:
+        """Counts a message that is not used. Not logged: messages may be repeated and late."""
+        self._seen["outdated"] += 1
+        self._outdated.labels(kind).inc()
 
     def add_unreadable(self, kind: str, subject: str, error: Exception) -> None:
         """Count and name a message that cannot be read, or whose handler failed (`kind`)."""

@@ -43,6 +43,7 @@ from equipoise.runtime.bus.codec import (
 )
 from equipoise.runtime.bus.connection import RECONNECT_PAUSE, RESPONSE_TIMEOUT, SETUP, NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.bus.following import ChannelFollower
 from equipoise.runtime.bus.responder import EndpointResponder, TooManyRequests, UnreadableRequest
 from equipoise.runtime.bus.subscriber import StreamSubscriber
 from equipoise.runtime.bus.work_queue import WorkQueue
@@ -155,7 +156,7 @@ class Publisher:
             response.set_result(message)
 
 
-class NatsBus:
+class NatsBus(ChannelFollower):
     """A `Bus` over one connection; `connect` makes it."""
 
     def __init__(

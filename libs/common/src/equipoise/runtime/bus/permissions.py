@@ -8,7 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -144,15 +144,12 @@ def _creating() -> Iterable[str]:
             yield from (f"$JS.API.CONSUMER.{verb}.{stream.name}.{WORKERS}" for verb in ("INFO", "DELETE"))
 
 
-def own_pattern(channel: Channel, service: ServiceName) -> str:
+def own_pattern(channel: Channel[Any], service: ServiceName) -> str:
     """What a service may publish in a channel: of health and configuration only its own."""
-    for kind in ("health", "configuration"):
-        if channel.pattern.startswith(f"{PREFIX}.{kind}.*"):
-            return channel.pattern.replace("*", service, 1)
-    return channel.pattern
+    return (channel.of(service) if channel.tokens[:1] == ("service",) else channel).pattern
 
 
-def _publish_rights(channel: Channel, service: ServiceName) -> Iterable[str]:
+def _publish_rights(channel: Channel[Any], service: ServiceName) -> Iterable[str]:
     """What a service must publish for its part in a channel, the requests to JetStream included."""
     if service in channel.publishers:
         yield own_pattern(channel, service)
@@ -174,7 +171,7 @@ def _publish_rights(channel: Channel, service: ServiceName) -> Iterable[str]:
         yield f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.*"
 
 
-def _subscribe_rights(channel: Channel, service: ServiceName) -> Iterable[str]:
+def _subscribe_rights(channel: Channel[Any], service: ServiceName) -> Iterable[str]:
     stream = stream_of(channel.pattern)
     if service in channel.subscribers:
         if stream is not None and stream.work_queue:

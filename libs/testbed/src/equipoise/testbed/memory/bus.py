@@ -39,6 +39,7 @@ from equipoise.runtime.bus.codec import (
     encode_fitting,
 )
 from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.bus.following import ChannelFollower
 from equipoise.runtime.bus.responder import EndpointResponder, TooManyRequests, UnreadableRequest
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.unreadable import UnreadableThings
@@ -178,7 +179,7 @@ class _Subscription:
             await asyncio.wait([self._task])
 
 
-class MemoryBus:
+class MemoryBus(ChannelFollower):
     """A `Bus` that all services of a test (or of the lab) share.
 
     Beyond the protocol: `published` returns messages, `headers` their headers, `inject` publishes raw bytes,

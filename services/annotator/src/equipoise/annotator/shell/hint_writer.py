@@ -27,7 +27,6 @@ from equipoise.contracts.kubernetes.objects import ObjectMeta, OwnerReference
 from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint
 from equipoise.runtime.async_tools.batching import in_batches
 from equipoise.runtime.async_tools.rate_limiter import RateLimiter
-from equipoise.runtime.bus import Delivery
 from equipoise.runtime.kubernetes.client import HINTS, Conflict, Forbidden, KubeError, NotFound, mutating_policies
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.kubernetes.paced_requests import RETRY_PERIOD, PacedRequests, concerns_one_object
@@ -132,14 +131,14 @@ class HintWriter:
 
     # Decide
 
-    async def on_hints(self, delivery: Delivery[PlacementHints]) -> None:
-        message = delivery.message
+    def on_hints(self, message: PlacementHints, now: float) -> bool:
+        """False for hints that are not newer than the known ones, or of the future."""
         known = self._namespaces.get(message.namespace)
-        latest = self._clock.now() + MAX_AHEAD
+        latest = now + MAX_AHEAD
         # Hints of the future were received while this clock was ahead.
         earlier = known.newest.computed_at if known and known.newest.computed_at <= latest else -math.inf
         if not earlier < message.computed_at <= latest:
-            return
+            return False
         stored = stored_hints(message.hints, MAX_BYTES)
         newest = _Newest(
             computed_at=message.computed_at,
@@ -153,6 +152,7 @@ class HintWriter:
         else:
             known.newest = newest
         self._consider(message.namespace)
+        return True
 
     async def _check(self) -> None:
         """Consider all namespaces, and report problems.

@@ -12,11 +12,13 @@ class ClockSkews:
     def __init__(self) -> None:
         self._received: dict[str, tuple[UtilizationCycle, float]] = {}
 
-    def on_cycle(self, cycle: UtilizationCycle, now: float) -> None:
-        """Ignores a cycle older than the known one."""
+    def on_cycle(self, cycle: UtilizationCycle, now: float) -> bool:
+        """False for a cycle older than the known one."""
         held = self._received.get(cycle.shard)
-        if supersedes_measurement(cycle, held and held[0]):
-            self._received[cycle.shard] = cycle, now
+        if not supersedes_measurement(cycle, held and held[0]):
+            return False
+        self._received[cycle.shard] = cycle, now
+        return True
 
     def largest(self, now: float) -> float:
         """The largest skew of the shards, in seconds, positive when the source is ahead; without outdated cycles."""

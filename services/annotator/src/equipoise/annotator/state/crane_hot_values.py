@@ -32,15 +32,16 @@ class HotValues:
     def __init__(self) -> None:
         self._latest: dict[str, PlacedTimes] = {}
 
-    def on_placement(self, placement: PlacedTimes, now: float) -> None:
-        """Ignores a placement older than the known one."""
+    def on_placement(self, placement: PlacedTimes, now: float) -> bool:
+        """False for a placement older than the known one."""
         if not supersedes_placement(placement, self._latest.get(placement.node), now):
-            return
+            return False
         if placement.removed:
             self._latest.pop(placement.node, None)
-            return
+            return True
         recent = [pod for pod in placement.pods if pod.placed_at > now - _LONGEST_SPAN]
         self._latest[placement.node] = msgspec.structs.replace(placement, pods=recent)
+        return True
 
     def of(self, node: str, now: float) -> int | None:
         """None: the node is unknown."""

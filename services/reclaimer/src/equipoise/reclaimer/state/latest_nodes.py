@@ -58,16 +58,16 @@ class LatestNodes:
     def names(self) -> list[str]:
         return sorted(self._nodes)
 
-    def on_placement(self, message: NodePlacement, now: float) -> None:
+    def on_placement(self, message: NodePlacement, now: float) -> bool:
         before = self._messages.placements.get(message.node)
         if not self._messages.on_placement(message, now):
-            return
+            return False
         if message.removed:
             self._nodes.pop(message.node, None)
             self._published.pop(message.node, None)
             self._highest.remove(message.node)
             self.deviations.remove(message.node)
-            return
+            return True
         if before is None or before.uid != message.uid:
             self._nodes[message.node] = _Node(changes=StatusChanges())
             self._restore(message.node, now)
@@ -75,26 +75,31 @@ class LatestNodes:
             changes = self._nodes[message.node].changes
             changes.on_status(amounts_in_status(before), amounts_in_status(message), now)
         self._update(message.node, now)
+        return True
 
-    def on_utilization(self, message: NodeUtilization, now: float) -> None:
+    def on_utilization(self, message: NodeUtilization, now: float) -> bool:
         """A message without the usage of the node is no measurement: the node keeps the age of the last one."""
         if not _is_measured(message):
-            return
-        if self._messages.on_utilization(message, now) and message.node in self._nodes:
+            return True
+        if not self._messages.on_utilization(message, now):
+            return False
+        if message.node in self._nodes:
             self._update(message.node, now)
             self._observe_deviation(message.node, now)
+        return True
 
     def on_workload(self, message: WorkloadUtilization) -> None:
         """A node uses the new profile from its next message on."""
         self._profiles.on_workload(message)
 
-    def on_reclaimed(self, message: ReclaimedNode, now: float) -> None:
+    def on_reclaimed(self, message: ReclaimedNode, now: float) -> bool:
         """A message of this or an earlier reclaimer: this one continues with its amounts."""
         if not supersedes(message, self._published.get(message.node)):
-            return
+            return False
         self._published[message.node] = message
         if message.node in self._nodes:
             self._restore(message.node, now)
+        return True
 
     def next_epoch(self, now: float) -> int:
         """An epoch above those of all messages: milliseconds of `now`, or more when a clock was ahead of it."""

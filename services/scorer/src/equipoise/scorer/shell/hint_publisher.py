@@ -8,7 +8,6 @@ from equipoise.contracts.bus.subjects import placement_hint
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.message import Message
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.runtime.bus import Delivery
 from equipoise.runtime.process.clock import Clock
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.shell.metrics import ScorerMetrics
@@ -32,9 +31,9 @@ class HintPublisher:
         self._replicas = ScorerReplicas(identity)
         self._evicted = asyncio.Event()
 
-    async def on_heartbeat(self, delivery: Delivery[Heartbeat]) -> None:
+    def on_heartbeat(self, heartbeat: Heartbeat, _: float) -> None:
         """Receives a heartbeat of any scorer."""
-        self._replicas.on_heartbeat(delivery.message, self._clock.monotonic())
+        self._replicas.on_heartbeat(heartbeat, self._clock.monotonic())
 
     def on_placement(self, message: NodePlacement, placed: Sequence[PlacedPod]) -> None:
         """`placed`: the pods that are new on the node."""

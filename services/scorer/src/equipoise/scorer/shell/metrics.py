@@ -50,9 +50,6 @@ class ScorerMetrics:
         self.decisions_dropped = counter(
             "equipoise_scorer_decisions_dropped_total", "Decisions that could not be published."
         )
-        self.outdated_messages = counter(
-            "equipoise_scorer_outdated_messages_total", "Messages older than the latest one.", "kind"
-        )
         self.nodes = gauge("equipoise_scorer_nodes", "Nodes by whether their load is known or unknown.", "load")
         self.reservations = gauge("equipoise_scorer_reservations", "Scored pods that are not placed yet.")
         self.advice = counter(

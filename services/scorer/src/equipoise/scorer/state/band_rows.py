@@ -28,11 +28,9 @@ class BandRows:
         self._until: Array = np.full(1, -np.inf)
         """rows: Unix seconds until which the amounts may be used."""
 
-    def on_message(self, message: ReclaimedNode, now: float) -> bool:
-        """Use the amounts of a node; False for an outdated message, and for one of the far future."""
+    def on_message(self, message: ReclaimedNode) -> bool:
+        """Use the amounts of a node; False for an outdated message."""
         latest = self._messages.get(message.node)
-        if message.evaluated_at > now + MAX_AHEAD:
-            return False
         if latest is not None and latest.uid == message.uid and not supersedes(message, latest):
             return False
         self._messages[message.node] = message

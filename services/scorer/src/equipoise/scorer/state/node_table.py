@@ -130,9 +130,9 @@ class NodeTable:
             self._daily.on_workload(message)
         return True
 
-    def on_reclaimed(self, message: ReclaimedNode, now: float) -> bool:
+    def on_reclaimed(self, message: ReclaimedNode, _: float) -> bool:
         """Use the amounts of a node's bands; False for an outdated message, and without co-location."""
-        if self._bands is None or not self._bands.on_message(message, now):
+        if self._bands is None or not self._bands.on_message(message):
             return False
         row, placement = self._rows.get(message.node), self.messages.placements.get(message.node)
         if row is not None and placement is not None:
