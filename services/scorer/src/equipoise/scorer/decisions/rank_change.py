@@ -1,0 +1,111 @@
+"""What would have put the second node first: how much more CPU load the first one would need."""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import msgspec
+
+from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.messages.score import RankChange
+from equipoise.contracts.numeric import Array, Rows, np
+from equipoise.scorer.decisions.arrays import CandidateNodes, ClusterLoad, Demand
+from equipoise.scorer.decisions.policies import ScoringPolicy
+from equipoise.scorer.decisions.ranking import AVOIDED, PREFERRED, Ranking, points_of
+from equipoise.scorer.state.node_table import UNCHANGED_BY_PODS
+
+_STEPS = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0, 55.0, 89.0)
+"""Points of CPU load that are tried first: small changes matter most."""
+
+_PRECISION = 1e-4
+"""Points."""
+
+_CPU = RESOURCES.index("cpu")
+
+
+def rank_change(policy: ScoringPolicy, ranking: Ranking, rows: Rows) -> RankChange:
+    """What would have put the second node first. `rows` are the nodes' rows in `ranking.nodes.cluster`."""
+    best, second = map(int, ranking.order[:2])
+    first, runner_up, hint = ranking.names[best], ranking.names[second], ranking.hint
+
+    def result(why: str, change: float | None = None) -> RankChange:
+        return RankChange(best=first, runner_up=runner_up, cpu_change=change, why=why)
+
+    if ranking.scores.neutral:
+        return result(f"every node has the same score: {ranking.scores.why}")
+    if first == hint.preferred:
+        return result(f"{first} is preferred whatever its load: {PREFERRED}")
+    if runner_up in hint.avoided:
+        return result(f"{runner_up} is avoided whatever the loads are: {AVOIDED}")
+    change = smallest_change(policy, ranking.nodes, ranking.demand, np.array([best, second]), int(rows[best]))
+    if change is None:
+        return result(f"no CPU load of {first} alone would put {runner_up} first")
+    scores = ranking.scores.scores
+    equal = scores[best] == scores[second]
+    end = f"; both get the score {int(scores[best])}, so kube-scheduler's other scores decide" if equal else ""
+    if change == 0.0:
+        return result(f"{first} and {runner_up} have the same score{end}", 0.0)
+    more = "more" if change > 0 else "less"
+    return result(
+        f"{runner_up} would be first if {first} had {abs(change):.1f} points {more} CPU load in every window{end}",
+        change,
+    )
+
+
+def smallest_change(policy: ScoringPolicy, nodes: CandidateNodes, demand: Demand, pair: Rows, row: int) -> float | None:
+    """Points of CPU load in every window by which the first of two nodes must change so that the second is better.
+
+    Rounded up to tenths; negative: less load. 0 if their scores are equal, None if no change between an empty node and
+    100 points more is enough. `row` is the first node's in `nodes.cluster`: the cluster's level changes too.
+    """
+
+    def lead(points: float) -> float:
+        scores, _ = points_of(policy, _changed(nodes, pair, row, points / 100.0), demand)
+        return float(scores[0] - scores[1])
+
+    now = lead(0.0)
+    if now <= 0.0:
+        return 0.0 if now == 0.0 else None
+    highest = 100.0 * np.nan_to_num(nodes.load[pair[0], :, _CPU]).max()
+    up = _crossing(lead, 1.0, 100.0)
+    down = _crossing(lead, -1.0, min(highest, math.inf if up is None else up))
+    found = [change for change in (up, None if down is None else -down) if change is not None]
+    return min(found, key=abs, default=None)
+
+
+def _crossing(lead: Callable[[float], float], sign: float, limit: float) -> float | None:
+    """The smallest change (> 0) up to the limit at which the lead is lost; None if it never is.
+
+    Coarse steps, then bisection: a lead that is lost and regained within one step is not found.
+    """
+    steps = [step for step in _STEPS if step < limit]
+    lost = ((low, high) for low, high in itertools.pairwise([0.0, *steps, limit]) if lead(sign * high) < 0.0)
+    low, high = next(lost, (0.0, math.inf))
+    if high == math.inf:
+        return None
+    while high - low > _PRECISION:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if lead(sign * middle) < 0.0 else (middle, high)
+    return math.ceil(10.0 * (high - _PRECISION)) / 10.0
+
+
+def _changed(nodes: CandidateNodes, pair: Rows, row: int, share: float) -> CandidateNodes:
+    """Two of the nodes, the first with `share` more CPU load (negative: less)."""
+
+    def shifted(values: Array, index: int) -> Array:
+        values = values.copy()
+        values[index, ..., _CPU] = np.maximum(values[index, ..., _CPU] + share, 0.0)
+        return values
+
+    some = nodes.take(pair)
+    if some.daily is not None and row >= 0:
+        some.daily.reserved[0, _CPU] += share  # in every hour
+    return msgspec.structs.replace(
+        some,
+        load=shifted(some.load, 0),
+        cluster=nodes.cluster if row < 0 else ClusterLoad(shifted(nodes.cluster.load, row)),
+        statistics={
+            name: values if name in UNCHANGED_BY_PODS else shifted(values, 0)
+            for name, values in some.statistics.items()
+        },
+    )
