@@ -49,9 +49,10 @@ def _own_packages(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def _required(project: Mapping[str, Any]) -> list[str]:
-    """Names of the dependencies, with those of the extra `services`, which the image contains."""
-    extra = project.get("optional-dependencies", {}).get("services", [])
-    return [re.split(r"[^a-z0-9-]", requirement)[0] for requirement in (*project["dependencies"], *extra)]
+    """Names of the dependencies, with those of the extras that the image contains: `services` and `scheduler`."""
+    extras = project.get("optional-dependencies", {})
+    optional = (*extras.get("services", []), *extras.get("scheduler", []))
+    return [re.split(r"[^a-z0-9-]", requirement)[0] for requirement in (*project["dependencies"], *optional)]
 
 
 def _own_component(kind: str, name: str, version: str) -> dict[str, Any]:

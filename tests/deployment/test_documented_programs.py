@@ -19,8 +19,9 @@ def test_architecture_names_every_service_and_whether_it_is_needed() -> None:
     services = {path.name for path in (ROOT / "services").iterdir() if path.is_dir()}
 
     assert {name for name, needed in ROWS.items() if needed == "always"} == {*SERVICES, "equipoise"}
-    assert services == {*SERVICES, *OPTIONAL_SERVICES, "agent"}
-    assert services <= ROWS.keys()
+    assert services == {*SERVICES, *OPTIONAL_SERVICES, "agent", "scheduler"}
+    assert services - {"scheduler"} <= ROWS.keys()
+    assert "equipoise scheduler" in ROWS
 
 
 def test_architecture_names_every_workload_of_the_manifests() -> None:

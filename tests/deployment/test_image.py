@@ -1,4 +1,4 @@
-"""The image contains the five services, the setup step and the commands that use a cluster, and nothing else."""
+"""The image contains the services, the setup step and the commands that use a cluster, and nothing else."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from equipoise.cli.main import COMMANDS, EXTRAS
 from equipoise.contracts.configuration.section_names import SECTIONS
 
 NOT_IN_IMAGE = {command: extra for command, (extra, _) in EXTRAS.items() if extra not in ("services", "scheduler")}
-PACKAGES = {"contracts", "runtime", "cli", "scheduling", *SECTIONS}
+PACKAGES = {"contracts", "runtime", "cli", "scheduling", "scheduler", *SECTIONS}
 UV = os.environ.get("UV", ROOT / ".tools" / "bin" / "uv")
 IN_IMAGE = {pin.name for pin in read_pins((ROOT / "requirements" / "image.txt").read_text())}
 
@@ -56,7 +56,7 @@ def run_in(image: Path, program: str, *arguments: str) -> subprocess.CompletedPr
 
 
 def test_our_packages_in_the_image_are_complete_and_without_tests(image: Path) -> None:
-    """Services, contracts, runtime, scheduling library and CLI, built with an empty cache and without a registry."""
+    """Services, contracts, runtime, scheduling library and CLI; built with an empty cache, without a registry."""
     installed = site_packages(image)
     files = {str(path.relative_to(installed)) for path in (installed / "equipoise").rglob("*.*") if path.is_file()}
     sources = {

@@ -102,7 +102,7 @@ def test_the_image_is_built_from_what_the_wheels_contain(release: Path, tmp_path
     """The Dockerfile installs the folders of our packages, as far as .dockerignore leaves them."""
     context = docker_context(tmp_path / "context")
     copied_into_image = {name: data for folder in context.glob("*/*/src") for name, data in sources(folder).items()}
-    wheels = ("equipoise", *(f"equipoise-{name}" for name in ("common", "scheduling", *SECTIONS)))
+    wheels = ("equipoise", *(f"equipoise-{name}" for name in ("common", "scheduling", "scheduler", *SECTIONS)))
 
     assert copied_into_image == {name: data for wheel in wheels for name, data in contents(release, wheel).items()}
     assert (release / f"equipoise-{VERSION}-requirements.txt").read_text() == (

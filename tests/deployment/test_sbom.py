@@ -36,7 +36,7 @@ def test_the_sbom_is_valid() -> None:
 
 def test_the_sbom_lists_what_is_installed_with_all_hashes() -> None:
     found = {each["name"]: each for each in bill_of_materials()["components"]}
-    ours = {"equipoise", *(f"equipoise-{name}" for name in ("common", "scheduling", *SECTIONS))}
+    ours = {"equipoise", *(f"equipoise-{name}" for name in ("common", "scheduling", "scheduler", *SECTIONS))}
 
     assert found.keys() == {*ours, *(pin.name for pin in PINS)}
     for pin in PINS:

@@ -34,7 +34,6 @@ from equipoise.cli.doctor.checks.extender import entry_finding
 from equipoise.cli.doctor.checks.hints import descheduler_findings
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import chosen_context
-from equipoise.cli.scheduler import http_extender
 from equipoise.cli.service_settings import all_settings
 from equipoise.collector.decisions.node_colocation import RESERVATION, THIRD_PARTY, node_colocation
 from equipoise.collector.decisions.query import SourceError, Subject
@@ -64,6 +63,7 @@ from equipoise.lab.record.prometheus import _series
 from equipoise.runtime.configuration import ConfigurationError, read_document
 from equipoise.runtime.kubernetes.client import KubeError, Resource
 from equipoise.runtime.kubernetes.responses import read_change
+from equipoise.scheduler.shell import http_extender
 from equipoise.scheduling.configuration import read_configuration
 from equipoise.scheduling.settings.document import InvalidConfiguration
 from equipoise.scorer.decisions.extender_protocol import InvalidRequest, parse_request
@@ -441,7 +441,6 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.cli.kubeconfig": ("kubeconfig",),
     "equipoise.cli.lab.replays": (),  # a value on the command line
     "equipoise.cli.plan.changes": ("message PlanResponse",),
-    "equipoise.cli.scheduler.http_extender": ("scores of an extender", "nodes of an extender"),
     "equipoise.cli.up.running_up": (),  # what `up` has written
     "equipoise.cli.up.supervisor": (),  # /readyz of a process that it has started
     "equipoise.collector.sources.load_watcher": ("load-watcher",),
@@ -473,6 +472,7 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.scheduling.cluster_scheduler": (),  # objects of the caller's program
     "equipoise.scheduling.settings.document": ("configuration of kube-scheduler",),
     "equipoise.scheduling.settings.plugin_arguments": ("configuration of kube-scheduler",),
+    "equipoise.scheduler.shell.http_extender": ("scores of an extender", "nodes of an extender"),
     "equipoise.scorer.decisions.extender_protocol": ("request of kube-scheduler",),
 }
 """The readers that cover a module that decodes anything. None: it reads what this machine itself has written."""

@@ -39,7 +39,8 @@ COMMANDS = (
     "up",
     "version",
 )
-"""A command is a function in a module of its own: `plan` is the function `plan` of `equipoise.cli.plan.command`.
+"""A command is a function in a module of its own: `plan` is the function `plan` of `equipoise.cli.plan.command`, and
+`scheduler`, which is one file, of `equipoise.cli.commands.scheduler`.
 
 That module declares names, options and help, and imports the code of the command only when the command runs: help and
 shell completion import every module of this table.
@@ -52,7 +53,7 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "nodes": ("services", "equipoise.scheduling"),
     "report": ("services", "equipoise.scheduling"),
     "run": ("services", "equipoise.scheduling"),
-    "scheduler": ("scheduler", "equipoise.scheduling"),
+    "scheduler": ("scheduler", "equipoise.scheduler"),
     "testbed": ("local", "equipoise.testbed"),
     "top": ("top", "textual"),
     "up": ("local", "equipoise.testbed"),
@@ -77,7 +78,10 @@ class Program(click.Group):
                 f"`equipoise {cmd_name}` is not installed here: run pip install 'equipoise[{EXTRAS[cmd_name][0]}]'. "
                 "The image contains only what runs in a cluster."
             )
-        command: click.Command = getattr(import_module(f"equipoise.cli.{cmd_name}.command"), cmd_name)
+        module = f"equipoise.cli.commands.{cmd_name}"
+        if find_spec(module) is None:
+            module = f"equipoise.cli.{cmd_name}.command"
+        command: click.Command = getattr(import_module(module), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -7,28 +7,30 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 from builders import NOW, a_node_utilization, a_placement, a_workload, a_workload_utilization
-from cli.live_schedulers import live_scheduler
 from prometheus_client import CollectorRegistry
+from scheduler.live_schedulers import live_scheduler
 from scheduling.pods import a_node, a_pod
 from scorer.clusters import a_cycle, an_outcome
 
-from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.scheduler.load_feed import LoadFeed
-from equipoise.cli.scheduler.load_policy import NAME, LoadPolicy, scoring_state, with_policy
-from equipoise.cli.scheduler.run import BUS_PAUSE_SECONDS, LOAD_SECONDS, scheduler_configuration
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.kubernetes.objects import OwnerReference
 from equipoise.runtime.bus import Bus, BusUnavailable
-from equipoise.runtime.configuration import Configuration, Shared
 from equipoise.runtime.process.health import Health
+from equipoise.scheduler.decisions.load_policy import NAME, LoadPolicy
+from equipoise.scheduler.service import BUS_PAUSE_SECONDS, LOAD_SECONDS
+from equipoise.scheduler.settings import LoadScoring, scheduler_configuration, with_policy
+from equipoise.scheduler.shell.load_feed import LoadFeed
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import MAX_SCORE
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.settings.document import InvalidConfiguration
 from equipoise.scorer.decisions.demand import pod_demand
 from equipoise.scorer.decisions.policies import SINGLE_POLICIES
 from equipoise.scorer.service import Scorer
 from equipoise.scorer.settings import ExtenderSettings, ScorerSettings
+from equipoise.scorer.state.scoring_state import ScoringState
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
 
@@ -36,8 +38,11 @@ CORES = {"node-a": 7.0, "node-b": 1.0, "node-c": 4.0, "node-d": 9.5}
 """Used, of 10."""
 
 
-def configured(settings: ScorerSettings | None = None) -> Configuration[ScorerSettings]:
-    return Configuration(shared=Shared(load=LoadSettings()), own=settings or ScorerSettings(), hash="")
+SCORING = LoadScoring(load=LoadSettings(), scorer=ScorerSettings())
+
+
+def scoring_state(settings: ScorerSettings) -> ScoringState:
+    return ScoringState(LoadSettings(), settings, max_score=MAX_SCORE)
 
 
 async def publish(bus: Bus, cores: Mapping[str, float] = CORES) -> None:
@@ -69,7 +74,7 @@ async def test_the_scores_are_those_of_the_scorer(policy: str) -> None:
     """After the same messages, for one pod after the other: with reservations, and after an eviction."""
     clock = ManualClock(NOW)
     settings = ScorerSettings(policy=SINGLE_POLICIES[policy](), extender=ExtenderSettings(max_score=100))
-    state = scoring_state(configured(settings))
+    state = scoring_state(settings)
     plugin = LoadPolicy(state, clock.now)
     snapshot = ClusterSnapshot([a_node(name) for name in CORES])
     async with MemoryBus(clock) as bus:
@@ -104,7 +109,7 @@ async def test_pods_run_where_the_load_is_low() -> None:
     clock = ManualClock(NOW)
     async with MemoryBus(clock) as bus:
         await publish(bus)
-        async with live_scheduler(clock=clock, load=configured(), bus=lambda: opened(bus)) as live:
+        async with live_scheduler(clock=clock, load=SCORING, bus=lambda: opened(bus)) as live:
             for name in CORES:
                 live.add_node(name, cpu="10")
             await live.settle()
@@ -127,7 +132,7 @@ async def test_without_loads_pods_are_scheduled_as_without_the_plugin() -> None:
                 raise BusUnavailable(refusals.pop())
             yield bus
 
-        async with live_scheduler(clock=clock, load=configured(), bus=refusing) as live:
+        async with live_scheduler(clock=clock, load=SCORING, bus=refusing) as live:
             live.add_node("node-a")
             live.add_node("node-b")
             live.add_pod("web")
@@ -145,7 +150,7 @@ async def test_without_loads_pods_are_scheduled_as_without_the_plugin() -> None:
 
 
 def test_the_setting_neutral_makes_all_scores_equal() -> None:
-    plugin = LoadPolicy(scoring_state(configured()), lambda: NOW, neutral=True)
+    plugin = LoadPolicy(scoring_state(ScorerSettings()), lambda: NOW, neutral=True)
     snapshot = ClusterSnapshot([a_node("a"), a_node("b")])
 
     assert [0, 0] == plugin.score(CycleState(), a_pod(), snapshot, snapshot.rows).tolist()
@@ -154,10 +159,10 @@ def test_the_setting_neutral_makes_all_scores_equal() -> None:
 def test_a_policy_by_its_name() -> None:
     settings = ScorerSettings(policy=SINGLE_POLICIES["profile"]())
 
-    assert settings is with_policy(configured(settings), "profile").own
-    assert "dynamic" == with_policy(configured(settings), "dynamic").own.policy.policy_name()
-    with pytest.raises(InvalidInput, match="--policy best: there is no such policy; known: dynamic, "):
-        with_policy(configured(settings), "best")
+    assert settings is with_policy(settings, "profile")
+    assert "dynamic" == with_policy(settings, "dynamic").policy.policy_name()
+    with pytest.raises(InvalidConfiguration, match="--policy best: there is no such policy; known: dynamic, "):
+        with_policy(settings, "best")
 
 
 def test_a_configuration_enables_the_plugin_by_its_name() -> None:
@@ -172,7 +177,7 @@ profiles:
 
     assert [(NAME, 7)] == [(each.name, each.weight) for each in profile.plugins["score"].enabled]
     assert (NAME, 5) in [(each.name, each.weight) for each in default.plugins["multiPoint"].enabled]
-    with pytest.raises(InvalidInput, match=NAME):
+    with pytest.raises(InvalidConfiguration, match=NAME):
         scheduler_configuration(text, {}, load=False)
-    with pytest.raises(InvalidInput, match="is the name of the plugin of --policy"):
+    with pytest.raises(InvalidConfiguration, match="is the name of the plugin of --policy"):
         scheduler_configuration(text, {NAME: lambda arguments, handle: LoadPolicy}, load=True)  # type: ignore[arg-type,return-value]

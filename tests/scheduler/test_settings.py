@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.main import main
-from equipoise.cli.scheduler.plugin_loading import load_configuration, load_plugins
+from equipoise.scheduler.settings import scheduler_configuration
+from equipoise.scheduling.plugin_loading import load_plugins
 from equipoise.scheduling.plugins.handle import Handle
+from equipoise.scheduling.settings.document import InvalidConfiguration
 
 PLUGIN = """
 class OddNodes:
@@ -60,12 +61,12 @@ def test_a_plugin_of_a_file_and_one_of_a_module(file: Path) -> None:
     ],
 )
 def test_a_plugin_that_cannot_be_loaded(file: Path, place: str, why: str) -> None:
-    with pytest.raises(InvalidInput, match=why):
+    with pytest.raises(InvalidConfiguration, match=why):
         load_plugins([place.format(file=file)])
 
 
 def test_without_a_file_there_is_one_profile_with_every_plugin(file: Path) -> None:
-    configuration = load_configuration(None, load_plugins([f"{file}:OddNodes"]))
+    configuration = scheduler_configuration(None, load_plugins([f"{file}:OddNodes"]), load=False)
 
     (profile,) = configuration.profiles
     assert "equipoise-scheduler" == profile.scheduler_name
@@ -73,7 +74,7 @@ def test_without_a_file_there_is_one_profile_with_every_plugin(file: Path) -> No
 
 
 def test_a_profile_without_a_name_has_that_of_this_scheduler(file: Path) -> None:
-    configuration = load_configuration(PROFILE, load_plugins([f"{file}:OddNodes"]))
+    configuration = scheduler_configuration(PROFILE, load_plugins([f"{file}:OddNodes"]), load=False)
 
     assert ["equipoise-scheduler"] == [profile.scheduler_name for profile in configuration.profiles]
     assert 20.0 == configuration.max_backoff
@@ -89,8 +90,8 @@ def test_a_profile_without_a_name_has_that_of_this_scheduler(file: Path) -> None
 )
 def test_a_configuration_that_cannot_be_used(text: str, why: str) -> None:
     header = ", apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration}"
-    with pytest.raises(InvalidInput, match=why):
-        load_configuration(text + header, {})
+    with pytest.raises(InvalidConfiguration, match=why):
+        scheduler_configuration(text + header, {}, load=False)
 
 
 def test_help_says_that_it_is_experimental() -> None:

@@ -4,14 +4,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from cli.live_schedulers import held_up, live_scheduler, pending
+from scheduler.live_schedulers import held_up, live_scheduler, pending
 from structlog.testing import capture_logs
 
-from equipoise.cli.scheduler import event_recorder
-from equipoise.cli.scheduler.event_recorder import WRITERS
-from equipoise.cli.scheduler.scheduling_loop import BINDINGS
 from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.kubernetes.client import CLAIMS, LEASES, NODES, PODS, STORAGE_CLASSES, VOLUMES
+from equipoise.scheduler.shell import event_recorder
+from equipoise.scheduler.shell.event_recorder import WRITERS
+from equipoise.scheduler.shell.scheduling_loop import BINDINGS
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.status import SUCCESS, PluginStatus
 from equipoise.scheduling.model.pod_info import PodInfo

@@ -9,18 +9,18 @@ from typing import Any, TypeVar
 
 import structlog
 
-from equipoise.cli.scheduler import pod_events
-from equipoise.cli.scheduler.binding_cycle import BindingCycle, NotBound, post_bind
-from equipoise.cli.scheduler.event_recorder import EventRecorder
-from equipoise.cli.scheduler.http_extender import ExtenderClient
-from equipoise.cli.scheduler.metrics import SchedulerMetrics
-from equipoise.cli.scheduler.scheduler_state import Attempt, Result, SchedulerState, one_node_refused
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes.objects import Object, Pod
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.kubernetes.unreadable_objects import object_name
 from equipoise.runtime.process.clock import Clock
+from equipoise.scheduler.decisions import pod_events
+from equipoise.scheduler.shell.binding_cycle import BindingCycle, NotBound, post_bind
+from equipoise.scheduler.shell.event_recorder import EventRecorder
+from equipoise.scheduler.shell.http_extender import ExtenderClient
+from equipoise.scheduler.shell.metrics import SchedulerMetrics
+from equipoise.scheduler.state.scheduler_state import Attempt, Result, SchedulerState, one_node_refused
 from equipoise.scheduling.framework.plugin_times import PluginTimes
 from equipoise.scheduling.framework.queue import QueuedPod
 from equipoise.scheduling.framework.status import failed

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from cli.live_schedulers import Live, live_scheduler
+from scheduler.live_schedulers import Live, live_scheduler
 
-from equipoise.cli.scheduler.scheduling_loop import BINDINGS
 from equipoise.runtime.kubernetes.client import PODS
+from equipoise.scheduler.shell.scheduling_loop import BINDINGS
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, unschedulable
 from equipoise.scheduling.framework.waiting_pods import LONGEST_WAIT, WaitingPod, WaitingPods

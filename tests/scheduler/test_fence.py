@@ -1,9 +1,9 @@
 """`equipoise scheduler` with its own account writes nothing until its admission policy is in effect."""
 
-from cli.live_schedulers import live_scheduler
+from scheduler.live_schedulers import live_scheduler
 
-from equipoise.cli.scheduler.run import FENCE
 from equipoise.runtime.kubernetes.client import LEASES
+from equipoise.scheduler.service import FENCE
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 

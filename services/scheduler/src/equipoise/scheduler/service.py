@@ -2,61 +2,50 @@
 
 import asyncio
 import contextlib
-import os
 import random
 import re
 import secrets
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
-from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.kubeconfig import cluster_connection
-from equipoise.cli.scheduler.binding_cycle import BindingCycle, Storage
-from equipoise.cli.scheduler.http_extender import extender_client
-from equipoise.cli.scheduler.load_feed import LoadFeed
-from equipoise.cli.scheduler.load_policy import NAME, WEIGHT, LoadPolicy, scoring_state, with_policy
-from equipoise.cli.scheduler.metrics import SchedulerMetrics
-from equipoise.cli.scheduler.object_watch import ObjectWatch
-from equipoise.cli.scheduler.plugin_loading import load_configuration, load_plugins
-from equipoise.cli.scheduler.scheduler_state import SchedulerState
-from equipoise.cli.scheduler.scheduling_loop import SchedulingLoop
 from equipoise.contracts.kubernetes.objects import Lease, Object, ObjectMeta, PersistentVolume, PersistentVolumeClaim
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.bus import Bus, BusError, connect
 from equipoise.runtime.bus.errors import BusErrors
-from equipoise.runtime.configuration import Configuration, Kubernetes, Logging
-from equipoise.runtime.configuration import load_configuration as read_equipoise
+from equipoise.runtime.configuration import Kubernetes, Logging, Nats
 from equipoise.runtime.kubernetes.client import LEASES, Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.kubernetes.leader_election import lead
-from equipoise.runtime.process.bounded_files import read_bounded_text
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.health import Health, serving_health
 from equipoise.runtime.process.logging import configure_logging
 from equipoise.runtime.process.main import reduce_gc_frequency
+from equipoise.scheduler.decisions.load_policy import NAME, LoadPolicy
+from equipoise.scheduler.settings import SchedulerProgramSettings
+from equipoise.scheduler.shell.binding_cycle import BindingCycle, Storage
+from equipoise.scheduler.shell.http_extender import extender_client
+from equipoise.scheduler.shell.load_feed import LoadFeed
+from equipoise.scheduler.shell.metrics import SchedulerMetrics
+from equipoise.scheduler.shell.object_watch import ObjectWatch
+from equipoise.scheduler.shell.scheduling_loop import SchedulingLoop
+from equipoise.scheduler.state.scheduler_state import SchedulerState
 from equipoise.scheduling.cluster_scheduler import ClusterScheduler
-from equipoise.scheduling.configuration import SchedulerConfiguration
 from equipoise.scheduling.framework.framework import PluginFailed
-from equipoise.scheduling.framework.plugin import Plugin
+from equipoise.scheduling.framework.plugin import MAX_SCORE
 from equipoise.scheduling.framework.plugin_times import PluginTimes
 from equipoise.scheduling.framework.queue import QueueSettings
-from equipoise.scheduling.plugins.table import Factory
 from equipoise.scheduling.preemption.protected_pods import ProtectedPods
-from equipoise.scheduling.settings.document import InvalidConfiguration
-from equipoise.scorer.settings import ScorerSettings
+from equipoise.scorer.state.scoring_state import ScoringState
 
-LEASE = "equipoise-scheduler"
 FENCE = "equipoise-python-scheduler-fence"
 MANIFEST = "k8s/scheduler/equipoise-scheduler.yaml"
 
@@ -74,20 +63,6 @@ log = structlog.get_logger()
 
 class Stopped(Exception):
     """The worker has ended in order, so that the Lease is released."""
-
-
-class SchedulerProgramSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one run."""
-
-    configuration: SchedulerConfiguration
-    plugins: Mapping[str, Factory] = {}
-    load: Configuration[ScorerSettings] | None = None
-    """The configuration of the plugin that scores nodes by their load; None: there is none."""
-
-    namespace: str = "kube-system"
-    """The namespace of the Lease."""
-
-    lease: str = LEASE
 
 
 class LiveScheduler:
@@ -117,8 +92,9 @@ class LiveScheduler:
         self._bus = bus
         self._feed: LoadFeed | None = None
         if settings.load is not None:
-            loads = scoring_state(settings.load)
-            policy = LoadPolicy(loads, clock.now, neutral=settings.load.own.neutral)
+            scorer = settings.load.scorer
+            loads = ScoringState(settings.load.load, scorer, max_score=MAX_SCORE)
+            policy = LoadPolicy(loads, clock.now, neutral=scorer.neutral)
             plugins[NAME] = lambda arguments, handle: policy
             self._feed = LoadFeed(loads, clock, health)
         self._protected = ProtectedPods(settings.namespace)
@@ -246,58 +222,21 @@ def _log_failure(error: PluginFailed) -> None:
 
 
 def run_scheduler(
-    configuration: Path | None,
-    plugins: tuple[str, ...],
-    policy: tuple[str, Path | None] | None,
-    connection: Callable[[], Kubernetes],
-    *,
-    namespace: str,
-    listen: str,
+    settings: SchedulerProgramSettings, connection: Kubernetes, nats: Nats | None, *, listen: str
 ) -> None:
-    """Schedules pods until SIGTERM or SIGINT. `policy`: its name, and the configuration of Equipoise.
+    """Schedules pods until SIGTERM or SIGINT.
 
-    Raises InvalidInput, ConfigurationError and KubeError.
+    `nats`: where loads are received. `listen`: the address of the health server.
+    Raises InvalidConfiguration, ConfigurationError and KubeError.
     """
-    registered = load_plugins(plugins)
-    load = None
-    if policy is not None:
-        name, file = policy
-        load = with_policy(read_equipoise(file, "scorer", ScorerSettings, os.environ), name)
-    text = None if configuration is None else read_bounded_text(configuration)
-    settings = SchedulerProgramSettings(
-        configuration=scheduler_configuration(text, registered, load=load is not None),
-        plugins=registered,
-        load=load,
-        namespace=namespace,
-    )
     configure_logging(Logging(), "scheduler")
-    for name in _not_enabled(settings):
+    for name in settings.not_enabled():
         log.warning("no profile enables this plugin", plugin=name)
     reduce_gc_frequency()
-    asyncio.run(_run(settings, connection(), listen))
+    asyncio.run(_run(settings, connection, nats, listen))
 
 
-def scheduler_configuration(
-    text: str | None, registered: Mapping[str, Factory], *, load: bool
-) -> SchedulerConfiguration:
-    """`text`: of a KubeSchedulerConfiguration. `load`: it may enable the plugin that scores nodes by their load.
-
-    Raises InvalidInput.
-    """
-    known = dict(registered)
-    if load:
-        if NAME in known:
-            raise InvalidInput(f"--plugin: {NAME} is the name of the plugin of --policy")
-        known[NAME] = _not_built
-    return load_configuration(text, known, {NAME: WEIGHT})
-
-
-def _not_built(arguments: object, handle: object) -> Plugin:
-    """LiveScheduler makes the plugin, which needs its clock."""
-    raise AssertionError
-
-
-async def _run(settings: SchedulerProgramSettings, connection: Kubernetes, listen: str) -> None:
+async def _run(settings: SchedulerProgramSettings, connection: Kubernetes, nats: Nats | None, listen: str) -> None:
     stop, clock, metrics = asyncio.Event(), SystemClock(), CollectorRegistry()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -306,43 +245,23 @@ async def _run(settings: SchedulerProgramSettings, connection: Kubernetes, liste
     health = Health(configuration_hash="", metrics=metrics)
     host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "host"
     identity = f"{host}-{secrets.token_hex(3)}"
+    errors = BusErrors(clock, metrics)
     async with (
         connect_kube(connection, "scheduler", clock) as kube,
-        serving_health(listen, health, metrics, version("equipoise")),
+        serving_health(listen, health, metrics, version("equipoise-scheduler")),
     ):
         health.require("kubernetes", lambda: not kube.problem)
-        try:
-            errors = BusErrors(clock, metrics)
-            scheduler = LiveScheduler(
-                settings, kube, clock, health, metrics, identity=identity, bus=_bus_of(settings, clock, errors)
-            )
-        except InvalidConfiguration as error:
-            raise InvalidInput(str(error)) from None
+        scheduler = LiveScheduler(
+            settings,
+            kube,
+            clock,
+            health,
+            metrics,
+            identity=identity,
+            # As the scorer, whose messages this program receives.
+            bus=None if nats is None else lambda: connect(nats, "scorer", clock=clock, errors=errors),
+        )
         names = [profile.scheduler_name for profile in settings.configuration.profiles]
         log.info("starting", schedulers=names, identity=identity, experimental=True)
         await scheduler.run(stop)
     log.info("stopped")
-
-
-def _bus_of(
-    settings: SchedulerProgramSettings, clock: Clock, errors: BusErrors
-) -> Callable[[], AbstractAsyncContextManager[Bus]] | None:
-    """A connection to the bus as the scorer, whose messages this program reads."""
-    if settings.load is None:
-        return None
-    nats = settings.load.shared.nats
-    return lambda: connect(nats, "scorer", clock=clock, errors=errors)
-
-
-def _not_enabled(settings: SchedulerProgramSettings) -> list[str]:
-    enabled = {
-        plugin.name
-        for profile in settings.configuration.profiles
-        for each in profile.plugins.values()
-        for plugin in each.enabled
-    }
-    return sorted({*settings.plugins, *([NAME] if settings.load is not None else [])} - enabled)
-
-
-def connection_of(kubeconfig: str | None, context: str | None, environment: Mapping[str, str]) -> Kubernetes:
-    return cluster_connection(None, environment, kubeconfig=kubeconfig, context=context)

@@ -3,7 +3,7 @@
 from threading import Event
 
 from bus_worlds import eventually
-from cli.live_schedulers import live_scheduler
+from scheduler.live_schedulers import live_scheduler
 
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.scheduling.framework.cycle_state import CycleState

@@ -1,20 +1,13 @@
 """The policies of the scorer as a plugin: nodes are scored by their measured load, without a request to an extender."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-import msgspec
-
-from equipoise.cli.exit_codes import InvalidInput
 from equipoise.contracts.numeric import np
-from equipoise.runtime.configuration import Configuration
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.plugin import MAX_SCORE
 from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scorer.decisions.demand import pod_demand
-from equipoise.scorer.decisions.policies import SINGLE_POLICIES
-from equipoise.scorer.settings import ScorerSettings
 from equipoise.scorer.state.scoring_state import ScoringState
 
 NAME = "EquipoiseLoad"
@@ -44,21 +37,3 @@ class LoadPolicy:
             return np.zeros(len(rows), dtype=np.int64)
         found = self._state.prioritize(pod_demand(pod.pod), snapshot.names(rows), self._now())
         return found.scores.scores.astype(np.int64)
-
-
-def scoring_state(configuration: Configuration[ScorerSettings]) -> ScoringState:
-    """The state that the plugin needs, without loads."""
-    return ScoringState(configuration.shared.load, configuration.own, max_score=MAX_SCORE)
-
-
-def with_policy(configuration: Configuration[ScorerSettings], name: str) -> Configuration[ScorerSettings]:
-    """The configuration with this policy: as configured, or with the policy's defaults. Raises InvalidInput."""
-    policies: Mapping[str, object] = SINGLE_POLICIES
-    configured = configuration.own.policy
-    if name == configured.policy_name():
-        return configuration
-    if name not in policies:
-        known = ", ".join(sorted({*policies, configured.policy_name()}))
-        raise InvalidInput(f"--policy {name}: there is no such policy; known: {known}")
-    own = msgspec.structs.replace(configuration.own, policy=SINGLE_POLICIES[name]())
-    return msgspec.structs.replace(configuration, own=own)

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from equipoise.cli.scheduler.scheduler_state import Attempt
 from equipoise.contracts.kubernetes.objects import Event, ExplainedCondition, ObjectMeta, ObjectReference, Pod
+from equipoise.scheduler.state.scheduler_state import Attempt
 from equipoise.scheduling.model.pod_info import PodInfo
 
 MAX_NOTE = 1024

@@ -61,13 +61,34 @@ def scheduler(
     Pods whose schedulerName is that of a profile are scheduled as by kube-scheduler 1.37, and with your plugins. It
     binds pods, and for pods of higher priority it deletes others (preemption). Other pods are left to their schedulers.
     """
-    from equipoise.cli.scheduler.run import connection_of, run_scheduler
-
-    run_scheduler(
-        configuration,
-        plugins,
-        None if policy is None else (policy, equipoise),
-        lambda: connection_of(kubeconfig, context, os.environ),
-        namespace=namespace,
-        listen=listen,
+    from equipoise.cli.exit_codes import InvalidInput
+    from equipoise.cli.kubeconfig import cluster_connection
+    from equipoise.runtime.configuration import load_configuration
+    from equipoise.runtime.process.bounded_files import read_bounded_text
+    from equipoise.scheduler.service import run_scheduler
+    from equipoise.scheduler.settings import (
+        LoadScoring,
+        SchedulerProgramSettings,
+        scheduler_configuration,
+        with_policy,
     )
+    from equipoise.scheduling.plugin_loading import load_plugins
+    from equipoise.scheduling.settings.document import InvalidConfiguration
+    from equipoise.scorer.settings import ScorerSettings
+
+    text = None if configuration is None else read_bounded_text(configuration)
+    try:
+        registered, load, nats = load_plugins(plugins), None, None
+        if policy is not None:
+            read = load_configuration(equipoise, "scorer", ScorerSettings, os.environ)
+            load, nats = LoadScoring(load=read.shared.load, scorer=with_policy(read.own, policy)), read.shared.nats
+        settings = SchedulerProgramSettings(
+            configuration=scheduler_configuration(text, registered, load=load is not None),
+            plugins=registered,
+            load=load,
+            namespace=namespace,
+        )
+        connection = cluster_connection(None, os.environ, kubeconfig=kubeconfig, context=context)
+        run_scheduler(settings, connection, nats, listen=listen)
+    except InvalidConfiguration as error:
+        raise InvalidInput(str(error)) from None

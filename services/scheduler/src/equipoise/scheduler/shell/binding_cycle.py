@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from equipoise.cli.scheduler.http_extender import ExtenderClient
-from equipoise.cli.scheduler.scheduler_state import Attempt
 from equipoise.contracts.kubernetes.objects import PersistentVolume, PersistentVolumeClaim
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import CLAIMS, PODS, Kube, KubeError, NotFound
 from equipoise.runtime.process.clock import Clock
+from equipoise.scheduler.shell.http_extender import ExtenderClient
+from equipoise.scheduler.state.scheduler_state import Attempt
 from equipoise.scheduling.framework.plugin import Bind, Plugin, PostBind, PreBind
 from equipoise.scheduling.framework.status import Code, PluginStatus
 from equipoise.scheduling.model.volumes import SELECTED_NODE, ClaimKey, is_fully_bound

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
-from equipoise.cli.exit_codes import InvalidInput
 from equipoise.contracts.numeric import np
 from equipoise.runtime.kubernetes.client import NODES, PODS
 from equipoise.runtime.kubernetes.responses import as_body
@@ -22,6 +21,7 @@ from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.scheduler import Extender, ExtenderFailed, ExtenderFilter
+from equipoise.scheduling.settings.document import InvalidConfiguration
 from equipoise.scheduling.settings.extenders import HttpExtender, TlsSettings
 
 T = TypeVar("T")
@@ -208,13 +208,13 @@ class ExtenderClient:
 
 
 def extender_client(settings: HttpExtender) -> ExtenderClient:
-    """Raises InvalidInput for an extender that cannot be used."""
+    """Raises InvalidConfiguration for an extender that cannot be used."""
     if settings.preempt_verb:
-        raise InvalidInput(f"extender {settings.url_prefix}: preemptVerb is not supported: remove it")
+        raise InvalidConfiguration([f"extender {settings.url_prefix}: preemptVerb is not supported: remove it"])
     try:
         return ExtenderClient(settings)
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"extender {settings.url_prefix}: {error}") from error
+        raise InvalidConfiguration([f"extender {settings.url_prefix}: {error}"]) from error
 
 
 _REQUEST_ERRORS = (OSError, HTTPException, msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -11,15 +11,18 @@ import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from scheduling.pods import a_node, a_pod
 
-from equipoise.cli.scheduler.plugin_loading import SCHEDULER_NAME
-from equipoise.cli.scheduler.run import LiveScheduler, SchedulerProgramSettings, scheduler_configuration
 from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.bus import Bus
-from equipoise.runtime.configuration import Configuration
 from equipoise.runtime.kubernetes.client import NODES, PODS
 from equipoise.runtime.process.health import Health
+from equipoise.scheduler.service import LiveScheduler
+from equipoise.scheduler.settings import (
+    SCHEDULER_NAME,
+    LoadScoring,
+    SchedulerProgramSettings,
+    scheduler_configuration,
+)
 from equipoise.scheduling.plugins.table import Factory
-from equipoise.scorer.settings import ScorerSettings
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.faults import Call
 from equipoise.testbed.memory.kube import MemoryKube
@@ -95,7 +98,7 @@ async def live_scheduler(
     plugins: Mapping[str, Factory] | None = None,
     *,
     identity: str = "one",
-    load: Configuration[ScorerSettings] | None = None,
+    load: LoadScoring | None = None,
     bus: Callable[[], AbstractAsyncContextManager[Bus]] | None = None,
     configuration: str | None = None,
 ) -> AsyncIterator[Live]:

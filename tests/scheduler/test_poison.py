@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from cli.live_schedulers import live_scheduler, pending
+from scheduler.live_schedulers import live_scheduler, pending
 from scheduling.pods import a_node
 
 from equipoise.contracts.kubernetes import objects

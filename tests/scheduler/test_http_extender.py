@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from cli.live_schedulers import Live, live_scheduler
+from scheduler.live_schedulers import Live, live_scheduler
 from scheduling.pods import a_pod
 from structlog.testing import capture_logs
 
-from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.scheduler.http_extender import extender_client
 from equipoise.runtime.kubernetes.client import PODS
+from equipoise.scheduler.shell.http_extender import extender_client
+from equipoise.scheduling.settings.document import InvalidConfiguration
 from equipoise.scheduling.settings.extenders import HttpExtender, ManagedResource, TlsSettings
 
 Answer = Callable[[dict[str, Any]], Any]
@@ -251,5 +251,5 @@ def test_an_extender_that_cannot_be_used_is_named() -> None:
         (HttpExtender(url_prefix="https://one", tls=TlsSettings(ca_file="/missing")), "https://one: "),
         (HttpExtender(url_prefix="https://one", tls=TlsSettings(server_name="two")), "serverName is not supported"),
     ):
-        with pytest.raises(InvalidInput, match=why):
+        with pytest.raises(InvalidConfiguration, match=why):
             extender_client(settings)

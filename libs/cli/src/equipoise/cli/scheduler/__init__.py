@@ -1,1 +1,0 @@
-"""`equipoise scheduler`: equipoise.scheduling as a second scheduler of a cluster (experimental)."""

@@ -1,0 +1,85 @@
+"""The settings of one run: a KubeSchedulerConfiguration, plugins, and how nodes are scored by their load."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.scheduler.decisions.load_policy import NAME, WEIGHT
+from equipoise.scheduling.configuration import SchedulerConfiguration, document_with_plugins, read_configuration
+from equipoise.scheduling.plugins.table import Factory
+from equipoise.scheduling.settings.document import InvalidConfiguration, read_yaml
+from equipoise.scorer.decisions.policies import SINGLE_POLICIES
+from equipoise.scorer.settings import ScorerSettings
+
+SCHEDULER_NAME = "equipoise-scheduler"
+"""The schedulerName of a profile without one."""
+
+KUBE_SCHEDULER = "default-scheduler"
+"""The schedulerName of kube-scheduler."""
+
+LEASE = "equipoise-scheduler"
+
+
+class LoadScoring(msgspec.Struct, frozen=True, kw_only=True):
+    """How the plugin EquipoiseLoad scores nodes: the sections `load` and `scorer` of the configuration of Equipoise."""
+
+    load: LoadSettings
+    scorer: ScorerSettings
+
+
+class SchedulerProgramSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one run."""
+
+    configuration: SchedulerConfiguration
+    plugins: Mapping[str, Factory] = {}
+    load: LoadScoring | None = None
+    """None: nodes are not scored by their load."""
+
+    namespace: str = "kube-system"
+    """The namespace of the Lease."""
+
+    lease: str = LEASE
+
+    def not_enabled(self) -> list[str]:
+        """Names of plugins that no profile enables, sorted."""
+        enabled = {
+            plugin.name
+            for profile in self.configuration.profiles
+            for each in profile.plugins.values()
+            for plugin in each.enabled
+        }
+        return sorted({*self.plugins, *([NAME] if self.load is not None else [])} - enabled)
+
+
+def scheduler_configuration(text: str | None, plugins: Mapping[str, Factory], *, load: bool) -> SchedulerConfiguration:
+    """Reads a KubeSchedulerConfiguration. Without a `text`: a profile with all plugins.
+
+    `load`: a profile may enable the plugin that scores nodes by their load. Raises InvalidConfiguration.
+    """
+    if load and NAME in plugins:
+        raise InvalidConfiguration([f"--plugin: {NAME} is the name of the plugin of --policy"])
+    weights = {**dict.fromkeys(plugins, 1), **({NAME: WEIGHT} if load else {})}
+    document = document_with_plugins(weights) if text is None else dict(read_yaml(text))
+    profiles = document.get("profiles")
+    if not profiles:
+        document["profiles"] = [{"schedulerName": SCHEDULER_NAME}]
+    elif isinstance(profiles, list) and len(profiles) == 1 and isinstance(profiles[0], dict):
+        document["profiles"] = [{"schedulerName": SCHEDULER_NAME} | profiles[0]]
+    configuration = read_configuration(document, weights.keys())
+    if configuration.profile(KUBE_SCHEDULER) is not None:
+        reason = f"{KUBE_SCHEDULER} is the schedulerName of kube-scheduler: choose another one"
+        raise InvalidConfiguration([f"profiles: {reason}"])
+    return configuration
+
+
+def with_policy(scorer: ScorerSettings, name: str) -> ScorerSettings:
+    """The settings with this policy: as configured, or with the policy's defaults. Raises InvalidConfiguration."""
+    configured = scorer.policy
+    if name == configured.policy_name():
+        return scorer
+    policies: Mapping[str, type] = SINGLE_POLICIES
+    if name not in policies:
+        known = ", ".join(sorted({*policies, configured.policy_name()}))
+        raise InvalidConfiguration([f"--policy {name}: there is no such policy; known: {known}"])
+    return msgspec.structs.replace(scorer, policy=policies[name]())

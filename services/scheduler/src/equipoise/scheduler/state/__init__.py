@@ -1,0 +1,1 @@
+"""Pure: what is kept between messages. No I/O; the time is an argument."""
