@@ -8,11 +8,11 @@ from builders import GIB, NOW, a_workload_utilization
 
 from equipoise.collector.decisions.restored_profile import (
     MAX_AGE,
-    MAX_AHEAD,
     largest_capacity,
     restore_problem,
     restored_profile,
 )
+from equipoise.contracts.bounds import CLOCK_TOLERANCE
 from equipoise.contracts.kubernetes.annotations import USAGE, as_annotations, workload_usage
 from equipoise.contracts.messages.resources import Resources
 
@@ -47,7 +47,9 @@ def test_a_resource_may_be_missing() -> None:
     assert Resources(cpu=pytest.approx(0.5)) == profile[5]
 
 
-@pytest.mark.parametrize(("age", "accepted"), [(MAX_AGE, True), (MAX_AGE + 1, False), (-MAX_AHEAD, True), (-60, False)])
+@pytest.mark.parametrize(
+    ("age", "accepted"), [(MAX_AGE, True), (MAX_AGE + 1, False), (-CLOCK_TOLERANCE, True), (-60, False)]
+)
 def test_a_profile_expires(age: float, accepted: bool) -> None:
     """After two weeks. One from the future is invalid."""
     profile, why = restored_profile(annotations_with(NOW - age), NOW, CAPACITY)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from equipoise.collector.decisions.sharding import is_obsolete, lease_name, shard_name, shard_of
 from equipoise.collector.settings import WHOLE_CLUSTER, CollectorSettings
-from equipoise.collector.state.owned_shards import ACQUIRE_DELAY, KEEP_SECONDS, REPLICA_TIMEOUT, OwnedShards
+from equipoise.collector.state.owned_shards import ACQUIRE_DELAY, KEEP_SECONDS, OwnedShards
+from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME
 from equipoise.runtime.kubernetes.leader_election import JITTER, lead
 
 SHARDS = st.integers(1, 16)
@@ -142,8 +143,8 @@ def test_a_kept_shard_is_released_for_a_new_replica() -> None:
     here.release(1)
     assert here.acquire_delay(1, 2.0) == ACQUIRE_DELAY
     here.acquire(1, epoch=2, now=7.0)
-    here.on_heartbeat("two", REPLICA_TIMEOUT + 2, ready=True)
-    assert here.should_release(1, REPLICA_TIMEOUT + 3)
+    here.on_heartbeat("two", HEARTBEAT_LIFETIME + 2, ready=True)
+    assert here.should_release(1, HEARTBEAT_LIFETIME + 3)
 
 
 def test_a_shard_taken_from_a_dead_replica_is_kept() -> None:
@@ -179,8 +180,8 @@ def test_a_replica_without_heartbeats_is_not_counted() -> None:
     """Nothing is kept for it."""
     here = shards_held()
     here.on_heartbeat("two", 0.0, ready=True)
-    assert not here.should_release(3, REPLICA_TIMEOUT + 1)
-    assert here.acquire_delay(3, REPLICA_TIMEOUT + 1) == 5.0
+    assert not here.should_release(3, HEARTBEAT_LIFETIME + 1)
+    assert here.acquire_delay(3, HEARTBEAT_LIFETIME + 1) == 5.0
 
 
 @pytest.mark.parametrize("name", ["all", "zone-a", "blue2", "a"])

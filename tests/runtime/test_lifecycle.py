@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from equipoise.contracts.configuration.settings import Section
-from equipoise.contracts.messages.health import EffectiveConfiguration, Heartbeat
+from equipoise.contracts.messages.health import HEARTBEAT_PERIOD, EffectiveConfiguration, Heartbeat
 from equipoise.runtime.configuration import ConfigurationError, load_configuration
-from equipoise.runtime.process.lifecycle import HEARTBEAT_PERIOD, RETRY_PERIOD, Process, Runtime, Start
+from equipoise.runtime.process.lifecycle import RETRY_PERIOD, Process, Runtime, Start
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock, settle
 from equipoise.testbed.memory.kube import MemoryKube

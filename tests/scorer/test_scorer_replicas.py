@@ -3,8 +3,8 @@
 import msgspec
 from builders import NOW
 
-from equipoise.contracts.messages.health import HEARTBEAT
-from equipoise.scorer.state.scorer_replicas import LIFETIME, ScorerReplicas
+from equipoise.contracts.messages.health import HEARTBEAT, HEARTBEAT_LIFETIME
+from equipoise.scorer.state.scorer_replicas import ScorerReplicas
 
 NAMESPACES = [f"team-{number}" for number in range(60)]
 
@@ -30,9 +30,9 @@ def test_each_namespace_has_one_publisher() -> None:
 def test_a_replica_without_heartbeats_is_replaced() -> None:
     """After three missing ones."""
     one, _ = replicas("a", "b")
-    one.on_heartbeat(msgspec.structs.replace(HEARTBEAT, service="scorer", id="a"), NOW + LIFETIME)
+    one.on_heartbeat(msgspec.structs.replace(HEARTBEAT, service="scorer", id="a"), NOW + HEARTBEAT_LIFETIME)
 
-    assert all(one.owns(namespace, NOW + LIFETIME + 1) for namespace in NAMESPACES)
+    assert all(one.owns(namespace, NOW + HEARTBEAT_LIFETIME + 1) for namespace in NAMESPACES)
 
 
 def test_a_replica_that_is_not_ready_is_replaced_at_once() -> None:

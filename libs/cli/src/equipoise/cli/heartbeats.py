@@ -6,14 +6,14 @@ from contextlib import suppress
 
 from equipoise.cli.effective.reading import is_of_its_service
 from equipoise.contracts.bus.subjects import PREFIX
-from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.health import HEARTBEAT_PERIOD, Heartbeat
 from equipoise.runtime.bus import BusUnavailable, Delivery, connect
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 
-LISTEN_SECONDS = 11.0
-"""Every process publishes a heartbeat every 10 s."""
+LISTEN_SECONDS = HEARTBEAT_PERIOD + 1.0
+"""Every running process publishes one meanwhile."""
 
 CONNECT_SECONDS = 5.0
 

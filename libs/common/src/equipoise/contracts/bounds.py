@@ -26,6 +26,10 @@ LATEST = 253_402_300_799.0
 MAX_AHEAD = 180.0
 """Seconds by which a measurement may be in the future, or later than its query."""
 
+CLOCK_TOLERANCE = 15.0
+"""Seconds by which the time in an annotation or in placement hints may be in the future: clocks of Prometheus and of
+replicas differ. One further ahead is forged or broken, and would prevail over all later ones."""
+
 EPOCH_AHEAD = 10 * 365 * 86_400.0
 """Seconds by which an epoch, a time in milliseconds, may be in the future: further than any clock is wrong. The limit
 moves with the time, so that a publisher can always choose a higher epoch than one that was forged."""

@@ -27,7 +27,7 @@ from equipoise.contracts.load.node_coverage import SHARD_LIFETIME
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
+from equipoise.contracts.messages.health import DRY_RUN, HEARTBEAT_LIFETIME, REAL, Heartbeat
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.plan import PlannedNode, PlanResponse
@@ -43,9 +43,6 @@ MAX_STRATEGIES = 20
 
 MAX_PLANNED_NODES = 500
 """A plan with this many nodes may lack others."""
-
-HEARTBEAT_LIFETIME = 35.0
-"""Seconds: every process publishes one every 10 s."""
 
 NODE_LIFETIME = 3_600.0
 """Seconds without any message about a node, while collectors measure, after which it no longer exists."""

@@ -9,6 +9,12 @@ from equipoise.contracts.messages.message import Message
 REAL, DRY_RUN = "real", "dry run"
 """The two values of `Heartbeat.evictions` while evictions are possible."""
 
+HEARTBEAT_PERIOD = 10.0
+"""Seconds between two heartbeats of a process."""
+
+HEARTBEAT_LIFETIME = 3.5 * HEARTBEAT_PERIOD
+"""Seconds after its last heartbeat for which a process counts as running: two lost heartbeats change nothing."""
+
 CONFIGURATION_PERIOD = 30.0
 """Seconds after which a process publishes it again, also if nothing has changed."""
 

@@ -17,7 +17,7 @@ from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.bus.subjects import health as health_subject
 from equipoise.contracts.clock_skew import skew_problem
 from equipoise.contracts.configuration.settings import Section
-from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.health import HEARTBEAT_PERIOD, Heartbeat
 from equipoise.runtime.bus import Bus, BusError
 from equipoise.runtime.configuration import Configuration, ConfigurationError
 from equipoise.runtime.kubernetes.client import LEASES, Kube, KubeError
@@ -26,9 +26,6 @@ from equipoise.runtime.process.configuration_publisher import ConfigurationPubli
 from equipoise.runtime.process.health import Health, serving_health
 
 S = TypeVar("S", bound=Section)
-
-HEARTBEAT_PERIOD = 10.0
-"""Seconds between two heartbeats."""
 
 RETRY_PERIOD = 3.0
 """Seconds between two attempts to reach a server that is away."""

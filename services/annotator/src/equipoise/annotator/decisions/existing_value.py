@@ -6,11 +6,8 @@ import msgspec
 
 from equipoise.annotator.decisions.annotation_target import AnnotationTarget
 from equipoise.annotator.decisions.write_decision import WrittenValue
+from equipoise.contracts.bounds import CLOCK_TOLERANCE
 from equipoise.contracts.kubernetes.annotations import means, read_annotation
-
-MAX_AHEAD = 15.0
-"""Seconds that a sample's time may lie in the future: clocks of Prometheus and replicas differ. A value further ahead
-is forged or broken, and would block all later values."""
 
 MAX_VERSION_AGE = 2.0
 """Seconds for which a resource version is likely to be current: a kubelet updates its node every 10 s at most."""
@@ -23,7 +20,7 @@ def existing_value(target: AnnotationTarget, annotations: Mapping[str, str], now
     98 s after its writer was lost.
     """
     value, _ = read_annotation(annotations, target.annotation)
-    if value is None or value.sampled_at.timestamp() > now + MAX_AHEAD:
+    if value is None or value.sampled_at.timestamp() > now + CLOCK_TOLERANCE:
         return None
     sampled_at = value.sampled_at.timestamp()
     return WrittenValue(at=sampled_at, sampled_at=sampled_at, means=means(value))

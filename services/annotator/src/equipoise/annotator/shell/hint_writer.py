@@ -19,6 +19,7 @@ from equipoise.annotator.decisions.hint_write import MAX_BYTES, WrittenHints, de
 from equipoise.annotator.decisions.write_decision import DueWrite, retry_backoff
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.work_queue import ObjectQueue
+from equipoise.contracts.bounds import CLOCK_TOLERANCE
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, StoredHints, stored_hints, workload_hints
 from equipoise.contracts.hints.policy import INSTALL, NAME, UNSUPPORTED
@@ -43,9 +44,6 @@ CHECK_PERIOD = 5.0
 
 WRITERS = 4
 """Tasks: a slow request does not block others."""
-
-MAX_AHEAD = 15.0
-"""Seconds by which hints may be from the future: the clocks of services differ."""
 
 NAMESPACES_PER_BATCH = 5
 """Compared at once: at most some hundred workloads each, and some milliseconds."""
@@ -134,7 +132,7 @@ class HintWriter:
     def on_hints(self, message: PlacementHints, now: float) -> bool:
         """False for hints that are not newer than the known ones, or of the future."""
         known = self._namespaces.get(message.namespace)
-        latest = now + MAX_AHEAD
+        latest = now + CLOCK_TOLERANCE
         # Hints of the future were received while this clock was ahead.
         earlier = known.newest.computed_at if known and known.newest.computed_at <= latest else -math.inf
         if not earlier < message.computed_at <= latest:
@@ -163,7 +161,7 @@ class HintWriter:
         async for batch in in_batches(self._namespaces.items(), NAMESPACES_PER_BATCH):
             for name, known in batch:
                 # Nobody computes its hints any more, and it may be deleted; or a clock was ahead that computed them.
-                if not now < self._until(known) <= now + self._settings.validity + MAX_AHEAD:
+                if not now < self._until(known) <= now + self._settings.validity + CLOCK_TOLERANCE:
                     self._namespaces.pop(name, None)
                     self._due.put(name, None)
                     continue

@@ -5,14 +5,12 @@ It fills slots that were not measured. Anyone who may edit a workload can write 
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from equipoise.contracts.bounds import CLOCK_TOLERANCE
 from equipoise.contracts.kubernetes.annotations import SLOTS, read_workload_usage
 from equipoise.contracts.messages.resources import Resources
 
 MAX_AGE = 14 * 86_400.0
 """Seconds after which a profile is not used any more."""
-
-MAX_AHEAD = 15.0
-"""Seconds that its time may lie in the future: clocks of Prometheus and replicas differ."""
 
 
 def restored_profile(
@@ -28,7 +26,7 @@ def restored_profile(
     age = now - usage.sampled_at.timestamp()
     if age > MAX_AGE:
         return None, f"it is {age / 86_400:.0f} days old"
-    if age < -MAX_AHEAD:
+    if age < -CLOCK_TOLERANCE:
         return None, f"its time lies {-age:.0f} s in the future"
     limits = {"cpu": max_usage.cpu, "memory": max_usage.memory}
     known = {resource: slots for resource, slots in usage.profile.items() if resource in limits}

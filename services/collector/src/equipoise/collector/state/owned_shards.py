@@ -6,13 +6,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from equipoise.collector.decisions.sharding import shard_name, shard_of
+from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME
 
 ACQUIRE_DELAY = 5.0
 """Seconds. Longer than a waiting replica's period between two reads of a Lease (at most 4.4), so that the others see a
 free one first; short enough that, with a lease duration of 15, a lost shard is taken over within 30."""
-
-REPLICA_TIMEOUT = 30.0
-"""Seconds without a heartbeat after which a replica is not counted: heartbeats come every 10 s."""
 
 KEEP_SECONDS = 300.0
 """The time for which a shard beyond our share is kept when no other replica acquired it: they may not be able to."""
@@ -85,13 +83,13 @@ class OwnedShards:
         """
         if not ready and identity not in self._heartbeats:
             return
-        if now - self._heartbeats.get(identity, -math.inf) > REPLICA_TIMEOUT:
+        if now - self._heartbeats.get(identity, -math.inf) > HEARTBEAT_LIFETIME:
             self._kept_since.clear()
         self._heartbeats[identity] = now
 
     def replicas(self, now: float) -> int:
         """How many collectors of our family are alive, this one included."""
-        self._heartbeats = {name: at for name, at in self._heartbeats.items() if now - at <= REPLICA_TIMEOUT}
+        self._heartbeats = {name: at for name, at in self._heartbeats.items() if now - at <= HEARTBEAT_LIFETIME}
         return len(self._heartbeats.keys() | {self._identity})
 
     def acquire_delay(self, shard: int, now: float) -> float:

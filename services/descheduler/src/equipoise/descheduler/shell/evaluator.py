@@ -13,7 +13,7 @@ from equipoise.contracts.bus.message_size import shortened
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.messages.descheduling import DescheduleDecision, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent
-from equipoise.contracts.messages.health import REAL
+from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME, REAL
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlanResponse
 from equipoise.descheduler.decisions.cluster import ClusterView
@@ -26,7 +26,7 @@ from equipoise.descheduler.shell.cluster_watch import ClusterWatch
 from equipoise.descheduler.shell.metrics import DeschedulerMetrics
 from equipoise.descheduler.shell.plan_server import PlanServer
 from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
-from equipoise.descheduler.state.latest_messages import HEARTBEAT_TTL, LatestMessages
+from equipoise.descheduler.state.latest_messages import LatestMessages
 from equipoise.descheduler.state.pending_moves import TrackedMove, approved_pods, reported_dry_runs
 from equipoise.descheduler.state.tracker import Tracker
 from equipoise.runtime.bus import AlreadyQueued, BusError
@@ -209,7 +209,9 @@ class Evaluator:
         self._health.set_problem("approvals", problem or None)
         unknown = ""
         if not evictions and self.runtime.kube.as_service_account:
-            unknown = f"nothing is proposed: no binder has reported for {HEARTBEAT_TTL:.0f} s what it does with intents"
+            unknown = (
+                f"nothing is proposed: no binder has reported for {HEARTBEAT_LIFETIME:.0f} s what it does with intents"
+            )
         self._health.set_problem("binders", unknown or None)
         return problem or unknown
 

@@ -6,11 +6,8 @@ from collections.abc import Collection
 import msgspec
 
 from equipoise.contracts.load.cluster_messages import ClusterMessages
-from equipoise.contracts.messages.health import REAL, Heartbeat
+from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME, REAL, Heartbeat
 from equipoise.contracts.messages.placement import NodePlacement, PlacedHint
-
-HEARTBEAT_TTL = 30.0
-"""Seconds for which a heartbeat counts: three of its periods."""
 
 
 def with_recent_pods(placement: NodePlacement, begin: float) -> NodePlacement:
@@ -34,7 +31,7 @@ class LatestMessages(ClusterMessages):
 
     def on_heartbeat(self, message: Heartbeat, now: float) -> None:
         """Keep a heartbeat of a binder. `now`: our monotonic clock."""
-        self._binders = {id: entry for id, entry in self._binders.items() if entry[0] > now - HEARTBEAT_TTL}
+        self._binders = {id: entry for id, entry in self._binders.items() if entry[0] > now - HEARTBEAT_LIFETIME}
         if message.evictions:
             self._binders[message.id] = (now, message.evictions)
 
@@ -43,7 +40,7 @@ class LatestMessages(ClusterMessages):
 
         `now`: of our monotonic clock.
         """
-        modes = {mode for at, mode in self._binders.values() if at > now - HEARTBEAT_TTL}
+        modes = {mode for at, mode in self._binders.values() if at > now - HEARTBEAT_LIFETIME}
         return min(modes, key=lambda mode: (mode != REAL, mode), default="")
 
     def prune(self, *, nodes: Collection[str], before: float) -> None:

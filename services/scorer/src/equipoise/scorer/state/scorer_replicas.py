@@ -1,10 +1,7 @@
 """Which scorers run, from their heartbeats: each namespace's hints are published by one of them."""
 
 from equipoise.contracts.hashing import owner
-from equipoise.contracts.messages.health import Heartbeat
-
-LIFETIME = 35.0
-"""Seconds for which a replica counts after a heartbeat: three of them, and the time of a message."""
+from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME, Heartbeat
 
 
 class ScorerReplicas:
@@ -23,5 +20,7 @@ class ScorerReplicas:
 
     def owns(self, namespace: str, now: float) -> bool:
         """Whether this replica publishes the hints of the namespace."""
-        self._seen_at = {name: seen_at for name, seen_at in self._seen_at.items() if now - seen_at <= LIFETIME}
+        self._seen_at = {
+            name: seen_at for name, seen_at in self._seen_at.items() if now - seen_at <= HEARTBEAT_LIFETIME
+        }
         return owner(namespace, {self._identity, *self._seen_at}) == self._identity
