@@ -15,6 +15,7 @@ import msgspec
 import yaml
 
 from bench.output import progress
+from bench.upstream_descheduler import build_descheduler, prometheus_policy, start_descheduler
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.configuration import EXTENDER_TIMEOUT, compressed_document, scheduler_configuration
 from equipoise.cli.demo.example import example_trace
@@ -29,7 +30,6 @@ from equipoise.runtime.bus import Delivery, connect
 from equipoise.runtime.configuration import Nats
 from equipoise.testbed.api import Api
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.descheduler import build_descheduler, prometheus_policy, start_descheduler
 
 Document = dict[str, Any]
 Placement = dict[str, list[str]]

@@ -2,8 +2,9 @@
 
 import re
 
+from bench.upstream_descheduler import prometheus_policy
+
 from equipoise.testbed.binaries.build import DESCHEDULER, MODULES
-from equipoise.testbed.descheduler import prometheus_policy
 
 
 def test_its_version_is_pinned() -> None:
