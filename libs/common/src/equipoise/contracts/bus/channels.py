@@ -89,7 +89,7 @@ UTILIZATION_CYCLES = Channel(
     tokens=("shard",),
     example=(subjects.utilization_cycle("all"), UTILIZATION_CYCLE),
     publishers=("collector",),
-    subscribers=("collector", "annotator", "scorer", "descheduler", "binder", "reclaimer"),
+    subscribers=("collector", "annotator", "scorer", "descheduler", "binder"),
 )
 NODE_PLACEMENTS = Channel(
     pattern=f"{PREFIX}.placement.node.*",
@@ -110,7 +110,7 @@ RECLAIMED_NODES = Channel(
     tokens=("node",),
     example=(subjects.reclaimed_node(HOT_NODE), RECLAIMED_NODE),
     publishers=("reclaimer",),
-    subscribers=("reclaimer", "annotator", "scorer", "descheduler"),
+    subscribers=("reclaimer", "annotator", "scorer"),
 )
 EVICTION_INTENTS = Channel(
     pattern=f"{PREFIX}.eviction.intent.*.*",
