@@ -1,4 +1,4 @@
-"""A service may receive exactly what it follows: the permissions of its user of NATS come from the table of channels."""
+"""A service may receive exactly what it follows: the permissions of its user of NATS come from the channels."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
