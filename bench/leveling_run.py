@@ -16,12 +16,12 @@ import yaml
 
 from bench.output import progress
 from bench.upstream_descheduler import build_descheduler, prometheus_policy, start_descheduler
+from equipoise.cli.commands.setup import create_resources
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.configuration import EXTENDER_TIMEOUT, compressed_document, scheduler_configuration
 from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE, namespace_documents, node_documents, workload_documents
 from equipoise.cli.demo.node_loads import NodeLoads
-from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionOutcome

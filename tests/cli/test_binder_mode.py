@@ -12,7 +12,7 @@ from cli.buses import Bus
 from cli.http_clusters import HttpCluster
 from msgspec.structs import replace
 
-from equipoise.cli.heartbeats import read_heartbeats
+from equipoise.cli.bus.heartbeats import read_heartbeats
 from equipoise.cli.status.binder_mode import binder_mode, read_binder_mode
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta

@@ -16,7 +16,7 @@ from cli.programs import run, started
 from kubelets import Kubelet
 from tls_worlds import NOW, TlsWorld
 
-from equipoise.cli.bus_access import CLIENT_PORT, forwarded, in_cluster_address, with_other_connection
+from equipoise.cli.bus.access import CLIENT_PORT, forwarded, in_cluster_address, with_other_connection
 from equipoise.cli.certificates.issue import CertificatePair, server_pair
 from equipoise.cli.exit_codes import TERMINATED
 from equipoise.cli.options import BusOptions

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect as types
 
-from equipoise.cli.config.foreign import schema
-from equipoise.cli.config.foreign.run import translated
-from equipoise.cli.config.foreign.translation import Remark
+from equipoise.cli.foreign_configuration import schema
+from equipoise.cli.foreign_configuration.run import translated
+from equipoise.cli.foreign_configuration.translation import Remark
 from equipoise.cli.service_settings import AllSettings, all_settings
 from equipoise.runtime.configuration import ConfigurationError, read_document
 

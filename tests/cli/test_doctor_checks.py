@@ -19,12 +19,12 @@ from deployment.base import COLOCATION, NAMESPACE, colocation_documents
 from deployment.kustomize import named, read_kustomization
 from kube_objects import a_lease
 
+from equipoise.cli.bus.heartbeats import LISTEN_SECONDS
 from equipoise.cli.certificates.issue import make_certificates
 from equipoise.cli.certificates.purposes import NATS
 from equipoise.cli.doctor.checks import CHECKS
 from equipoise.cli.doctor.environment import UPGRADE, Environment, Finding
 from equipoise.cli.doctor.run import diagnose
-from equipoise.cli.heartbeats import LISTEN_SECONDS
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.bus.streams import STREAMS

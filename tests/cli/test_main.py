@@ -13,7 +13,7 @@ from cli.http_clusters import HttpCluster
 from cli.programs import PROGRAM, invoke
 from click.testing import CliRunner
 
-from equipoise.cli.completion.kubectl import complete
+from equipoise.cli.commands.completion import complete_for_kubectl
 from equipoise.cli.main import COMMANDS, main
 from equipoise.runtime.kubernetes.client import KubeError
 
@@ -36,7 +36,7 @@ def test_help_and_completion_do_not_import_large_libraries() -> None:
     """Declarations of commands import nothing that only their work needs: help and completion respond at once."""
     script = f"""
 import sys
-from equipoise.cli.completion.kubectl import complete
+from equipoise.cli.commands.completion import complete_for_kubectl
 from equipoise.cli.main import COMMANDS, main
 for name in COMMANDS:
     assert main.get_command(None, name).name == name
@@ -240,7 +240,7 @@ def test_kubectl_completes_names(words: str, expected: list[str], capsys: pytest
     """`kubectl_complete-equipoise` gets the words, and prints a line for each candidate and what kubectl does."""
     sys.argv, before = ["kubectl_complete-equipoise", *words.split()], sys.argv
     try:
-        complete()
+        complete_for_kubectl()
     finally:
         sys.argv = before
     *candidates, directive = capsys.readouterr().out.splitlines()
@@ -257,7 +257,7 @@ async def test_pods_and_nodes_of_the_kubeconfig_are_completed(cluster: HttpClust
     cluster.objects["/api/v1/nodes"] = {"metadata": {}, "items": [{"metadata": {"name": "node-a"}}]}
 
     async def completed(words: str, **variables: str) -> list[str]:
-        script = "from equipoise.cli.completion.kubectl import complete; complete()"
+        script = "from equipoise.cli.commands.completion import complete_for_kubectl; complete_for_kubectl()"
         arguments = [each or "" for each in words.split(" ")]
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", script, *arguments, stdout=asyncio.subprocess.PIPE,

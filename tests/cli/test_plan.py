@@ -21,7 +21,7 @@ from cli.programs import run, started
 from descheduler.cluster import Cluster
 from rich.console import Console
 
-from equipoise.cli.bus import send_request
+from equipoise.cli.bus.messages import send_request
 from equipoise.cli.hints.state import HintsState
 from equipoise.cli.plan.changes import LastPlans, plan_changes
 from equipoise.cli.plan.plan_hints import PlanHints, target_hints

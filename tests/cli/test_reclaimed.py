@@ -14,7 +14,7 @@ from cli.programs import invoke
 from cli.reclaimed_nodes import a_band, a_reclaimed_node, a_stale_node, cores
 from rich.console import Console
 
-from equipoise.cli.bus_cluster import BusCluster
+from equipoise.cli.bus.cluster import BusCluster
 from equipoise.cli.reclaimed.nodes import NodeBands, SortBy, by, node_bands, summary_of
 from equipoise.cli.reclaimed.show import ReclaimedList, show
 from equipoise.contracts.bus.subjects import reclaimed_node

@@ -18,7 +18,7 @@ from equipoise.cli.doctor.environment import Diagnosis
 from equipoise.cli.explain.eviction import ShownHistory
 from equipoise.cli.explain.node import ShownNode
 from equipoise.cli.explain.scores import ShownExplanation
-from equipoise.cli.pause.run import LedgerChange
+from equipoise.cli.ledger_change import LedgerChange
 from equipoise.cli.plan.run import ShownChanges, ShownPlan
 from equipoise.cli.report.figures import PlacementReport
 from equipoise.cli.status.run import ShownStatus

@@ -29,10 +29,10 @@ from equipoise.agent.shell.configuration import AgentConfiguration
 from equipoise.agent.shell.node_usage import count_cpus, read_cpu_seconds, read_memory
 from equipoise.binder.state.ledger_json import NewerFormat
 from equipoise.binder.state.ledger_json import decode as decode_ledger
-from equipoise.cli.config.foreign.documents import find_document
 from equipoise.cli.doctor.checks.extender import entry_finding
 from equipoise.cli.doctor.checks.hints import descheduler_findings
 from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.foreign_configuration.documents import find_document
 from equipoise.cli.kubeconfig import chosen_context
 from equipoise.cli.service_settings import all_settings
 from equipoise.collector.decisions.node_colocation import RESERVATION, THIRD_PARTY, node_colocation
@@ -434,7 +434,7 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.agent.shell.api_server": ("object /pods",),
     "equipoise.agent.shell.configuration": ("configuration of the agent",),
     "equipoise.binder.state.ledger_json": ("ledger",),
-    "equipoise.cli.bus": ("message Explanation", "message PlanResponse"),
+    "equipoise.cli.bus.messages": ("message Explanation", "message PlanResponse"),
     "equipoise.cli.demo.colocation.account": (),  # a file of this package
     "equipoise.cli.doctor.checks.colocation": ("message ReclaimedNode",),
     "equipoise.cli.doctor.foreign_configuration": ("extender in a ConfigMap", "policy in a ConfigMap"),

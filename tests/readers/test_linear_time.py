@@ -21,7 +21,7 @@ from readers.catalog import READERS, modules
 from readers.poisons import places, poisoned
 
 from equipoise.agent.decisions.cgroup_names import pod_uid, qos_group
-from equipoise.cli.config.foreign.schema import GoDuration
+from equipoise.cli.foreign_configuration.schema import GoDuration
 from equipoise.contracts.colocation.profile import stored_profile_faults
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.redaction import redacted

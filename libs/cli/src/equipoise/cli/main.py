@@ -39,8 +39,8 @@ COMMANDS = (
     "up",
     "version",
 )
-"""A command is a function in a module of its own: `plan` is the function `plan` of `equipoise.cli.plan.command`, and
-`scheduler`, which is one file, of `equipoise.cli.commands.scheduler`.
+"""A command is a function in a module of its own: `pause` is the function `pause` of `equipoise.cli.commands.pause`,
+and `plan`, which is a folder, the function `plan` of `equipoise.cli.plan.command`.
 
 That module declares names, options and help, and imports the code of the command only when the command runs: help and
 shell completion import every module of this table.

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 import click
 import msgspec
 
-from equipoise.cli.bus_access import up_of
+from equipoise.cli.bus.access import up_of
 from equipoise.cli.cluster_now.reading import ClusterNow, ClusterSources, connected, read_cluster
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import ClusterOptions

@@ -1,1 +1,1 @@
-"""The commands that are one file. A larger command is a folder beside this one."""
+"""The commands that are declared in one file. A larger command is a folder beside this one."""

@@ -28,7 +28,7 @@ def dashboard(listen: str, hosts: tuple[str, ...], bus: BusOptions, cluster: Clu
     """
     import asyncio
 
-    from equipoise.cli.bus_access import reached
+    from equipoise.cli.bus.access import reached
     from equipoise.cli.dashboard.run import run_dashboard
 
     async def serve() -> None:

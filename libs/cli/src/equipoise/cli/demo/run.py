@@ -14,6 +14,7 @@ import aiohttp
 import msgspec
 import yaml
 
+from equipoise.cli.commands.setup import create_resources
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.colocation import run as colocation_run
 from equipoise.cli.demo.colocation.figures import sentences
@@ -42,7 +43,6 @@ from equipoise.cli.demo.manifests import (
 )
 from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.terminal import count
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus import subjects

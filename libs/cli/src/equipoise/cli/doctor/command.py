@@ -47,7 +47,7 @@ def doctor(
 
     from msgspec.structs import replace
 
-    from equipoise.cli.bus_access import in_cluster_address, nats_of_up, up_of
+    from equipoise.cli.bus.access import in_cluster_address, nats_of_up, up_of
     from equipoise.cli.doctor.run import run_doctor, settings_for
     from equipoise.cli.effective.settings import file_settings
     from equipoise.cli.service_settings import all_settings, read_file

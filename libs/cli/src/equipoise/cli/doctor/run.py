@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from equipoise.cli.bus_access import connect_problem, forwarded
+from equipoise.cli.bus.access import connect_problem, forwarded
 from equipoise.cli.doctor.checks import CHECKS, Check
 from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding, State
 from equipoise.cli.effective.adopted import Adopted, adopted_settings

@@ -2,7 +2,7 @@
 
 from contextlib import aclosing
 
-from equipoise.cli.bus import retained_messages
+from equipoise.cli.bus.messages import retained_messages
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.health import CONFIGURATION_KEPT, EffectiveConfiguration, Heartbeat
 from equipoise.runtime.configuration import Nats

@@ -6,7 +6,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.cli.bus import retained_messages
+from equipoise.cli.bus.messages import retained_messages
 from equipoise.cli.reclaimed.nodes import NodeBands, node_bands
 from equipoise.cli.reclaimed.reading import MAX_AGE, read_reclaimed
 from equipoise.cli.terminal import RESOURCES, UNIT, amount, amounts, duration, table

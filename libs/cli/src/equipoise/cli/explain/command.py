@@ -2,7 +2,7 @@
 
 import click
 
-from equipoise.cli.completion import names
+from equipoise.cli import completed_names
 from equipoise.cli.options import BusOptions, ClusterOptions, Output, cluster_options, nats_options, wide_output_option
 
 
@@ -12,9 +12,12 @@ def explain() -> None:
 
 
 @explain.command()
-@click.argument("name", metavar="NAMESPACE/NAME", shell_complete=names.pods)
+@click.argument("name", metavar="NAMESPACE/NAME", shell_complete=completed_names.pods)
 @click.option(
-    "--node", default="", shell_complete=names.nodes, help="Also show the details of this node, whatever its score."
+    "--node",
+    default="",
+    shell_complete=completed_names.nodes,
+    help="Also show the details of this node, whatever its score.",
 )
 @nats_options
 @cluster_options
@@ -26,7 +29,7 @@ def pod(name: str, node: str, bus: BusOptions, cluster: ClusterOptions, output: 
     """
     import asyncio
 
-    from equipoise.cli.bus_access import with_bus
+    from equipoise.cli.bus.access import with_bus
     from equipoise.cli.explain.scores import pod_request, run_explain
 
     request = pod_request(name, node)
@@ -34,7 +37,7 @@ def pod(name: str, node: str, bus: BusOptions, cluster: ClusterOptions, output: 
 
 
 @explain.command()
-@click.argument("name", shell_complete=names.nodes)
+@click.argument("name", shell_complete=completed_names.nodes)
 @nats_options
 @cluster_options
 @wide_output_option
@@ -45,14 +48,14 @@ def node(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) ->
     """
     import asyncio
 
-    from equipoise.cli.bus_access import with_bus
+    from equipoise.cli.bus.access import with_bus
     from equipoise.cli.explain.node import run_explain_node
 
     asyncio.run(with_bus(bus, cluster, lambda server: run_explain_node(name, server, cluster, output=output)))
 
 
 @explain.command()
-@click.argument("name", metavar="NAMESPACE/NAME", shell_complete=names.pods)
+@click.argument("name", metavar="NAMESPACE/NAME", shell_complete=completed_names.pods)
 @nats_options
 @cluster_options
 @wide_output_option

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from equipoise.cli.bus import retained_messages
-from equipoise.cli.bus_access import with_bus
-from equipoise.cli.bus_cluster import BusCluster, bus_cluster
+from equipoise.cli.bus.access import with_bus
+from equipoise.cli.bus.cluster import BusCluster, bus_cluster
+from equipoise.cli.bus.messages import retained_messages
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.explain.eviction_history import (
     EvictionHistory,

@@ -8,8 +8,8 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from equipoise.cli.bus import retained_messages
-from equipoise.cli.bus_cluster import BusCluster, bus_cluster
+from equipoise.cli.bus.cluster import BusCluster, bus_cluster
+from equipoise.cli.bus.messages import retained_messages
 from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import running_configurations
 from equipoise.cli.exit_codes import CommandFailed

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.cli.bus import send_request
-from equipoise.cli.bus_cluster import TIMEOUT, BusCluster, bus_cluster
+from equipoise.cli.bus.cluster import TIMEOUT, BusCluster, bus_cluster
+from equipoise.cli.bus.messages import send_request
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.explain.colocation import CoLocatedPod, read_co_located_pod
 from equipoise.cli.explain.pod_hint import PodHint, placed_hint_text, read_pod_hint

@@ -7,7 +7,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from equipoise.cli.bus_access import with_bus
+from equipoise.cli.bus.access import with_bus
 from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import not_known, running_configurations
 from equipoise.cli.effective.text import setting_at

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.cli.completion import names
+from equipoise.cli import completed_names
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.options import (
     Function,
@@ -133,7 +133,7 @@ def lab() -> None:
     "--policy",
     "policies",
     multiple=True,
-    shell_complete=names.policies,
+    shell_complete=completed_names.policies,
     help="stock, greedy or a scoring policy. May be repeated.  [default: all]",
 )
 @click.option(

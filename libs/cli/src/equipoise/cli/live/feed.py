@@ -15,8 +15,8 @@ from equipoise.binder.decisions.outlook import refusals_now
 from equipoise.binder.decisions.status import LedgerStatus, LimitUsage, ledger_status
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.state.ledger import Ledger
-from equipoise.cli.bus import retained_messages
-from equipoise.cli.bus_cluster import BusCluster, bus_cluster, plan_cluster
+from equipoise.cli.bus.cluster import BusCluster, bus_cluster, plan_cluster
+from equipoise.cli.bus.messages import retained_messages
 from equipoise.cli.effective.reading import is_of_its_service, read_effective
 from equipoise.cli.effective.running import running_configurations
 from equipoise.cli.effective.settings import file_settings, known_settings

@@ -39,7 +39,7 @@ def plan(
     """
     import asyncio
 
-    from equipoise.cli.bus_access import with_bus
+    from equipoise.cli.bus.access import with_bus
     from equipoise.cli.plan.run import run_plan
 
     moves = asyncio.run(

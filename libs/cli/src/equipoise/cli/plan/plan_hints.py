@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from equipoise.cli.bus_cluster import TIMEOUT
+from equipoise.cli.bus.cluster import TIMEOUT
 from equipoise.cli.hints.state import HintsState, read_hints_state
 from equipoise.cli.options import ClusterOptions
 from equipoise.contracts.hints.hints_object import workload_hints

@@ -7,7 +7,7 @@ import msgspec
 
 from equipoise.binder.decisions.outlook import refusals_now
 from equipoise.binder.decisions.status import LedgerStatus
-from equipoise.cli.bus_cluster import TIMEOUT
+from equipoise.cli.bus.cluster import TIMEOUT
 from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import not_known, running_configurations
 from equipoise.cli.options import ClusterOptions

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.cli.bus import send_request
-from equipoise.cli.bus_cluster import BusCluster, bus_cluster, leader_in_cluster, plan_cluster
+from equipoise.cli.bus.cluster import BusCluster, bus_cluster, leader_in_cluster, plan_cluster
+from equipoise.cli.bus.messages import send_request
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.live.nodes import URGENCY
 from equipoise.cli.options import ClusterOptions, Output

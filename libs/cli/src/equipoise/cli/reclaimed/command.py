@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.cli.completion import names
+from equipoise.cli import completed_names
 from equipoise.cli.options import BusOptions, ClusterOptions, Output, cluster_options, nats_options, wide_output_option
 
 if TYPE_CHECKING:
@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--node", "only", multiple=True, shell_complete=names.nodes, help="Only this node; can be given several times."
+    "--node",
+    "only",
+    multiple=True,
+    shell_complete=completed_names.nodes,
+    help="Only this node; can be given several times.",
 )
 @click.option(
     "--sort",
@@ -48,7 +52,7 @@ def reclaimed(
     """
     import asyncio
 
-    from equipoise.cli.bus_access import with_bus
+    from equipoise.cli.bus.access import with_bus
     from equipoise.cli.reclaimed.run import run_reclaimed
 
     asyncio.run(

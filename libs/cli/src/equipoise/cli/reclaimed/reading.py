@@ -1,6 +1,6 @@
 """The last message of each node from the bus."""
 
-from equipoise.cli.bus import retained_messages
+from equipoise.cli.bus.messages import retained_messages
 from equipoise.cli.reclaimed.nodes import NodeBands, node_bands
 from equipoise.contracts.bus.subjects import PREFIX, reclaimed_node
 from equipoise.contracts.messages.reclaimed import ReclaimedNode

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from equipoise.cli.bus_cluster import bus_cluster
+from equipoise.cli.bus.cluster import bus_cluster
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.reclaimed.nodes import SortBy, by, summary_of

@@ -7,7 +7,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from equipoise.cli.bus_cluster import BusCluster
+from equipoise.cli.bus.cluster import BusCluster
 from equipoise.cli.reclaimed.nodes import NodeBands, ReclaimedSummary, Totals
 from equipoise.cli.terminal import RESOURCES, UNIT, amount, amounts, count, duration, listed, table
 from equipoise.contracts.colocation.bands import OFFERED_BANDS

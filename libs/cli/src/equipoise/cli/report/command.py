@@ -61,7 +61,7 @@ def report(
     if html is not None and find_spec("equipoise.lab") is None:
         raise click.UsageError("--html is a part of the lab: run pip install 'equipoise[lab]'")
 
-    from equipoise.cli.bus_access import with_bus
+    from equipoise.cli.bus.access import with_bus
     from equipoise.cli.report.run import run_report
     from equipoise.contracts.configuration.duration import Duration
 

@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from equipoise.cli.bus import retained_messages
+from equipoise.cli.bus.messages import retained_messages
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.reclaimed.reading import MAX_AGE, read_reclaimed
 from equipoise.cli.report import sentences

@@ -6,8 +6,8 @@ from typing import Literal
 import click
 import msgspec
 
-from equipoise.cli.bus_access import connect_problem
-from equipoise.cli.heartbeats import LISTEN_SECONDS, read_heartbeats
+from equipoise.cli.bus.access import connect_problem
+from equipoise.cli.bus.heartbeats import LISTEN_SECONDS, read_heartbeats
 from equipoise.cli.leases import held_leases
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, DRY_RUN, REAL, EffectiveConfiguration, Heartbeat

@@ -8,7 +8,7 @@ import msgspec
 
 from equipoise.binder.decisions.status import LedgerStatus
 from equipoise.binder.state.ledger_json import clock_time
-from equipoise.cli.bus_cluster import TIMEOUT
+from equipoise.cli.bus.cluster import TIMEOUT
 from equipoise.cli.effective.comparison import file_lines, several_lines, shared_lines
 from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import RunningConfiguration, Settings, not_known, running_configurations

@@ -20,7 +20,7 @@ from equipoise.binder.decisions.status import LedgerStatus, allowed_text, ledger
 from equipoise.binder.shell.ledger_store import NotInstalled, read_installed
 from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerEntry
 from equipoise.binder.state.ledger_json import clock_time
-from equipoise.cli.bus_access import with_bus
+from equipoise.cli.bus.access import with_bus
 from equipoise.cli.effective.comparison import default_lines, file_lines, several_lines, shortened
 from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import RunningConfiguration, Settings, not_known, running_configurations

@@ -2,12 +2,12 @@
 
 import click
 
-from equipoise.cli.completion import names
+from equipoise.cli import completed_names
 from equipoise.cli.options import BusOptions, ClusterOptions, cluster_options, json_option, nats_options
 
 
 @click.command()
-@click.argument("subject", default="", shell_complete=names.subjects)
+@click.argument("subject", default="", shell_complete=completed_names.subjects)
 @nats_options
 @cluster_options
 @json_option
@@ -18,7 +18,7 @@ def tap(subject: str, bus: BusOptions, cluster: ClusterOptions, as_json: bool) -
     """
     import asyncio
 
-    from equipoise.cli.bus_access import with_bus
+    from equipoise.cli.bus.access import with_bus
     from equipoise.cli.tap.run import run_tap, subscriptions_for
 
     subscriptions_for(subject)  # an unknown one is reported without a connection

@@ -24,7 +24,7 @@ def top(once: bool, wait: float, bus: BusOptions, cluster: ClusterOptions, as_js
     """
     import asyncio
 
-    from equipoise.cli.bus_access import with_bus
+    from equipoise.cli.bus.access import with_bus
     from equipoise.cli.top.run import run_once, run_top
 
     if once or as_json:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.cli.bus import retained_messages
+from equipoise.cli.bus.messages import retained_messages
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.foreign_configuration import read_foreign
 from equipoise.contracts.bus.subjects import PREFIX

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from importlib.metadata import version
 
+from equipoise.cli.bus.heartbeats import LISTEN_SECONDS, read_heartbeats
 from equipoise.cli.doctor.colocation_parts import installed_parts
 from equipoise.cli.doctor.environment import Environment, Finding
-from equipoise.cli.heartbeats import LISTEN_SECONDS, read_heartbeats
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, EffectiveConfiguration, Heartbeat
 from equipoise.runtime.bus import BusError

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from equipoise.cli.config.foreign import evictors, strategies
-from equipoise.cli.config.foreign.documents import SourceDocument
-from equipoise.cli.config.foreign.schema import (
+from equipoise.cli.foreign_configuration import evictors, strategies
+from equipoise.cli.foreign_configuration.documents import SourceDocument
+from equipoise.cli.foreign_configuration.schema import (
     DefaultEvictorArgs,
     EnabledPlugins,
     EvictionCounts,
@@ -25,8 +25,8 @@ from equipoise.cli.config.foreign.schema import (
     SigsStrategies,
     StrategyThresholds,
 )
-from equipoise.cli.config.foreign.strategies import ALWAYS_FITS, STAYS_DRY_RUN, selector_settings
-from equipoise.cli.config.foreign.translation import Setting, Translation, member
+from equipoise.cli.foreign_configuration.strategies import ALWAYS_FITS, STAYS_DRY_RUN, selector_settings
+from equipoise.cli.foreign_configuration.translation import Setting, Translation, member
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.message import converted

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.cli.config.foreign.schema import (
+from equipoise.cli.foreign_configuration.schema import (
     AnomalyCondition,
     HighNodeUtilizationArgs,
     LowNodeLoadArgs,
@@ -13,8 +13,8 @@ from equipoise.cli.config.foreign.schema import (
     NamespaceLists,
     PoolArgs,
 )
-from equipoise.cli.config.foreign.thresholds import limit_production, pair_of, percentage, translated_pair
-from equipoise.cli.config.foreign.translation import Setting, Translation, member, number
+from equipoise.cli.foreign_configuration.thresholds import limit_production, pair_of, percentage, translated_pair
+from equipoise.cli.foreign_configuration.translation import Setting, Translation, member, number
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import MIN_GAP, THRESHOLD_RESOURCES, Thresholds
 from equipoise.descheduler.decisions.planning.pools import Selector

@@ -5,7 +5,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from equipoise.cli.config.foreign.translation import Remark, Setting, Translation
+from equipoise.cli.foreign_configuration.translation import Remark, Setting, Translation
 from equipoise.cli.terminal import table
 from equipoise.runtime.configuration import API_VERSION, KIND
 

@@ -65,6 +65,6 @@ def from_other(file: BinaryIO, as_json: bool) -> None:
     The exit code is 0 if nothing is lost, 3 if something was changed or not translated, and 2, without a
     configuration, if the file cannot be read or has a setting that the source does not have either.
     """
-    from equipoise.cli.config.foreign.run import run_translation
+    from equipoise.cli.foreign_configuration.run import run_translation
 
     run_translation(file, as_json=as_json)

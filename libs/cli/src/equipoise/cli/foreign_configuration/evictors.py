@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from equipoise.cli.config.foreign.schema import (
+from equipoise.cli.foreign_configuration.schema import (
     DefaultEvictorArgs,
     MigrationControllerArgs,
     ObjectLimit,
@@ -12,8 +12,14 @@ from equipoise.cli.config.foreign.schema import (
     PriorityThreshold,
     ShareOrCount,
 )
-from equipoise.cli.config.foreign.strategies import ALWAYS_FITS, STAYS_DRY_RUN, namespaces, per_node, selector_settings
-from equipoise.cli.config.foreign.translation import Setting, Translation, member
+from equipoise.cli.foreign_configuration.strategies import (
+    ALWAYS_FITS,
+    STAYS_DRY_RUN,
+    namespaces,
+    per_node,
+    selector_settings,
+)
+from equipoise.cli.foreign_configuration.translation import Setting, Translation, member
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.descheduler.decisions.planning.pools import Selector
 

@@ -6,11 +6,11 @@ from typing import Any, BinaryIO
 
 import click
 
-from equipoise.cli.config.foreign.documents import find_document
-from equipoise.cli.config.foreign.rendering import document_text, print_remarks
-from equipoise.cli.config.foreign.sources import translate
-from equipoise.cli.config.foreign.translation import Translation
 from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.foreign_configuration.documents import find_document
+from equipoise.cli.foreign_configuration.rendering import document_text, print_remarks
+from equipoise.cli.foreign_configuration.sources import translate
+from equipoise.cli.foreign_configuration.translation import Translation
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.cli.terminal import PIPE_WIDTH, VisibleConsole, plain
 from equipoise.runtime.configuration import ConfigurationError, validate_document

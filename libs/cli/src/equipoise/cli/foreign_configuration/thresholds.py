@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.cli.config.foreign.translation import Setting, Translation, member, number
+from equipoise.cli.foreign_configuration.translation import Setting, Translation, member, number
 from equipoise.contracts.configuration.settings import MIN_GAP, THRESHOLD_RESOURCES, Section
 
 Percentages = Mapping[str, float | str]

@@ -21,7 +21,7 @@ def resume(forget: bool, confirmed: bool, cluster: ClusterOptions, output: Outpu
 
     from equipoise.cli.confirmation import confirm
     from equipoise.cli.kubeconfig import cluster_name
-    from equipoise.cli.pause.run import resume_evictions
+    from equipoise.cli.ledger_change import resume_evictions
 
     connection = cluster.connection()
     forgetting = ", and forget recent evictions" if forget else ""

@@ -1,1 +1,0 @@
-"""`equipoise colocation`: manifests of profiles."""

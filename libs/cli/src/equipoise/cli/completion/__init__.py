@@ -1,1 +1,0 @@
-"""`equipoise completion`: shell completion."""

@@ -1,1 +1,0 @@
-"""`equipoise config`: defaults, schema and validation of the configuration."""

@@ -1,1 +1,0 @@
-"""`equipoise nodes`: all nodes with their real load beside what their pods request."""

@@ -1,1 +1,0 @@
-"""`equipoise pause`: stops all evictions until `equipoise resume`."""

@@ -1,1 +1,0 @@
-"""`equipoise resume`: evictions after a pause."""

@@ -1,1 +1,0 @@
-"""`equipoise run`: one service in this process."""

@@ -1,1 +1,0 @@
-"""`equipoise setup`: NATS streams and the eviction ledger."""

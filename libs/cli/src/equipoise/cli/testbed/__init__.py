@@ -1,1 +1,0 @@
-"""`equipoise testbed`: throwaway clusters."""
