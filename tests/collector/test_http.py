@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -217,6 +219,44 @@ async def test_basic_authentication_sends_name_and_password(server: Server, tmp_
     source.close()
 
     assert "Basic ZXZlOm9wZW4=" == server.requests[0][1]["Authorization"]
+
+
+INTERRUPTED = """
+import asyncio, sys
+from equipoise.collector.settings import PrometheusSettings
+from equipoise.collector.sources.prometheus.client import PrometheusClient
+from equipoise.runtime.process.clock import SystemClock
+
+async def main():
+    client = PrometheusClient(PrometheusSettings(url=sys.argv[1], timeout=600), SystemClock())
+    query = asyncio.create_task(client.time())
+    await asyncio.to_thread(sys.stdin.readline)
+    query.cancel()
+    client.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_that_ends_waits_for_no_query(server: Server) -> None:
+    """At Ctrl-C a command ends at once, not after the timeout of its query."""
+    over, received = threading.Event(), threading.Event()
+
+    def respond(handler: Handler) -> None:
+        received.set()
+        over.wait()
+
+    server.respond = respond
+    try:
+        with subprocess.Popen([sys.executable, "-c", INTERRUPTED, server.url], stdin=subprocess.PIPE) as process:
+            try:
+                assert received.wait(60)
+                process.communicate(b"\n", timeout=30)
+            finally:
+                process.kill()
+        assert process.returncode == 0
+    finally:
+        over.set()
 
 
 async def test_concurrent_queries_are_limited(server: Server) -> None:

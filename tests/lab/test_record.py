@@ -792,6 +792,13 @@ def recording_plan() -> RecordingPlan:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("days", [0.0, -1.0, 0.01, 1e6, 1e300, math.inf, math.nan])
+def test_days_that_are_no_extent_of_a_recording_are_refused(days: float, tmp_path: Path) -> None:
+    """Their begin would be no date."""
+    with pytest.raises(ValueError, match="days at least one step and at most 36500"):
+        RecordOptions(prometheus=PrometheusSettings(), out=tmp_path, days=days)
+
+
 async def test_a_folder_with_other_contents_is_refused(tmp_path: Path) -> None:
     (tmp_path / "trace.json").write_text("{}")
     requested = RecordOptions(prometheus=PrometheusSettings(), out=tmp_path)

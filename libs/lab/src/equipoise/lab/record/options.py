@@ -9,6 +9,8 @@ from equipoise.collector.settings import PrometheusSettings
 from equipoise.runtime.configuration import Kubernetes
 
 DAY = 86_400.0
+MOST_DAYS = 36_500
+"""A century: the time at which a recording begins has to be a date."""
 
 
 class RecordError(Exception):
@@ -38,9 +40,10 @@ class RecordOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Planned size of one response: about 10 MB on the network, and 50 MB in memory while it is parsed."""
 
     def __post_init__(self) -> None:
-        if self.step < 1 or self.days * DAY < self.step or self.samples_per_query < 1:
+        if self.step < 1 or not self.step <= self.days * DAY <= MOST_DAYS * DAY or self.samples_per_query < 1:
             raise ValueError(
-                "the step must be at least one second, days at least one step, and samples per query at least one"
+                "the step must be at least one second, days at least one step and at most "
+                f"{MOST_DAYS}, and samples per query at least one"
             )
 
 

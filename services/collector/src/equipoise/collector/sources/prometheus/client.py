@@ -1,9 +1,10 @@
-"""The HTTP API of Prometheus on prometheus-api-client, which runs in a few threads of its own."""
+"""The HTTP API of Prometheus on prometheus-api-client, each query of which runs in a thread of its own."""
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from datetime import UTC, datetime
+from threading import Thread
 from typing import Any, TypeVar
 
 import requests
@@ -47,7 +48,6 @@ class PrometheusClient:
             timeout=settings.timeout,
         )
         opened.mount(self._client.url, http.BoundedAdapter(settings, clock))
-        self._threads = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="prometheus")
         self._slots = asyncio.Semaphore(settings.concurrency)
 
     async def time(self, *, retry: bool = True) -> float:
@@ -68,8 +68,7 @@ class PrometheusClient:
         )
 
     def close(self) -> None:
-        """Running queries end by themselves, within their timeout."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Running queries end by themselves, within their timeout. The process may end before."""
         self._client.close()
 
     async def _request(self, send: Callable[[], T], retry: bool = True) -> T:
@@ -87,9 +86,24 @@ class PrometheusClient:
             try:
                 # The adapter's limits end the thread; this timeout is a safeguard.
                 async with asyncio.timeout(2 * self._settings.timeout + http.CONNECT_TIMEOUT):
-                    return await asyncio.get_running_loop().run_in_executor(self._threads, _result, send)
+                    return await asyncio.wrap_future(_started(send))
             except TimeoutError:
                 raise SourceError("the query did not end in time") from None
+
+
+def _started(send: Callable[[], T]) -> "Future[T]":
+    """The future result of `send`. A process that ends waits for the threads of an executor, but not for this one."""
+    result: Future[T] = Future()
+    result.set_running_or_notify_cancel()  # so it cannot be canceled: the thread sets it in any case
+
+    def run() -> None:
+        try:
+            result.set_result(_result(send))
+        except BaseException as error:
+            result.set_exception(error)
+
+    Thread(target=run, name="prometheus", daemon=True).start()
+    return result
 
 
 def _result(send: Callable[[], T]) -> T:
