@@ -6,16 +6,21 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.bounds import bounded
-from equipoise.contracts.colocation.bands import OFFERED_BANDS, OFFERED_NAMES, RESOURCE_NAMES, Band, OfferedBand
+from equipoise.contracts.colocation.bands import OFFERED_BANDS, OFFERED_NAMES, RESOURCE_NAMES, Band
 from equipoise.contracts.load.correction import RESOURCES, amounts
-from equipoise.contracts.load.daily_profile import SLOTS
-from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode, ReclaimedTerms
 from equipoise.contracts.messages.resources import Resources, bounded_resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.reclaimer.decisions.degradation import DegradeSettings, share_kept
-from equipoise.reclaimer.decisions.forecast import SUPPRESSED, NodesAhead, hours_ahead, lasting, lowest_reclaimable
 from equipoise.reclaimer.decisions.formula import HighPriorityPods, mid_amount, reclaimed, terms_of
+from equipoise.reclaimer.decisions.node_forecast import (
+    NodeForecast,
+    ReclaimNode,
+    band_hours,
+    forecast_nodes,
+    reserved_amount,
+    third_party_amount,
+)
 from equipoise.reclaimer.decisions.offer import Offer, OfferSettings, offer, requested_amount
 from equipoise.reclaimer.decisions.strategy import (
     ForecastSettings,
@@ -24,13 +29,10 @@ from equipoise.reclaimer.decisions.strategy import (
     StrategyOverride,
     strategy_of,
 )
-from equipoise.reclaimer.state.deviations import Outlook
 from equipoise.reclaimer.state.hourly_worst import published
 from equipoise.reclaimer.state.node_usage import NodeUsage, requested_by_band
 from equipoise.reclaimer.state.observed_node import Amounts, ObservedNode
 from equipoise.reclaimer.state.status_changes import QUIET_PERIOD
-
-_UNKNOWN = Resources()
 
 _UNITS = (1_000.0, 1.0)
 """The factors by resource: cores to milli-cores, bytes to bytes."""
@@ -80,165 +82,26 @@ def evaluate(
     nodes: Sequence[ObservedNode], settings: ReclaimEvaluation, *, max_age: float, now: float
 ) -> list[Evaluated]:
     """`max_age`: seconds for which a sample counts as current."""
-    strategies = [
-        strategy_of(node.placement.node, node.placement.labels, settings.strategy, settings.pools, settings.nodes)
+    reclaim_nodes = [
+        ReclaimNode(
+            observed=node,
+            strategy=strategy_of(
+                node.placement.node, node.placement.labels, settings.strategy, settings.pools, settings.nodes
+            ),
+            reserved=reserved_amount(node.placement),
+        )
         for node in nodes
     ]
-    reserved = [_reserved(node.placement) for node in nodes]
-    lowest = _lowest(nodes, strategies, reserved, settings, now)
-    batch = _lasting(nodes, strategies, reserved, settings.forecast, now)
     return [
-        _evaluate(node, strategy, reserved[index], _at(lowest, index), batch[index], settings, max_age=max_age, now=now)
-        for index, (node, strategy) in enumerate(zip(nodes, strategies, strict=True))
+        _evaluate(node, forecast, settings, max_age=max_age, now=now)
+        for node, forecast in zip(reclaim_nodes, forecast_nodes(reclaim_nodes, settings.forecast, now), strict=True)
     ]
-
-
-def _at(lowest: Amounts, index: int) -> Amounts:
-    return {band: each[index] for band, each in lowest.items()}
-
-
-def _lowest(
-    nodes: Sequence[ObservedNode],
-    strategies: Sequence[ReclaimStrategy],
-    reserved: Sequence[Array],
-    settings: ReclaimEvaluation,
-    now: float,
-) -> Amounts:
-    """nodes × resources, by band: what high-priority pods and the system leave in all of the band's hours."""
-    shape = (len(nodes), len(RESOURCES))
-    typical, capacity, limit = np.full((*shape, SLOTS), np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
-    margin = np.zeros(shape)
-    highest = np.array([node.highest for node in nodes], np.float64).reshape(*shape, SLOTS)
-    for index, (node, strategy) in enumerate(zip(nodes, strategies, strict=True)):
-        capacity[index] = amounts(node.placement.capacity)
-        limit[index] = capacity[index] * [strategy.cpu_threshold / 100, strategy.memory_threshold / 100]
-        if node.usage is not None:
-            # What is reserved for the node counts as used by the system.
-            unused = np.maximum(reserved[index] - node.usage.system, 0.0)
-            margin[index] = capacity[index] * settings.forecast.margin / 100
-            typical[index] = node.usage.typical + unused[:, np.newaxis]
-            highest[index] += unused[:, np.newaxis]
-            for row, policy in enumerate((strategy.cpu_policy, strategy.memory_policy)):
-                if policy == "maxUsageRequest":
-                    typical[index, row] = node.usage.typical_or_requested[row] + unused[row]
-                elif policy == "request":
-                    # Requests contain nothing of the system, and are the same all day.
-                    typical[index, row] = node.usage.requests[row].sum() + reserved[index][row]
-                    highest[index, row], margin[index, row] = np.nan, 0.0
-    hour = int(now // (settings.forecast.day / SLOTS)) % SLOTS
-    return {
-        band: np.stack(
-            [
-                lowest_reclaimable(limit[:, row], typical[:, row], highest[:, row], hour, hours, margin[:, row])
-                for row in range(len(RESOURCES))
-            ],
-            axis=1,
-        )
-        for band, hours in _hours(settings).items()
-    }
-
-
-def _lasting(
-    nodes: Sequence[ObservedNode],
-    strategies: Sequence[ReclaimStrategy],
-    reserved: Sequence[Array],
-    forecast: ForecastSettings,
-    now: float,
-) -> Array:
-    """nodes × resources: batch resources that last for their hours, by the errors of earlier forecasts.
-
-    NaN: these are not known yet, or the policy is not `usage`: what requests exceed usage by has no day.
-    """
-    hours, hour = forecast.batch_hours, forecast.day / SLOTS
-    batch = np.full((len(nodes), len(RESOURCES)), np.nan)
-    rows = [index for index, node in enumerate(nodes) if node.usage is not None and _is_learned(node)]
-    if not rows:
-        return batch
-    shape = (len(rows), len(RESOURCES))
-    limit, typical = np.empty(shape), np.empty((*shape, SLOTS))
-    running, remaining = np.zeros(shape), np.zeros((*shape, hours))
-    for position, index in enumerate(rows):
-        node, strategy = nodes[index], strategies[index]
-        usage, outlook = node.usage, node.outlook
-        assert usage is not None
-        assert outlook is not None
-        capacity = np.array(amounts(node.placement.capacity))
-        third_party = _or_zero(node.placement.colocation.third_party.get("batch", _UNKNOWN))
-        threshold = np.array([strategy.cpu_threshold, strategy.memory_threshold]) / 100
-        limit[position] = capacity * threshold - usage.mid - third_party
-        unused = np.maximum(reserved[index] - usage.system, 0.0)
-        typical[position] = usage.typical + (outlook.constant * capacity - usage.constant + unused)[:, np.newaxis]
-        if len(usage.batch_pods):
-            running[position] = usage.batch_pods[:, 1:].sum(axis=0)
-            remaining[position] = _remaining(usage.batch_pods, hours, now, hour)
-        policies = np.array([strategy.cpu_policy == "usage", strategy.memory_policy == "usage"])
-        limit[position, ~policies] = np.nan
-    size = np.array([amounts(nodes[index].placement.capacity) for index in rows])
-    deviation = np.array([_outlook(nodes[index]).deviation for index in rows], np.float64)
-    errors = np.array([_outlook(nodes[index]).errors for index in rows], np.float64)
-    for row in range(len(RESOURCES)):
-        ahead = NodesAhead(
-            idle=np.full(len(rows), np.inf),
-            limit=limit[:, row],
-            typical=hours_ahead(typical[:, row], now / hour % SLOTS, hours),
-            deviation=deviation[:, row] * size[:, row, np.newaxis],
-            errors=errors[:, row] * size[:, row, np.newaxis, np.newaxis],
-            running=running[:, row],
-            remaining=remaining[:, row],
-        )
-        batch[rows, row] = lasting(ahead, hours=(hours,), suppressed=SUPPRESSED, margin=np.zeros(len(rows)))[:, 0]
-    return batch
-
-
-def _outlook(node: ObservedNode) -> Outlook:
-    assert node.outlook is not None
-    return node.outlook
-
-
-def _is_learned(node: ObservedNode) -> bool:
-    """Whether the errors of at least one resource are learned."""
-    return node.outlook is not None and not np.isnan(node.outlook.errors[:, 0, 0]).all()
-
-
-def _remaining(pods: Array, hours: int, now: float, hour: float) -> Array:
-    """resources × hours ahead (of `hour` seconds): what is requested in the middle of each.
-
-    A pod that runs longer than expected stays.
-    """
-    ends = pods[:, :1] + hours * hour
-    middles = now + (np.arange(hours) + 0.5) * hour
-    remaining: Array = pods[:, 1:].T @ ((ends > middles) | (ends <= now))
-    return remaining
-
-
-def _hours(settings: ReclaimEvaluation) -> dict[OfferedBand, int]:
-    return {"mid": SLOTS, "batch": settings.forecast.batch_hours}
-
-
-def _reserved(placement: NodePlacement) -> Array:
-    """Capacity minus allocatable, or the reservation, whichever is more; 0 where they are unknown."""
-    capacity, allocatable = (np.array(amounts(each)) for each in (placement.capacity, placement.allocatable))
-    reservation = _or_zero(placement.colocation.reserved)
-    reserved: Array = np.fmax(np.maximum(capacity - allocatable, 0.0), reservation)
-    return reserved
-
-
-def _or_zero(found: Resources) -> Array:
-    """Faster than `numpy.nan_to_num`, for two values."""
-    return np.array([0.0 if math.isnan(value) else value for value in amounts(found)])
 
 
 def _evaluate(
-    node: ObservedNode,
-    strategy: ReclaimStrategy,
-    reserved: Array,
-    lowest: Amounts,
-    batch: Array,
-    settings: ReclaimEvaluation,
-    *,
-    max_age: float,
-    now: float,
+    reclaim_node: ReclaimNode, forecast: NodeForecast, settings: ReclaimEvaluation, *, max_age: float, now: float
 ) -> Evaluated:
+    node, strategy = reclaim_node.observed, reclaim_node.strategy
     terms: dict[str, ReclaimedTerms] = {}
     bands: dict[Band, ReclaimedBand] = {}
     degraded = ""
@@ -255,14 +118,14 @@ def _evaluate(
     elif node.usage is None or node.age > max_age:
         target, degraded = _reduced(node, last, settings.degrade)
     else:
-        terms = _terms(node, node.usage, strategy, reserved)
-        target = last = _amounts(node, node.usage, strategy, terms, lowest, batch)
+        terms = _terms(node, node.usage, strategy, reclaim_node.reserved)
+        target = last = _amounts(node, node.usage, strategy, terms, forecast)
         idle = {resource: reclaimed(each) for resource, each in terms.items()}
         bands["free"] = ReclaimedBand(reclaimed=Resources(cpu=idle.get("cpu"), memory=idle.get("memory")))
     unknown = bool(degraded)
     requested = requested_by_band(node.placement)
     offers = _contested(node) if node.contested else _offers(node, target, requested, settings.offer)
-    for band, hours in _hours(settings).items():
+    for band, hours in band_hours(settings.forecast).items():
         offered = [offers[name].amount / unit for name, unit in zip(RESOURCE_NAMES[band], _UNITS, strict=True)]
         bands[band] = ReclaimedBand(
             reclaimed=Resources() if unknown else _resources(target[band]),
@@ -369,14 +232,13 @@ def _amounts(
     usage: NodeUsage,
     strategy: ReclaimStrategy,
     terms: Mapping[str, ReclaimedTerms],
-    lowest: Amounts,
-    batch: Array,
+    forecast: NodeForecast,
 ) -> Amounts:
     """Mid counts before batch. Neither is more than what is idle now, which a forecast may exceed."""
     target = {band: np.full(len(RESOURCES), np.nan) for band in OFFERED_BANDS}
     batch_caps = (strategy.batch_cpu_cap, strategy.batch_memory_cap)
     mid_caps = (strategy.mid_cpu_cap, strategy.mid_memory_cap)
-    third_party = {band: _or_zero(node.placement.colocation.third_party.get(band, _UNKNOWN)) for band in OFFERED_BANDS}
+    third_party = {band: third_party_amount(node.placement, band) for band in OFFERED_BANDS}
     for row, resource in enumerate(RESOURCES):
         if resource not in terms:
             continue
@@ -384,15 +246,15 @@ def _amounts(
         # The terms contain the mid pods, whose amounts are part of the band mid.
         idle, mid = reclaimed(resource_terms), float(usage.mid[row])
         of_mid = mid_amount(
-            lowest=min(float(lowest["mid"][row]), idle + mid),
+            lowest=min(float(forecast.lowest["mid"][row]), idle + mid),
             capacity=resource_terms.capacity,
             node_usage=float(usage.used[row]),
             cap=mid_caps[row],
         )
         target["mid"][row] = max(0.0, of_mid - third_party["mid"][row])
         now = reclaimed(resource_terms, cap=batch_caps[row], taken=third_party["batch"][row])
-        if math.isnan(lasts := float(batch[row])):
-            lasts = max(0.0, float(lowest["batch"][row]) - mid - third_party["batch"][row])
+        if math.isnan(lasts := float(forecast.lasting_batch[row])):
+            lasts = max(0.0, float(forecast.lowest["batch"][row]) - mid - third_party["batch"][row])
         target["batch"][row] = min(now, lasts)
     return target
 
