@@ -23,17 +23,17 @@ class ReclaimNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     observed: ObservedNode
     strategy: ReclaimStrategy
     reserved: Array
-    """By resource: `reserved_amount`."""
+    """The `reserved_amount` of each resource."""
 
 
 class NodeForecast(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one node leaves, as far as its day is known. A NaN is unknown."""
 
     lowest: Amounts
-    """By band and resource: the lowest amount that high-priority pods and the system leave in the band's hours."""
+    """The lowest amount, by band and resource, that high-priority pods and the system leave in the band's hours."""
 
     lasting_batch: Array
-    """By resource: batch resources that last for their hours, by the errors of earlier forecasts."""
+    """The batch resources, by resource, that last for their hours, by the errors of earlier forecasts."""
 
 
 def forecast_nodes(nodes: Sequence[ReclaimNode], forecast: ForecastSettings, now: float) -> list[NodeForecast]:
