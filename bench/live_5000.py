@@ -9,7 +9,7 @@ import msgspec
 
 from bench.memory import resident_mb
 from bench.output import progress, report
-from equipoise.cli.live.state import LiveState
+from equipoise.cli.views.state import LiveState
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification

@@ -19,10 +19,10 @@ from cli.live_pages import ShownCluster, publish, shown_page
 from cli.programs import invoke, run, started
 from cli.test_live_state import a_decision, an_outcome
 
-from equipoise.cli.dashboard.run import allowed_hosts, is_local
-from equipoise.cli.dashboard.server import CONTENT_SECURITY_POLICY, FILES, host_of
-from equipoise.cli.dashboard.viewers import MAX_KEPT, MAX_VIEWERS, MAX_VIEWERS_PER_ADDRESS, MAX_WAITING, Viewers
 from equipoise.cli.exit_codes import TERMINATED
+from equipoise.cli.views.dashboard import allowed_hosts, is_local
+from equipoise.cli.views.page_server import CONTENT_SECURITY_POLICY, FILES, host_of
+from equipoise.cli.views.viewers import MAX_KEPT, MAX_VIEWERS, MAX_VIEWERS_PER_ADDRESS, MAX_WAITING, Viewers
 from equipoise.runtime.bus import connect
 from equipoise.runtime.process.clock import SystemClock
 
@@ -95,7 +95,7 @@ def test_the_page_names_no_foreign_address() -> None:
     """No script, style or font of another server. The namespace of SVG is no address."""
     for file, _ in FILES.values():
         if file != "licenses.txt":
-            text = files("equipoise.cli.dashboard").joinpath("static", file).read_text()
+            text = files("equipoise.cli.views").joinpath("static", file).read_text()
             assert {"http://www.w3.org"} >= set(re.findall(r"https?://[\w.-]+", text)), file
 
 
@@ -349,9 +349,9 @@ def test_the_built_page_is_that_of_the_sources() -> None:
     for name in sources:
         digest.update(f"{name}\0".encode() + (PAGE / name).read_bytes() + b"\0")
     for file in ("app.js", "app.css"):
-        built = files("equipoise.cli.dashboard").joinpath("static", file).read_text()
+        built = files("equipoise.cli.views").joinpath("static", file).read_text()
         assert digest.hexdigest() in built[:400], f"{file} is older than its sources: cd libs/cli/page && npm run build"
-    assert (PAGE / "src/index.html").read_text() == files("equipoise.cli.dashboard").joinpath(
+    assert (PAGE / "src/index.html").read_text() == files("equipoise.cli.views").joinpath(
         "static", "index.html"
     ).read_text()
 

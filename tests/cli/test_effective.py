@@ -19,10 +19,10 @@ from equipoise.cli.effective.settings import binder_settings, default_settings, 
 from equipoise.cli.effective.text import strategies_line
 from equipoise.cli.explain.node_load import node_load
 from equipoise.cli.hints.run import why_no_hints
-from equipoise.cli.live.rows import Changes, ClusterSummary, LimitsRow
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.cli.status.in_effect import effective_lines, restriction
-from equipoise.cli.top.text import show
+from equipoise.cli.views.rows import Changes, ClusterSummary, LimitsRow
+from equipoise.cli.views.screen_text import show
 from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, EffectiveConfiguration, Heartbeat
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.settings import DeschedulerSettings

@@ -8,12 +8,12 @@ from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.cli.live import history, moves
-from equipoise.cli.live import state as live
-from equipoise.cli.live.feed import plan_row
-from equipoise.cli.live.nodes import NO_USAGE, NO_WINDOW, NOT_MEASURED, NOT_READY, TOO_OLD
-from equipoise.cli.live.rows import Changes, Move, NodeRow
-from equipoise.cli.live.state import LiveState
+from equipoise.cli.views import history, moves
+from equipoise.cli.views import state as live
+from equipoise.cli.views.feed import plan_row
+from equipoise.cli.views.nodes import NO_USAGE, NO_WINDOW, NOT_MEASURED, NOT_READY, TOO_OLD
+from equipoise.cli.views.rows import Changes, Move, NodeRow
+from equipoise.cli.views.state import LiveState
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings
 from equipoise.contracts.kubernetes.objects import Taint

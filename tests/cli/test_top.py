@@ -19,11 +19,11 @@ from msgspec import structs
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
-from equipoise.cli.live.explanations import Explained
-from equipoise.cli.live.rows import NodeRow
-from equipoise.cli.live.state import LiveState
-from equipoise.cli.top.app import MAX_ROWS, TopApp
-from equipoise.cli.top.text import bar, node_cells, sorted_rows, state_words, summary_line
+from equipoise.cli.views.explanations import Explained
+from equipoise.cli.views.rows import NodeRow
+from equipoise.cli.views.screen import MAX_ROWS, TopApp
+from equipoise.cli.views.screen_text import bar, node_cells, sorted_rows, state_words, summary_line
+from equipoise.cli.views.state import LiveState
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.bus import connect

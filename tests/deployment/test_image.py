@@ -91,7 +91,12 @@ for package in json.loads(sys.argv[1]):
         "-c",
         script,
         packages,
-        json.dumps([f"equipoise.cli.{name}" for name in (*NOT_IN_IMAGE, "commands.testbed", "report.page")]),
+        json.dumps(
+            [
+                f"equipoise.cli.{name}"
+                for name in (*NOT_IN_IMAGE, "commands.testbed", "report.page", "views.screen", "views.top")
+            ]
+        ),
     )
 
     assert (0, "") == (result.returncode, result.stderr)

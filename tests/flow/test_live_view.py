@@ -4,8 +4,8 @@ from typing import Any
 
 from flow.loop import HOT, IDLE, INTERVAL, Loop, settled
 
-from equipoise.cli.live.feed import SHOWN
-from equipoise.cli.live.state import LiveState
+from equipoise.cli.views.feed import SHOWN
+from equipoise.cli.views.state import LiveState
 from equipoise.contracts.bus.channels import CHANNELS
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.bus import Delivery

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from equipoise.annotator.decisions.annotation_target import is_newer
 from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes, PodPlacedAt
 from equipoise.binder.state.cluster_state import ClusterState
-from equipoise.cli.live.nodes import KnownNode
+from equipoise.cli.views.nodes import KnownNode
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.load.demand import WATER_LEVEL
 from equipoise.contracts.messages.message import converted

@@ -14,7 +14,6 @@ from rich.text import Text
 from equipoise.cli.bus.cluster import BusCluster, bus_cluster, leader_in_cluster, plan_cluster
 from equipoise.cli.bus.messages import send_request
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.live.nodes import URGENCY
 from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.plan.changes import LastPlans, NodeChange, PlanChanges, plan_changes
 from equipoise.cli.plan.plan_hints import PlanHints, read_plan_hints
@@ -35,6 +34,7 @@ from equipoise.cli.terminal import (
     table,
     time_of_day,
 )
+from equipoise.cli.views.nodes import URGENCY
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.messages.descheduling import DryRunMove, RefusedMove
 from equipoise.contracts.messages.health import DRY_RUN, REAL

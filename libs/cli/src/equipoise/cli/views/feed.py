@@ -21,14 +21,14 @@ from equipoise.cli.effective.reading import is_of_its_service, read_effective
 from equipoise.cli.effective.running import running_configurations
 from equipoise.cli.effective.settings import file_settings, known_settings
 from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.live.history import MAX_REVIEW_AGE
-from equipoise.cli.live.moves import MAX_MOVES
-from equipoise.cli.live.rows import Connection, LimitsRow, PlanRow
-from equipoise.cli.live.state import MAX_PROCESSES, LiveState
 from equipoise.cli.options import ClusterOptions
 from equipoise.cli.plan.waiting import waiting_nodes
 from equipoise.cli.status.in_effect import effective_lines
 from equipoise.cli.status.run import limits_of, stored_ledger
+from equipoise.cli.views.history import MAX_REVIEW_AGE
+from equipoise.cli.views.moves import MAX_MOVES
+from equipoise.cli.views.rows import Connection, LimitsRow, PlanRow
+from equipoise.cli.views.state import MAX_PROCESSES, LiveState
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.channels import CHANNELS
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW, PREFIX

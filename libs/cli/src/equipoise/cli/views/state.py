@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from equipoise.cli.live.history import LoadHistory, spread_and_mean
-from equipoise.cli.live.moves import KnownMoves
-from equipoise.cli.live.nodes import KnownNode
-from equipoise.cli.live.rows import (
+from equipoise.cli.views.history import LoadHistory, spread_and_mean
+from equipoise.cli.views.moves import KnownMoves
+from equipoise.cli.views.nodes import KnownNode
+from equipoise.cli.views.rows import (
     Changes,
     ClusterSummary,
     Connection,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from equipoise.cli.live.rows import NodeRow, PodRow
+from equipoise.cli.views.rows import NodeRow, PodRow
 from equipoise.contracts.load.correction import base_problem, is_fresh, known, load_of
 from equipoise.contracts.load.latest import supersedes_placement, supersedes_utilization
 from equipoise.contracts.messages.descheduling import NodeClassification, NodeState

@@ -8,12 +8,12 @@ import click
 import msgspec
 from aiohttp import web
 
-from equipoise.cli.dashboard.server import application
-from equipoise.cli.dashboard.viewers import Viewers
 from equipoise.cli.exit_codes import CommandFailed, cancel_on_signals
-from equipoise.cli.live.explanations import Explanations
-from equipoise.cli.live.feed import LiveFeed
 from equipoise.cli.options import ClusterOptions
+from equipoise.cli.views.explanations import Explanations
+from equipoise.cli.views.feed import LiveFeed
+from equipoise.cli.views.page_server import application
+from equipoise.cli.views.viewers import Viewers
 from equipoise.contracts.connection_limits import ConnectionLimits
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.clock import SystemClock

@@ -7,10 +7,10 @@ from importlib.resources import files
 import msgspec
 from aiohttp import web
 
-from equipoise.cli.dashboard.viewers import Viewers
 from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.live.explanations import Explanations, kind_of
-from equipoise.cli.live.state import LiveState
+from equipoise.cli.views.explanations import Explanations, kind_of
+from equipoise.cli.views.state import LiveState
+from equipoise.cli.views.viewers import Viewers
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -134,7 +134,7 @@ def host_of(header: str) -> str:
 
 
 def _static(file: str, content_type: str) -> Handler:
-    body = files("equipoise.cli.dashboard").joinpath("static", file).read_bytes()
+    body = files("equipoise.cli.views").joinpath("static", file).read_bytes()
 
     async def on_file(_request: web.Request) -> web.StreamResponse:
         return web.Response(body=body, content_type=content_type, charset="utf-8")

@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from operator import attrgetter
 
-from equipoise.cli.live.rows import Frame, NodeRow, SpreadPoint
 from equipoise.cli.report.figures import without_overlap
+from equipoise.cli.views.rows import Frame, NodeRow, SpreadPoint
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.resources import Resources
 

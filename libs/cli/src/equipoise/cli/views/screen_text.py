@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from equipoise.cli.live.rows import Changes, ClusterSummary, LimitsRow, Move, NodeRow
 from equipoise.cli.terminal import percent, table, time_of_day
+from equipoise.cli.views.rows import Changes, ClusterSummary, LimitsRow, Move, NodeRow
 
 NODE_COLUMNS = ("node", "cpu>", "cpu requested>", "memory>", "memory requested>", "pods>", "state")
 BAR = 12

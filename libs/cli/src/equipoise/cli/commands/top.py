@@ -25,7 +25,7 @@ def top(once: bool, wait: float, bus: BusOptions, cluster: ClusterOptions, as_js
     import asyncio
 
     from equipoise.cli.bus.access import with_bus
-    from equipoise.cli.top.run import run_once, run_top
+    from equipoise.cli.views.top import run_once, run_top
 
     if once or as_json:
         asyncio.run(with_bus(bus, cluster, lambda server: run_once(server, cluster, wait=wait, as_json=as_json)))

@@ -14,11 +14,11 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 
 from equipoise.binder.decisions.status import allowed_text, rule_text
-from equipoise.cli.live.explanations import Explained, Kind
-from equipoise.cli.live.rows import Changes, NodeRow, PlanRow
-from equipoise.cli.live.state import LiveState
 from equipoise.cli.terminal import time_of_day, visible_segments
-from equipoise.cli.top.text import bar, mode_line, move_cells, node_cells, sorted_rows, summary_line
+from equipoise.cli.views.explanations import Explained, Kind
+from equipoise.cli.views.rows import Changes, NodeRow, PlanRow
+from equipoise.cli.views.screen_text import bar, mode_line, move_cells, node_cells, sorted_rows, summary_line
+from equipoise.cli.views.state import LiveState
 from equipoise.contracts.messages.plan import PlannedMove
 
 Run = Callable[[Callable[[], object]], Awaitable[None]]

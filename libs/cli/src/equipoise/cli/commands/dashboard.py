@@ -29,7 +29,7 @@ def dashboard(listen: str, hosts: tuple[str, ...], bus: BusOptions, cluster: Clu
     import asyncio
 
     from equipoise.cli.bus.access import reached
-    from equipoise.cli.dashboard.run import run_dashboard
+    from equipoise.cli.views.dashboard import run_dashboard
 
     async def serve() -> None:
         async with reached(bus, cluster) as server:

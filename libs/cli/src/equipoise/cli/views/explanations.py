@@ -14,10 +14,10 @@ from equipoise.cli.explain.eviction import show as show_history
 from equipoise.cli.explain.eviction_history import with_recorded
 from equipoise.cli.explain.scores import pod_name, pod_request
 from equipoise.cli.explain.scores import show as show_scores
-from equipoise.cli.live.rows import NodeRow, PodRow
-from equipoise.cli.live.state import LiveState
 from equipoise.cli.options import ClusterOptions
 from equipoise.cli.terminal import VisibleConsole
+from equipoise.cli.views.rows import NodeRow, PodRow
+from equipoise.cli.views.state import LiveState
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.runtime.bus import Bus, BusError, NoResponders

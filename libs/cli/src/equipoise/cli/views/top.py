@@ -3,12 +3,12 @@
 import asyncio
 
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.live.explanations import Explanations
-from equipoise.cli.live.feed import LiveFeed
 from equipoise.cli.options import ClusterOptions
 from equipoise.cli.terminal import print_result
-from equipoise.cli.top.app import TopApp
-from equipoise.cli.top.text import show
+from equipoise.cli.views.explanations import Explanations
+from equipoise.cli.views.feed import LiveFeed
+from equipoise.cli.views.screen import TopApp
+from equipoise.cli.views.screen_text import show
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging

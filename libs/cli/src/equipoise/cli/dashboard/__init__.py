@@ -1,1 +1,0 @@
-"""`equipoise dashboard`: a live page of the cluster."""

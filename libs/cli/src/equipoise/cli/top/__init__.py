@@ -1,1 +1,0 @@
-"""`equipoise top`: the live view of the cluster in a terminal."""
