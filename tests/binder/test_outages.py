@@ -3,13 +3,14 @@
 import msgspec
 import pytest
 from binder.ledgers import a_ledger
-from binder.worlds import GENEROUS, World
-from builders import NOW
+from binder.worlds import GENEROUS, World, a_cycle
+from builders import NOW, a_node_utilization
 
 from equipoise.binder.decisions.limits import (
     EvictionsPerCluster,
 )
 from equipoise.binder.state.outages import Outages
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.eviction import Outcome
 
@@ -49,6 +50,22 @@ async def test_limits_are_halved_after_an_outage(world: World, outage: str) -> N
     else:
         assert world.ledger.outage_ended_at is not None
         assert "was unavailable" in world.ledger.outage
+
+
+async def test_measurements_of_the_far_future_are_no_outage(world: World) -> None:
+    """The clock of Prometheus is wrong, and the bus is available. The measurements are not used."""
+    _started_long_ago(world)
+    await world.start(world.binder(limits=HALVING))
+    for sequence in range(2, 8):
+        await world.clock.advance(15)
+        times = {"queried_at": world.clock.now() + 600, "sequence": sequence}
+        await world.bus.publish(subjects.node_utilization("node-a"), a_node_utilization("node-a", **times))
+        await world.bus.publish(subjects.utilization_cycle("all"), a_cycle(**times))
+    await world.publish_cluster(sequence=8)
+    await world.propose("web-1")
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
+    assert world.ledger.outage_ended_at is None
+    assert world.bus.errors.total("outdated") == 12
 
 
 def test_unavailability_up_to_the_threshold_is_no_outage() -> None:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement, a_workload, an_intent
 from bus_worlds import PATIENCE, MemoryWorld, Received, World, eventually, memory_world, nats_world
+from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bounds import EPOCH_AHEAD
 from equipoise.contracts.bus import channels, subjects
@@ -34,7 +35,9 @@ from equipoise.runtime.bus import (
     TooLarge,
 )
 from equipoise.runtime.bus.codec import MAX_DELIVERIES
+from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.memory.bus import MemoryBus
 
 NODES = f"{subjects.PREFIX}.utilization.node.*"
 S = TypeVar("S", bound=msgspec.Struct)
@@ -155,6 +158,21 @@ async def test_measurements_of_the_far_future_are_dropped_and_counted(world: Wor
     assert not list(world.bus.unreadable)
     await world.bus.publish(subject, measured(example, now))
     await eventually(lambda: len(used.messages) == 1)
+
+
+async def test_outdated_messages_are_counted_by_their_type_whatever_part_is_read() -> None:
+    """Services read different parts of the same messages."""
+
+    class Part(msgspec.Struct, frozen=True, kw_only=True):
+        node: str
+
+    metrics = CollectorRegistry()
+    bus = MemoryBus(SystemClock())
+    bus.errors = BusErrors(SystemClock(), metrics)
+    await bus.publish(*channels.NODE_PLACEMENTS.example)
+    await bus.follow(channels.NODE_PLACEMENTS.reading(Part), Followed[Part](result=False))
+    name = "equipoise_bus_outdated_messages_total"
+    assert metrics.get_sample_value(name, {"kind": "NodePlacement"}) == 1
 
 
 async def test_messages_that_a_follower_calls_outdated_are_counted(world: World) -> None:

@@ -34,6 +34,7 @@ from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
 from equipoise.binder.state.published_outcomes import PublishedOutcomes
 from equipoise.contracts.bus import channels
+from equipoise.contracts.load.latest import is_acceptable
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
@@ -103,8 +104,9 @@ class Binder:
 
         `run` opens the work queue, once the latest messages are known.
         """
-        await self._bus.follow(channels.NODE_UTILIZATIONS, self.on_node_utilization)
-        await self._bus.follow(channels.UTILIZATION_CYCLES, self.on_utilization_cycle)
+        # The bus is available while it delivers measurements, even those of a clock that is wrong.
+        await self._bus.follow(channels.NODE_UTILIZATIONS, self.on_node_utilization, keep_future=True)
+        await self._bus.follow(channels.UTILIZATION_CYCLES, self.on_utilization_cycle, keep_future=True)
         await self._bus.follow(channels.NODE_PLACEMENTS, self.on_node_placement)
         await self._bus.follow(channels.EVICTION_OUTCOMES, lambda message, _: self._published.add(message))
 
@@ -125,11 +127,11 @@ class Binder:
 
     def on_node_utilization(self, message: NodeUtilization, now: float) -> bool:
         self._ledger.outages.message_received(self._clock.monotonic())
-        return self._cluster.on_utilization(message, now)
+        return is_acceptable(message, now) and self._cluster.on_utilization(message, now)
 
-    def on_utilization_cycle(self, message: UtilizationCycle, _: float) -> bool:
+    def on_utilization_cycle(self, message: UtilizationCycle, now: float) -> bool:
         self._ledger.outages.message_received(self._clock.monotonic())
-        return self._cluster.on_cycle(message)
+        return is_acceptable(message, now) and self._cluster.on_cycle(message)
 
     def on_node_placement(self, message: NodePlacement, now: float) -> bool:
         self._ledger.outages.message_received(self._clock.monotonic())

@@ -35,7 +35,7 @@ class ChannelFollower(ABC):
             message, now = delivery.message, self._clock.now()
             use = on_replayed if on_replayed is not None and delivery.replayed else on_message
             if not (keep_future or _is_of_its_time(message, now)) or use(message, now) is False:
-                self.errors.count_outdated(channel.message.__name__)
+                self.errors.count_outdated(type(channel.example[1]).__name__)
 
         stream = stream_of(channel.pattern)
         subscribe = self.subscribe if stream is None or stream.work_queue else self.subscribe_latest
