@@ -159,7 +159,7 @@ class Bus(Protocol):
         A measurement of the far future is dropped: it would be the latest of its subject until then. Those, and the
         messages for which False is returned, are counted as outdated. `on_replayed`: called in place of `on_message`
         with messages that were published before. `keep_future`: `on_message` receives measurements of the far future,
-        too. For publishers, whose epoch must be above all others, and where any message shows that the bus is available.
+        too: for publishers, whose epoch must be above all others, and where any message shows that the bus works.
         """
         ...
 
