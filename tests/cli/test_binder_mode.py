@@ -10,6 +10,7 @@ from bus_worlds import free_port
 from cli.beating import a_heartbeat, beat, beating
 from cli.buses import Bus
 from cli.http_clusters import HttpCluster
+from cli.published_modes import publish_configuration, publish_leader
 from msgspec.structs import replace
 
 from equipoise.cli.bus.heartbeats import read_heartbeats
@@ -69,15 +70,14 @@ def a_cluster(holder: str) -> MemoryKube:
     return kube
 
 
-@pytest.mark.parametrize(
-    ("evictions", "holder", "expected"),
-    [(DRY_RUN, LEADER.id, "dry run"), (REAL, LEADER.id, "real"), (REAL, "other", "unknown")],
-)
-async def test_the_user_tap_reads_the_mode_from_the_bus(bus: Bus, evictions: str, holder: str, expected: str) -> None:
-    """Heartbeats are not retained: they are published while the command listens."""
-    clock = SystemClock()
-    async with beating(bus, *binder_and_leader(evictions)):
-        found = await read_binder_mode(bus.settings("tap"), a_cluster(holder), OWN, clock, listen=5.0)
+@pytest.mark.parametrize(("evictions", "listen", "expected"), [(DRY_RUN, 5.0, "dry run"), (REAL, 60.0, "real")])
+async def test_the_user_tap_reads_the_mode_from_the_bus(bus: Bus, evictions: str, listen: float, expected: str) -> None:
+    """Heartbeats are not retained: they are published while the command listens.
+
+    Takes seconds: after a dry run, the command listens for a binder that evicts until the time is over.
+    """
+    async with beating(bus.settings, *binder_and_leader(evictions)):
+        found = await read_binder_mode(bus.settings("tap"), a_cluster(LEADER.id), OWN, SystemClock(), listen=listen)
 
     assert found.mode == expected, found
     assert bus.url in found.why
@@ -87,25 +87,25 @@ async def test_status_shows_a_dry_run_as_such(bus: Bus, cluster: HttpCluster) ->
     """The ledger allows evictions, but the binders only dry-run."""
     now = SystemClock().now()
     cluster.put_ledger(a_ledger(created_at=now - 9_000, started_at=now - 9_000))
-    renewed = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    spec = {"holderIdentity": LEADER.id, "leaseDurationSeconds": 600, "renewTime": renewed}
-    cluster.leases = [{"metadata": {"name": "equipoise-descheduler", "namespace": OWN}, "spec": spec}]
-    async with beating(bus, *binder_and_leader(DRY_RUN)):
-        code, output = await bus.run("status", KUBECONFIG=str(cluster.file))
+    await publish_leader(bus, cluster)
+    await publish_configuration(bus, "binder-1", {}, evict=False)
+    code, output = await bus.run("status", KUBECONFIG=str(cluster.file))
 
     assert code == 0, output
     assert f"\nevictions: dry run\nbinders: 1 binder at {bus.url}: dry run\n" in output
-    assert "allowed" not in output
+    assert "evictions: allowed" not in output
 
 
-async def test_another_service_does_not_hide_a_binder_that_evicts() -> None:
+@pytest.mark.parametrize(("holder", "expected"), [(LEADER.id, "real"), ("other", "unknown")])
+async def test_another_service_does_not_hide_a_binder_that_evicts(holder: str, expected: str) -> None:
     """It publishes a configuration of its own under the id of the binder."""
     binder = replace(EFFECTIVE_CONFIGURATION, id="binder-1", evictions=REAL, at=SystemClock().now())
     leader = replace(binder, service="descheduler", id=LEADER.id, evictions="", leading=True)
     scorer = replace(binder, service="scorer", evictions=DRY_RUN)
     server = Nats(url=f"nats://127.0.0.1:{free_port()}")
-    found = await read_binder_mode(server, a_cluster(LEADER.id), OWN, SystemClock(), (binder, leader, scorer))
-    assert found.mode == "real", found
+    found = await read_binder_mode(server, a_cluster(holder), OWN, SystemClock(), (binder, leader, scorer))
+    assert found.mode == expected, found
+    assert found.reported == ((REAL,) if holder == "other" else ())
 
 
 def test_only_a_service_that_leads_shows_of_which_cluster_a_bus_is() -> None:
@@ -117,7 +117,7 @@ async def test_a_heartbeat_on_the_subject_of_another_service_is_left_out(bus: Bu
     own = a_heartbeat("scorer", "scorer-1")
     forged = a_heartbeat("binder", "scorer-1", evictions=DRY_RUN)
 
-    publishing = asyncio.create_task(beat(bus, "scorer", forged, own))
+    publishing = asyncio.create_task(beat(bus.settings, "scorer", forged, own))
     try:
         found = await read_heartbeats(bus.settings("tap"), SystemClock(), lambda found: own in found, listen=60.0)
     finally:
@@ -135,7 +135,10 @@ async def test_an_unreachable_bus_is_unknown_at_once() -> None:
 
 
 async def test_rejected_credentials_are_unknown(bus: Bus) -> None:
-    """The server has users, and none was given."""
+    """The server has users, and none was given.
+
+    Takes seconds: the client tries for 5 s, since a server may take renewed passwords.
+    """
     found = await read_binder_mode(Nats(url=bus.url), a_cluster(LEADER.id), OWN, SystemClock(), listen=0.5)
 
     assert found.mode == "unknown"

@@ -11,6 +11,7 @@ import msgspec
 import nats
 import pytest
 from bus_worlds import NatsWorld, free_port
+from cli.beating import beating, every_service
 from cli.buses import Bus
 from cli.programs import run
 from cluster_fixtures import StartCluster
@@ -137,9 +138,10 @@ async def test_the_doctor_takes_the_address_of_the_services_from_their_configura
     (tmp_path / "equipoise.yaml").write_text(
         "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\nnats: {url: 'nats://nats:4222'}\n"
     )
-    _, output = await bus.run(
-        "doctor", "--config", str(tmp_path / "equipoise.yaml"), "--prometheus", "http://127.0.0.1:1"
-    )
+    async with beating(bus.settings, *every_service()):
+        _, output = await bus.run(
+            "doctor", "--config", str(tmp_path / "equipoise.yaml"), "--prometheus", "http://127.0.0.1:1"
+        )
     assert "nats://nats:4222: messages and passwords are sent to nats://nats:4222 unencrypted" in output
 
 
@@ -151,7 +153,7 @@ async def test_streams_are_unknown_to_users_without_permission(bus: Bus) -> None
 
 
 async def test_a_wrong_password_is_an_error(bus: Bus, tmp_path: Path) -> None:
-    """With the server's error, after a few seconds."""
+    """With the server's error. Takes seconds: the client tries for 5 s, since a server may take renewed passwords."""
     file = tmp_path / "password"
     file.write_text("guessed")
     [finding] = await findings_of("bus", environment(bus=Nats(url=bus.url, user="tap", password_file=str(file))))
@@ -575,7 +577,7 @@ async def test_without_service_accounts_the_current_user_is_checked() -> None:
 
 
 async def test_without_any_server_every_check_has_a_finding(tmp_path: Path) -> None:
-    """Exit code 1, no traceback, no colors on a pipe."""
+    """Exit code 1, no traceback, no colors on a pipe. Takes seconds: doctor tries for 5 s to connect."""
     unreachable = ("--prometheus", "http://127.0.0.1:1", "--nats", "nats://127.0.0.1:1")
     (code, output), (code_of_json, encoded) = await asyncio.gather(
         run("doctor", *unreachable, KUBECONFIG=str(tmp_path / "none")),

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from builders import NOW
 from bus_worlds import free_port
-from cli.beating import a_heartbeat, beating
+from cli.beating import beating, every_service
 from cli.buses import Bus
 from cli.http_clusters import OWN, HttpCluster
 from cli.test_effective import limits, published
@@ -77,7 +77,7 @@ async def test_services_that_differ_in_what_they_share_are_a_warning() -> None:
 @pytest.fixture(scope="module", autouse=True)
 async def heartbeats(bus: Bus) -> AsyncIterator[None]:
     """Of every service whose configuration these tests publish: doctor waits for them."""
-    async with beating(bus, *((service, a_heartbeat(service, f"{service}-1")) for service in ALL_SERVICES)):
+    async with beating(bus.settings, *every_service(ALL_SERVICES)):
         yield
 
 

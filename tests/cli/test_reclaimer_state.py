@@ -1,6 +1,7 @@
 """The reclaimer in `equipoise status`: found by its Lease, read from the bus."""
 
 import json
+from pathlib import Path
 
 from binder.ledgers import a_ledger
 from builders import NOW
@@ -12,6 +13,7 @@ from equipoise.cli.reclaimed.nodes import node_bands, summary_of
 from equipoise.cli.reclaimed.state import AGENTS, ReclaimerState, read_reclaimer_state, reclaimer_lines
 from equipoise.contracts.bus.subjects import reclaimed_node
 from equipoise.runtime.bus import connect
+from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock
 
@@ -66,7 +68,9 @@ def test_a_reclaimer_that_no_longer_evaluates_is_off() -> None:
     assert lines[0].startswith("reclaimer: off, no node was evaluated recently, the last one 2 h ago")
 
 
-async def test_without_a_bus_its_state_is_unknown() -> None:
-    found = await read_reclaimer_state(Nats(url="nats://127.0.0.1:1"), SystemClock())
+async def test_on_a_bus_that_cannot_be_read_its_state_is_unknown(tmp_path: Path) -> None:
+    """Before `equipoise setup`, it has no streams."""
+    async with embedded_server(tmp_path) as url:
+        found = await read_reclaimer_state(Nats(url=url), SystemClock())
     assert found.state == "unknown"
     assert next(iter(reclaimer_lines(found, NOW))).startswith("reclaimer: unknown (")

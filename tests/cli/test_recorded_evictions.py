@@ -9,6 +9,7 @@ from binder.ledgers import a_ledger, an_entry
 from builders import NOW, a_workload
 from cli.buses import Bus
 from cli.http_clusters import HttpCluster
+from cli.published_modes import publish_configuration, publish_leader
 
 from equipoise.binder.decisions.event import CONTROLLER
 from equipoise.binder.state.ledger import HourlyCount, Ledger, PastEviction
@@ -88,6 +89,8 @@ async def test_after_a_restart_the_ledger_has_the_reason(bus: Bus, cluster: Http
     """A new bus has no message of it. The output states where the answer is from; status counts the same."""
     now = SystemClock().now()
     cluster.put_ledger(restarted(a_past_eviction("old-1", now - 180), now=now))
+    await publish_leader(bus, cluster)
+    await publish_configuration(bus, "binder-1", {})
     code, output = await bus.run("explain", "eviction", "shop/old-1", KUBECONFIG=str(cluster.file))
     _, status = await bus.run("status", KUBECONFIG=str(cluster.file))
     _, other = await bus.run("explain", "eviction", "shop/other", KUBECONFIG=str(cluster.file))

@@ -15,6 +15,7 @@ import pytest
 from binder.ledgers import a_ledger
 from builders import NOW
 from bus_worlds import free_port
+from cli.beating import beating, every_service
 from cli.buses import Bus
 from cli.http_clusters import HttpCluster
 from cli.programs import run
@@ -186,7 +187,8 @@ async def test_nodes_are_measured_as_the_collector_measures_them(
     with up_of(bus, cluster, tmp_path, services_configuration=str(file)) as variables:
         _, output = await run("nodes", **variables)
         _, chosen = await run("nodes", "--prometheus", other, **variables)
-        _, checked = await run("doctor", **variables)
+        async with beating(bus.settings, *every_service()):
+            _, checked = await run("doctor", **variables)
     assert (
         f"Prometheus {url}, as in the configuration of `equipoise up` (process {os.getpid()}, context home)" in output
     )

@@ -2,7 +2,6 @@
 
 import io
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from cli.buses import Bus
 from cli.http_clusters import LEDGER_PATH, HttpCluster, a_kubeconfig
 from cli.narrow import assert_never_cut, printed
 from cli.programs import run, started
+from cli.published_modes import end_configuration, publish_configuration, publish_leader
 from kube_objects import a_pod
 from rich.console import Console
 
@@ -24,15 +24,10 @@ from equipoise.binder.decisions.status import allowed_text, ledger_status, rule_
 from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.binder.state.ledger import HourlyCount, Ledger, LedgerClosed
 from equipoise.cli.effective.running import RunningConfiguration
-from equipoise.cli.effective.settings import default_settings
 from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.status.binder_mode import BinderMode
 from equipoise.cli.status.run import ShownStatus, combined, count_pods, read_status, show
-from equipoise.contracts.bus import subjects
-from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.contracts.messages.health import EffectiveConfiguration
-from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.kubernetes.client import PODS
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.clock import ManualClock
@@ -315,55 +310,6 @@ def test_no_terminal_is_too_narrow_for_a_cell() -> None:
     assert_never_cut(lambda to: show(status, to, now=NOW))
     narrow = printed(lambda to: show(status, to, now=NOW), 40)
     assert "scope    node node-a\nused     2\nallowed  2\n" in narrow, narrow
-
-
-async def publish_configuration(bus: Bus, id: str, limits: dict[str, Any], *, evict: bool = True) -> None:
-    """Publish what a binder that runs with these limits publishes."""
-    now = SystemClock().now()
-    defaults = default_settings()
-    binder = {**defaults["binder"], "evict": evict, "limits": {**defaults["binder"]["limits"], **limits}}
-    message = EffectiveConfiguration(
-        service="binder",
-        id=id,
-        version="1",
-        hash=id,
-        settings={"thresholds": defaults["thresholds"], "binder": binder},
-        evictions="real" if evict else "dry run",
-        started_at=now - 100,
-        at=now,
-    )
-    await publish_message(bus, "binder", message)
-
-
-async def publish_message(bus: Bus, service: ServiceName, message: EffectiveConfiguration) -> None:
-    async with open_bus(bus.settings(service), service, SystemClock(), None) as connection:
-        await connection.publish(subjects.configuration(service, message.id), message)
-
-
-async def publish_leader(bus: Bus, cluster: HttpCluster) -> None:
-    """It holds the Lease of the cluster, so the bus belongs to it."""
-    now = SystemClock().now()
-    renewed = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    spec = {"holderIdentity": "descheduler-1", "leaseDurationSeconds": 600, "renewTime": renewed}
-    cluster.leases = [{"metadata": {"name": "equipoise-descheduler", "namespace": OWN}, "spec": spec}]
-    leader = EffectiveConfiguration(
-        service="descheduler",
-        id="descheduler-1",
-        version="1",
-        hash="",
-        settings={},
-        leading=True,
-        started_at=now,
-        at=now,
-    )
-    await publish_message(bus, "descheduler", leader)
-
-
-async def end_configuration(bus: Bus, id: str) -> None:
-    ended = EffectiveConfiguration(
-        service="binder", id=id, version="1", hash="", settings={}, started_at=0, at=0, stopped=True
-    )
-    await publish_message(bus, "binder", ended)
 
 
 ALWAYS = {"maintenance": {"only": [], "never": [{}]}, "startupGracePeriod": "0s"}

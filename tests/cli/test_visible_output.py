@@ -1,6 +1,7 @@
 """What others wrote never controls the terminal: in every command, on stdout and stderr."""
 
 import ast
+import asyncio
 import io
 import json
 from collections.abc import Iterator
@@ -191,7 +192,7 @@ async def test_reasons_of_tenants_are_text(bus: Bus) -> None:
 
 
 async def test_an_error_of_the_api_server_is_text(tmp_path: Path) -> None:
-    """A proxy or a webhook writes its body."""
+    """A proxy or a webhook writes its body. Takes seconds: doctor tries for 5 s to connect to NATS."""
 
     async def refuse(_request: web.Request) -> web.Response:
         return web.Response(status=403, text=HOSTILE)
@@ -200,10 +201,10 @@ async def test_an_error_of_the_api_server_is_text(tmp_path: Path) -> None:
     app.router.add_route("*", "/{path:.*}", refuse)
     async with TestServer(app) as server:
         file = a_kubeconfig(tmp_path / "kubeconfig", str(server.make_url("")).rstrip("/"))
-        found = [
-            await run(*command, KUBECONFIG=str(file), EQUIPOISE_NATS__URL="nats://127.0.0.1:1")
-            for command in (("status",), ("doctor",), ("pause", "--for", "1h"), ("annotations", "clear"), ("resume",))
-        ]
+        commands = (("status",), ("doctor",), ("pause", "--for", "1h"), ("annotations", "clear"), ("resume",))
+        found = await asyncio.gather(
+            *(run(*command, KUBECONFIG=str(file), EQUIPOISE_NATS__URL="nats://127.0.0.1:1") for command in commands)
+        )
 
     assert [raw(output) for _, output in found] == [""] * len(found)
     assert any("]52" in output for _, output in found), found
