@@ -1,6 +1,7 @@
 """The settings of one run: a KubeSchedulerConfiguration, plugins, and how nodes are scored by their load."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -60,17 +61,22 @@ def scheduler_configuration(text: str | None, plugins: Mapping[str, Factory], *,
     if load and NAME in plugins:
         raise InvalidConfiguration([f"--plugin: {NAME} is the name of the plugin of --policy"])
     weights = {**dict.fromkeys(plugins, 1), **({NAME: WEIGHT} if load else {})}
-    document = document_with_plugins(weights) if text is None else dict(read_yaml(text))
-    profiles = document.get("profiles")
-    if not profiles:
-        document["profiles"] = [{"schedulerName": SCHEDULER_NAME}]
-    elif isinstance(profiles, list) and len(profiles) == 1 and isinstance(profiles[0], dict):
-        document["profiles"] = [{"schedulerName": SCHEDULER_NAME} | profiles[0]]
+    document = document_with_plugins(weights) if text is None else read_yaml(text)
+    if isinstance(document, dict):
+        document = {**document, "profiles": _with_scheduler_name(document.get("profiles"))}
     configuration = read_configuration(document, weights.keys())
     if configuration.profile(KUBE_SCHEDULER) is not None:
         reason = f"{KUBE_SCHEDULER} is the schedulerName of kube-scheduler: choose another one"
         raise InvalidConfiguration([f"profiles: {reason}"])
     return configuration
+
+
+def _with_scheduler_name(profiles: Any) -> Any:
+    """The profiles; if there is only one, or none, it has a schedulerName."""
+    found = profiles or [{}]
+    if isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict):
+        return [{"schedulerName": SCHEDULER_NAME} | found[0]]
+    return profiles
 
 
 def with_policy(scorer: ScorerSettings, name: str) -> ScorerSettings:

@@ -131,7 +131,10 @@ def near(name: object, known: Iterable[str]) -> str:
 
 def show(value: object) -> str:
     """A value as it is written in JSON, shortened."""
-    text = json.dumps(value, default=str)
+    try:
+        text = json.dumps(value, default=str)
+    except (TypeError, ValueError):  # a date as a key, or an alias of a list within itself
+        text = str(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
