@@ -94,8 +94,10 @@ def test_a_configuration_that_cannot_be_used(text: str, why: str) -> None:
         scheduler_configuration(text + header, {}, load=False)
 
 
-@pytest.mark.parametrize("text", ["", "# nothing", "node-1", "3", "[1]", "&a [*a]", "{profiles: &a [*a]}", "{profiles: {2026-11-27: 1}}"])
-def test_a_document_that_is_no_mapping_of_fields_is_refused(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "# nothing", "node-1", "3", "[1]", "&a [*a]", "{profiles: &a [*a]}", "{profiles: {2026-11-27: 1}}"]
+)
+def test_a_document_of_another_shape_is_refused(text: str) -> None:
     with pytest.raises(InvalidConfiguration):
         scheduler_configuration(text, {}, load=False)
 
