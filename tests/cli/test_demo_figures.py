@@ -10,12 +10,14 @@ from cli.narrow import assert_never_cut
 from equipoise.cli.demo.figures import (
     AuditedEvent,
     AuditedEvents,
+    DemoResult,
     WindowLimit,
     deviation,
     limit_violations,
     load_table,
     max_share,
     read_audit_log,
+    result_sentences,
     same_time_of_day,
     spread,
 )
@@ -161,3 +163,44 @@ def test_the_second_measurement_is_at_the_same_time_of_a_later_day(earliest: flo
 def test_no_terminal_is_too_narrow_for_the_loads() -> None:
     """Before and after."""
     assert_never_cut(lambda to: to.print(load_table({"a": 90.0, "b": 10.0}, {"a": 51.5, "b": 48.5})))
+
+
+def a_result(replacements: dict[str, int]) -> DemoResult:
+    return DemoResult(
+        nodes=3,
+        pods=40,
+        workloads=4,
+        placement="extender",
+        time_factor=225.0,
+        limits={},
+        spread_before=40.0,
+        spread_after=12.0,
+        std_before=9.0,
+        std_after=3.0,
+        burst_max_share=0.5,
+        evictions=3,
+        pods_moved_share=0.075,
+        same_node_returns=1,
+        replacements=replacements,
+        outcomes={},
+        rejected=0,
+        limit_violations=0,
+        protected_evictions=0,
+        seconds=60.0,
+    )
+
+
+def test_the_result_states_evictions_replacements_and_where_the_burst_was_placed() -> None:
+    burst = [an_eviction(float(at), node=node) for at, node in enumerate(("node-a", "node-b", "node-a"))]
+
+    assert result_sentences(a_result({"as_planned": 2, "elsewhere": 1}), burst, {"node-a": 10.0, "node-b": 30.0}) == [
+        "3 of 40 pods were evicted (7.5%), 1 replacement returned to the same node, and limits were violated 0 times, "
+        "by the audit log of the API server",
+        "2 of 3 replacements (67%) were placed on the planned node",
+        "burst: 3 pods placed on 2 nodes within 2.0 s; most: 2 on node-a (10 %), 1 on node-b (30 %); "
+        "in parentheses the load before (mean 20 %)",
+    ]
+
+
+def test_the_result_has_no_sentence_about_replacements_and_a_burst_that_were_not_seen() -> None:
+    assert len(result_sentences(a_result({}), [], {})) == 1

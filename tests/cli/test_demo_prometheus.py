@@ -11,7 +11,8 @@ from rich.console import Console
 
 from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.live_view import Screen
-from equipoise.cli.demo.run import Demo, DemoOptions
+from equipoise.cli.demo.options import DemoOptions
+from equipoise.cli.demo.run import Demo
 from equipoise.testbed.binaries.build import Binaries, BuildError
 from equipoise.testbed.cluster import Cluster
 

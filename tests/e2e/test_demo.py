@@ -14,7 +14,8 @@ from rich.console import Console
 
 from equipoise.cli.demo.colocation.figures import ColocationResult
 from equipoise.cli.demo.live_view import Screen
-from equipoise.cli.demo.run import Demo, DemoOptions, run_demo
+from equipoise.cli.demo.options import DemoOptions
+from equipoise.cli.demo.run import Demo, run_demo
 from equipoise.cli.exit_codes import TERMINATED
 from equipoise.runtime.process.clock import SystemClock
 

@@ -14,7 +14,8 @@ from rich.console import Console
 from equipoise.cli.demo.configuration import Placement
 from equipoise.cli.demo.figures import DemoResult
 from equipoise.cli.demo.live_view import Screen
-from equipoise.cli.demo.run import DemoOptions, run_demo
+from equipoise.cli.demo.options import DemoOptions
+from equipoise.cli.demo.run import run_demo
 from equipoise.contracts.bus.subjects import SERVICES
 
 pytestmark = [pytest.mark.weekly, pytest.mark.timeout(900), pytest.mark.usefixtures("testbed_binaries")]

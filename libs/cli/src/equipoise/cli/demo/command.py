@@ -35,7 +35,8 @@ def demo(trace_folder: Path | None, seed: int, placement: "Placement", colocatio
 
     from equipoise.cli.demo.figures import DemoResult
     from equipoise.cli.demo.live_view import Screen
-    from equipoise.cli.demo.run import DemoOptions, run_demo
+    from equipoise.cli.demo.options import DemoOptions
+    from equipoise.cli.demo.run import run_demo
     from equipoise.cli.exit_codes import cancel_on_signals, exit_on_signals
     from equipoise.cli.terminal import VisibleConsole
     from equipoise.runtime.configuration import Logging

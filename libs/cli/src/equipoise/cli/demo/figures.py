@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from equipoise.cli.demo.colocation.figures import ColocationResult
+from equipoise.cli.demo.colocation.figures import ColocationResult, sentences
 from equipoise.cli.demo.manifests import DAEMON_SET, EXCLUDED_NAMESPACE
-from equipoise.cli.terminal import FittedTable, table
+from equipoise.cli.terminal import FittedTable, count, table
 from equipoise.testbed import audit
 
 
@@ -194,3 +194,28 @@ def load_table(before: Mapping[str, float], after: Mapping[str, float]) -> Fitte
     ):
         made.add_row(name, f"{figure(before):.1f}", f"{figure(after):.1f}")
     return made
+
+
+def result_sentences(
+    result: DemoResult, burst: Sequence[AuditedEvent], loads_before_burst: Mapping[str, float]
+) -> list[str]:
+    """What the demo prints below the table of loads. `burst`: bindings by time. Loads by node, in percent."""
+    found = [
+        f"{result.evictions} of {result.pods} pods were evicted ({result.pods_moved_share:.1%}), "
+        f"{count(result.same_node_returns, 'replacement')} returned to the same node, and limits were violated "
+        f"{count(result.limit_violations, 'time')}, by the audit log of the API server"
+    ]
+    if placed := sum(result.replacements.values()):
+        planned = result.replacements.get("as_planned", 0)
+        found.append(
+            f"{planned} of {count(placed, 'replacement')} ({planned / placed:.0%}) were placed on the planned node"
+        )
+    if burst and loads_before_burst:
+        nodes = by_node(burst).most_common()
+        most = ", ".join(f"{pods} on {node} ({loads_before_burst.get(node, 0):.0f} %)" for node, pods in nodes[:5])
+        mean = sum(loads_before_burst.values()) / len(loads_before_burst)
+        found.append(
+            f"burst: {len(burst)} pods placed on {len(nodes)} nodes within {burst[-1].at - burst[0].at:.1f} s; "
+            f"most: {most}; in parentheses the load before (mean {mean:.0f} %)"
+        )
+    return found if result.colocation is None else [*found, *sentences(result.colocation)]

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
-import msgspec
 import yaml
 
 from equipoise.cli.commands.setup import create_resources
 from equipoise.cli.demo import figures
-from equipoise.cli.demo.colocation import run as colocation_run
-from equipoise.cli.demo.colocation.figures import sentences
 from equipoise.cli.demo.colocation.queue import NAMESPACE as BATCH_NAMESPACE
 from equipoise.cli.demo.colocation.run import Colocation
 from equipoise.cli.demo.configuration import (
@@ -31,8 +28,7 @@ from equipoise.cli.demo.configuration import (
     services_scrape,
     window_limits,
 )
-from equipoise.cli.demo.example import STEPS, example_trace
-from equipoise.cli.demo.figures import DemoResult, load_table
+from equipoise.cli.demo.figures import DemoResult, load_table, result_sentences
 from equipoise.cli.demo.live_view import LiveView, Screen
 from equipoise.cli.demo.manifests import (
     BURST_NAMESPACE,
@@ -42,17 +38,15 @@ from equipoise.cli.demo.manifests import (
     workload_documents,
 )
 from equipoise.cli.demo.node_loads import NodeLoads
-from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.terminal import count
+from equipoise.cli.demo.options import DemoOptions, demo_trace
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
+from equipoise.contracts.bus.subjects import PREFIX, SERVICES
 from equipoise.contracts.hints.definition import GROUP, KIND, VERSION, definition
 from equipoise.contracts.hints.policy import binding, policy
 from equipoise.contracts.kubernetes.mutating_policy import API_VERSIONS
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
-from equipoise.lab.formats import TraceError, load_trace
 from equipoise.lab.model.trace import Trace
 from equipoise.runtime.bus import Delivery, connect
 from equipoise.runtime.configuration import Nats
@@ -75,33 +69,6 @@ _PLACEMENT: Mapping[Placement, str] = {
 }
 
 
-class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The defaults are `make demo`."""
-
-    trace_folder: Path | None = None
-    seed: int = 1
-    nodes: int = 40
-    steps: int | None = None
-    """Steps of the example's day; None: 96 quarters of an hour."""
-
-    step_seconds: int = 4
-    """Real seconds per step; the time factor is the trace's own step divided by this."""
-
-    burst_pods: int = 100
-    placement: Placement = "extender"
-    services: tuple[ServiceName, ...] = SERVICES
-    neutral: bool = False
-    """The scorer responds with neutral scores only."""
-
-    colocation: bool = False
-    """The reclaimer runs too, and a queue of batch pods that never ends."""
-
-    batch_hours: float = colocation_run.HOURS
-    """Hours of the trace that each batch pod runs."""
-
-    keep: bool = False
-
-
 async def run_demo(
     options: DemoOptions, screen: Screen, *, at_end: Callable[["Demo"], Awaitable[None]] | None = None
 ) -> DemoResult:
@@ -109,7 +76,7 @@ async def run_demo(
 
     Raises InvalidInput for an invalid trace, and the errors of a cluster or service that does not start.
     """
-    trace = _trace(options)
+    trace = demo_trace(options)
     binaries = await asyncio.to_thread(build, WITHOUT_METRICS)
     screen.print("starting a control plane of Kubernetes, Prometheus and nats-server on this machine")
     began = time.monotonic()
@@ -134,15 +101,6 @@ async def run_demo(
                 if options.keep:
                     await demo.keep_running(result)
     return result
-
-
-def _trace(options: DemoOptions) -> Trace:
-    if options.trace_folder is None:
-        return example_trace(options.seed, nodes=options.nodes, steps=options.steps or STEPS)
-    try:
-        return load_trace(options.trace_folder, nodes=options.nodes, seed=options.seed)
-    except TraceError as error:
-        raise InvalidInput(str(error)) from error
 
 
 @dataclass
@@ -403,28 +361,9 @@ class Demo:
     def print_result(self, before: Mapping[str, float], after: Mapping[str, float], result: DemoResult) -> None:
         self.screen.print("")
         self.screen.print(load_table(before, after))
-        self.screen.print(
-            f"{result.evictions} of {result.pods} pods were evicted ({result.pods_moved_share:.1%}), "
-            f"{count(result.same_node_returns, 'replacement')} returned to the same node, and limits were violated "
-            f"{count(result.limit_violations, 'time')}, by the audit log of the API server"
-        )
-        if placed := sum(result.replacements.values()):
-            planned = result.replacements.get("as_planned", 0)
-            self.screen.print(
-                f"{planned} of {count(placed, 'replacement')} ({planned / placed:.0%}) were placed on the planned node"
-            )
         burst = figures.read_audit_log(self.cluster.audit_log).burst(BURST_NAMESPACE, self.options.burst_pods)
-        loads = self.before_burst
-        if burst and loads:
-            nodes = figures.by_node(burst).most_common()
-            most = ", ".join(f"{count} on {node} ({loads.get(node, 0):.0f} %)" for node, count in nodes[:5])
-            self.screen.print(
-                f"burst: {len(burst)} pods placed on {len(nodes)} nodes within {burst[-1].at - burst[0].at:.1f} s; "
-                f"most: {most}; in parentheses the load before (mean {sum(loads.values()) / len(loads):.0f} %)"
-            )
-        if result.colocation is not None:
-            for sentence in sentences(result.colocation):
-                self.screen.print(sentence)
+        for sentence in result_sentences(result, burst, self.before_burst):
+            self.screen.print(sentence)
 
     async def keep_running(self, result: DemoResult) -> None:
         """Keeps the cluster and the services running until Ctrl-C."""
