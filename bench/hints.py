@@ -45,7 +45,7 @@ def make_cluster() -> tuple[ScoringState, HintTable, list[NodePlacement], random
     for workload in workloads:
         scale = generator.uniform(0.05, 1.0)
         profile = {"cpu": [scale * generator.uniform(0.5, 1.5) for _ in range(24)], "memory": [GIB] * 24}
-        state.nodes.on_workload(msgspec.structs.replace(template, workload=workload, profile=profile))
+        state.nodes.on_workload(msgspec.structs.replace(template, workload=workload, profile=profile), NOW)
     placements = []
     for number in range(NODES):
         message = clusters.placement(number, PODS, NOW, generator)
@@ -55,7 +55,7 @@ def make_cluster() -> tuple[ScoringState, HintTable, list[NodePlacement], random
         placed = state.on_placement(message, NOW)
         table.on_placement(message, [each.pod for each in placed or ()], NOW)
         state.nodes.on_utilization(clusters.utilization(message, NOW, generator), NOW)
-    state.on_cycle(clusters.cycle(NODES, NOW))
+    state.on_cycle(clusters.cycle(NODES, NOW), NOW)
     return state, table, placements, generator
 
 

@@ -47,7 +47,7 @@ def main() -> None:
     begin = resident_mb()
     state = LatestNodes(started_at=START)
     for workload in clusters.workloads(START, generator):
-        state.on_workload(workload)
+        state.on_workload(workload, START)
     progress("placements")
     for number in range(NODES):
         placed = clusters.placement(number, PODS, START, generator)

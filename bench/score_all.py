@@ -30,13 +30,13 @@ def make_state(policy: ScoringPolicy) -> tuple[ScoringState, float]:
     generator = random.Random(1)
     state = ScoringState(LoadSettings(), ScoringSettings(policy=policy))
     for workload in clusters.workloads(NOW, generator):
-        state.nodes.on_workload(workload)
+        state.nodes.on_workload(workload, NOW)
     placements = [clusters.placement(number, PODS, NOW, generator) for number in range(NODES)]
     utilizations = [clusters.utilization(placement, NOW, generator) for placement in placements]
     for placement, utilization in zip(placements, utilizations, strict=True):
         state.on_placement(placement, NOW)
         state.nodes.on_utilization(utilization, NOW)
-    state.on_cycle(clusters.cycle(NODES, NOW))
+    state.on_cycle(clusters.cycle(NODES, NOW), NOW)
     again = [clusters.utilization(placement, NOW, generator, sequence=2) for placement in placements]
     started = time.perf_counter()
     for utilization in again:

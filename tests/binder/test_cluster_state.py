@@ -43,11 +43,13 @@ def test_utilization_that_arrives_after_the_removal_of_its_node_is_dropped() -> 
     cluster.on_placement(a_placement("node-a", removed=True, sequence=2), NOW)
     cluster.on_utilization(a_node_utilization("node-a"), NOW)
     cluster.on_cycle(
-        UtilizationCycle(shard="all", cycle=1, expected=2, fresh=2, queried_at=NOW + 121, epoch=1, sequence=1)
+        UtilizationCycle(shard="all", cycle=1, expected=2, fresh=2, queried_at=NOW + 121, epoch=1, sequence=1),
+        NOW + 121,
     )
     cluster.on_utilization(a_node_utilization("node-b", queried_at=NOW + 60), NOW)
     cluster.on_cycle(
-        UtilizationCycle(shard="all", cycle=2, expected=2, fresh=2, queried_at=NOW + 180, epoch=1, sequence=2)
+        UtilizationCycle(shard="all", cycle=2, expected=2, fresh=2, queried_at=NOW + 180, epoch=1, sequence=2),
+        NOW + 180,
     )
     for name in ("node-a", "node-b"):
         cluster.on_placement(a_placement(name, sequence=3), NOW)

@@ -174,6 +174,20 @@ async def test_nothing_is_evicted_when_too_few_nodes_are_measured(world: World, 
     assert await world.outcome_of("web-1") == "rejected_stale"
 
 
+@pytest.mark.parametrize(("silent", "outcome"), [(1_700, Outcome.REJECTED_FIT), (1_900, Outcome.EVICTED)])
+async def test_the_skew_of_a_removed_shard_is_forgotten(world: World, silent: float, outcome: Outcome) -> None:
+    """Half an hour after its last cycle: it has no nodes any more, so that its clock concerns none."""
+    await world.start(world.binder())
+    removed = a_cycle(shard="removed", expected=0, fresh=0, skew=60.0)
+    await world.bus.publish(subjects.utilization_cycle("removed"), removed)
+    await world.bus.settled()
+    await world.clock.advance(silent)
+    await world.publish_cluster(sequence=2)
+    await world.bus.settled()
+    await world.propose("web-1")
+    assert [each.outcome for each in world.outcomes] == [outcome]
+
+
 async def test_nothing_is_evicted_while_the_binder_knows_too_few_loads(world: World) -> None:
     """The collector counts samples of up to 180 s; an eviction needs younger ones, and the bus may lose them."""
     late = a_node_utilization("node-c", cpu=1.0, sampled_at=NOW - 150, sequence=2)

@@ -180,7 +180,7 @@ def test_the_inputs_of_a_window_are_one_row() -> None:
     """Measured + arrived − departed + reserved of the base, then the load, now and with the pod."""
     state = a_scoring_state({"low": 1.0, "over": 6.0})
     late = a_placed_pod("web-1", placed_at=NOW - 160, running_since=NOW - 150)
-    state.nodes.on_workload(a_workload_utilization(cpu=1.0))
+    state.nodes.on_workload(a_workload_utilization(cpu=1.0), NOW)
     state.on_placement(a_placement("low", [late], sequence=2), NOW)
     state.nodes.on_utilization(a_node_utilization("low", 1.0, sequence=2), NOW)
     state.prioritize(a_pod("other", cpu=0.25), ["low"], NOW)
@@ -231,7 +231,7 @@ def test_the_hint_of_the_pod_is_shown_below_its_node(hint: PlacedHint | None, li
 def test_a_neutral_score_is_shown_in_the_headline() -> None:
     """With the reason; no node is labeled as best."""
     state = a_scoring_state({"low": 1.0, "over": 6.0})
-    state.on_cycle(a_cycle(10, sequence=2))
+    state.on_cycle(a_cycle(10, sequence=2), NOW)
     text = shown(explain(state, ExplainRequest(pod=a_pod(workload=a_workload())), NOW))
 
     assert "all nodes get the same score: the load of 2 of 10 nodes is known, 70% needed\n" in text

@@ -134,7 +134,7 @@ def a_scoring_state(
     for node, cpu in cores.items():
         state.on_placement(a_placement(node, (pods or {}).get(node)), NOW)
         state.nodes.on_utilization(a_node_utilization(node, cpu), NOW)
-    state.on_cycle(a_cycle(len(cores)))
+    state.on_cycle(a_cycle(len(cores)), NOW)
     return state
 
 

@@ -49,13 +49,13 @@ class HintedCluster:
     def measured(self, workload: Workload = WEB, cpu: float = 1.0) -> None:
         """Receive the usage of a workload."""
         self._sequence += 1
-        self.scoring.nodes.on_workload(a_workload_utilization(workload, cpu, sequence=self._sequence))
+        self.scoring.nodes.on_workload(a_workload_utilization(workload, cpu, sequence=self._sequence), NOW)
 
     def update(self, now: float = NOW) -> dict[Workload, WorkloadHint]:
         """Compute and return all hints."""
         self._sequence += 1
         nodes = max(1, len(self.scoring.nodes))
-        self.scoring.on_cycle(a_cycle(nodes, sequence=self._sequence, queried_at=now))
+        self.scoring.on_cycle(a_cycle(nodes, sequence=self._sequence, queried_at=now), now)
         for _ in self.table.update(now):
             pass
         return self.table.hints(now)

@@ -209,7 +209,7 @@ def test_an_overfull_node_names_the_resource() -> None:
 def test_without_coverage_the_points_are_still_explained() -> None:
     """All scores are equal; the points show what they would have been."""
     state = a_scoring_state(CORES)
-    state.on_cycle(a_cycle(10, sequence=2))
+    state.on_cycle(a_cycle(10, sequence=2), NOW)
     explanation = explain(state, ExplainRequest(pod=a_pod()), NOW)
 
     assert explanation.neutral
@@ -256,7 +256,7 @@ def test_the_demand_of_a_placed_pod_is_estimated_as_if_it_were_pending() -> None
     """By the chain of the policy, not by its own measured usage; the source is named."""
     state = a_scoring_state(CORES)
     set_pods(state, "low", 4.0, [a_placed_pod("web-1")])
-    state.nodes.on_workload(a_workload_utilization(cpu=3.0))
+    state.nodes.on_workload(a_workload_utilization(cpu=3.0), NOW)
     explanation = explain(state, WEB_1, NOW)
 
     assert (explanation.demand.cpu, explanation.demand_sources["cpu"]) == (3.0, "measured")
@@ -333,7 +333,7 @@ def test_every_kind_of_policy_is_explained(policy: ScoringPolicy) -> None:
     state = a_scoring_state({}, policy=policy, min_spread=0.0)
     for node, cpu in CORES.items():
         set_pods(state, node, cpu, [a_placed_pod("web-1" if node == "low" else f"on-{node}")])
-    state.on_cycle(a_cycle(3))
+    state.on_cycle(a_cycle(3), NOW)
     explanation = explain(state, WEB_1, NOW)
 
     assert len(explanation.nodes) == 3
@@ -348,7 +348,7 @@ def test_a_daily_load_does_not_include_the_placed_pod() -> None:
     state = a_scoring_state({}, policy=ProfilePolicy(), min_spread=0.0)
     for node in CORES:
         set_pods(state, node, 1.0, [a_placed_pod("web-1")] if node == "low" else [])
-    state.on_cycle(a_cycle(3))
+    state.on_cycle(a_cycle(3), NOW)
 
     assert len({each.score for each in explain(state, WEB_1, NOW).nodes}) == 1
 
@@ -383,7 +383,7 @@ def test_statistics_are_explained_without_the_pod_as_far_as_possible() -> None:
     usage = {pod.uid: Resources(cpu=1.0, memory=GIB)}
     state.on_placement(a_placement("low", [pod]), NOW)
     state.nodes.on_utilization(a_node_utilization("low", pods=usage, windows={"5m": value}), NOW)
-    state.on_cycle(a_cycle(1))
+    state.on_cycle(a_cycle(1), NOW)
     explanation = explain(state, WEB_1, NOW)
     five = window(of(explanation, "low"), "5m")
     rows, without = state.nodes.rows(["low"]), state.nodes.without("low", pod, NOW)

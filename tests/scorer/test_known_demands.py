@@ -72,7 +72,8 @@ class AnyHistory(RuleBasedStateMachine):
                 workload=workload, replicas=3, sampled_at=self.now, queried_at=self.now, epoch=1,
                 sequence=self.sequence, windows=values,
                 profile={"cpu": [1.0] * hours + [None] * (SLOTS - hours), "memory": [GIB] * SLOTS},
-            )
+            ),
+            self.now,
         )  # fmt: skip
 
     @rule(seconds=st.sampled_from([0.0, 1.0, 100.0, 400.0, 100_000.0]))
@@ -144,14 +145,14 @@ def with_usage(cpu: float, sequence: int) -> WorkloadUtilization:
 def test_whatever_changes_the_expected_usage_is_noticed(change: dict[str, Any]) -> None:
     """The pod itself, a new measurement of its workload, and a window that has become outdated."""
     state = a_scoring_state({"node-a": 2.0})
-    state.nodes.on_workload(with_usage(1.0, 1))
+    state.nodes.on_workload(with_usage(1.0, 1), NOW)
     fields, now = dict(change), NOW + change.get("seconds", 0.0)
     fields.pop("seconds", None)
     message = fields.pop("message", None)
     pod = a_pod(workload=a_workload())
     before, _, _ = state.inputs(pod, ["node-a"], NOW)
     if message is not None:
-        state.nodes.on_workload(message)
+        state.nodes.on_workload(message, NOW)
     changed = msgspec.structs.replace(pod, **fields)
 
     after, _, _ = state.inputs(changed, ["node-a"], now)

@@ -182,7 +182,7 @@ def test_rows_are_reused_for_new_nodes(table: NodeTable) -> None:
 
 def test_stale_workloads_are_pruned(table: NodeTable) -> None:
     """Memory does not grow with the number of workloads that ever existed."""
-    table.on_workload(a_workload_utilization())
+    table.on_workload(a_workload_utilization(), NOW)
     table.prune(NOW + 100)
     kept = table.workload_usage(a_workload(), NOW + 100)
     table.prune(NOW + 90_000)

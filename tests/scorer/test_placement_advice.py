@@ -131,7 +131,7 @@ def test_only_nodes_with_headroom_are_considered() -> None:
 def test_without_sufficient_data_advice_only_gives_the_reason() -> None:
     """Insufficient coverage, or a node of unknown load."""
     state = a_scoring_state(CORES)
-    state.on_cycle(a_cycle(10, sequence=2))
+    state.on_cycle(a_cycle(10, sequence=2), NOW)
     uncovered = advice_on(state, placed(), "low")
     unknown = advice_on(a_scoring_state(CORES), placed(), "nowhere")
 

@@ -160,7 +160,7 @@ def a_state(policy: ScoringPolicy, *, recent: bool) -> ScoringState:
     state.nodes.on_utilization(the_victim(recent=recent), NOW)
     other = a_node_utilization("other", base=BASE, windows=windows, system=Resources(cpu=10.0, memory=8 * GIB))
     state.nodes.on_utilization(other, NOW)
-    state.on_cycle(a_cycle(2, queried_at=NOW))
+    state.on_cycle(a_cycle(2, queried_at=NOW), NOW)
     return state
 
 

@@ -89,7 +89,7 @@ def test_small_pods_go_just_below_the_level_and_large_ones_far_below() -> None:
 def test_the_measured_usage_of_a_workload_counts_more_than_requests() -> None:
     """A pod with a small request whose workload uses much goes to an empty node."""
     state = a_scoring_state({"low": 1.0, "under": 3.9, "over": 6.0, "hot": 8.0})
-    state.nodes.on_workload(a_workload_utilization(cpu=3.0, memory=GIB))
+    state.nodes.on_workload(a_workload_utilization(cpu=3.0, memory=GIB), NOW)
 
     found = scores(state, a_pod(workload=a_workload(), cpu=0.1), ["low", "under", "over", "hot"])
 
@@ -159,7 +159,7 @@ def test_unknown_and_overfull_nodes_score_0() -> None:
 def test_scores_are_neutral_below_the_coverage_threshold() -> None:
     """Below 70 % all nodes score the same: otherwise all pods would go to the few known nodes. No node is refused."""
     state = a_scoring_state({"low": 1.0, "over": 6.0})
-    state.on_cycle(a_cycle(10, sequence=2))
+    state.on_cycle(a_cycle(10, sequence=2), NOW)
 
     prioritized = state.prioritize(a_pod(), ["low", "over", "nowhere"], NOW)
 
@@ -260,8 +260,8 @@ def test_the_state_does_not_depend_on_the_order_of_messages() -> None:
     found = []
     for first in (utilizations, placements):
         state = a_scoring_state({})
-        state.nodes.on_workload(a_workload_utilization())
-        state.on_cycle(a_cycle(3))
+        state.nodes.on_workload(a_workload_utilization(), NOW)
+        state.on_cycle(a_cycle(3), NOW)
         for message in [*first, *utilizations, *placements]:
             if message in utilizations:
                 state.nodes.on_utilization(message, NOW)  # type: ignore[arg-type]

@@ -90,7 +90,7 @@ def a_state(policy: ScoringPolicy, shadow: ScoringPolicy | None) -> ScoringState
             for name, value in message.windows.items()
         }
         state.nodes.on_utilization(a_node_utilization(node, cpu, windows=windows), NOW)
-    state.on_cycle(a_cycle(3))
+    state.on_cycle(a_cycle(3), NOW)
     return state
 
 

@@ -214,7 +214,7 @@ class Replay:
                 if pod.workload is not None:
                     message = self._collector.workload(self._numbers[pod.workload], now)
                     if message is not None:
-                        scoring.nodes.on_workload(message)
+                        scoring.nodes.on_workload(message, self._origin + now)
                 requested = [names[row] for row in rows.tolist()]
                 return scoring.prioritize(pod, requested, self._origin + now).scores.scores
 
@@ -261,7 +261,7 @@ class Replay:
         for number in range(len(self._trace.workloads)):
             message = self._collector.workload(number, now)
             if self._scoring is not None and message is not None:
-                self._scoring.nodes.on_workload(message)
+                self._scoring.nodes.on_workload(message, self._origin + now)
 
     def _receive_all(self, now: float) -> None:
         """Process the latest message of every subject, as at the start of a service."""
@@ -279,7 +279,7 @@ class Replay:
         for message in self._collector.utilization_messages(now):
             if isinstance(message, UtilizationCycle):
                 if self._scoring is not None:
-                    self._scoring.on_cycle(message)
+                    self._scoring.on_cycle(message, self._origin + now)
                 if self._descheduler is not None:
                     self._descheduler.on_cycle(message)
                 continue

@@ -34,7 +34,6 @@ from equipoise.annotator.shell.hint_writer import HintWriter
 from equipoise.annotator.shell.membership import Membership
 from equipoise.annotator.shell.object_client import RESOURCES, ObjectClient
 from equipoise.annotator.shell.work_queue import ObjectQueue
-from equipoise.annotator.state.clock_skew import ClockSkews
 from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
 from equipoise.contracts.bounds import MAX_AHEAD
 from equipoise.contracts.bus import channels
@@ -42,6 +41,7 @@ from equipoise.contracts.hashing import owner, request_interval
 from equipoise.contracts.kubernetes.annotations import AnnotationValue, as_annotations, means
 from equipoise.contracts.kubernetes.crane import crane_annotations
 from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
+from equipoise.contracts.load.collection_cycles import CollectionCycles
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization
@@ -119,7 +119,7 @@ class Annotator:
         self._installation = InstallationCheck(runtime.kube, self._membership.namespace, clock, runtime.health)
         self._objects: dict[str, _Object] = {}
         self._hot_values = HotValues()
-        self._skews = ClockSkews()
+        self._cycles = CollectionCycles()
         self._unread, self._unwritten = ObjectQueue(), ObjectQueue()
         text = "Writes of annotations and of placement hints, by result."
         results = Counter("equipoise_annotator_writes", text, ["kind", "result"], registry=runtime.metrics)
@@ -149,7 +149,7 @@ class Annotator:
         if self._settings.crane:
             await follow(channels.NODE_PLACEMENTS.reading(PlacedTimes), self._hot_values.on_placement)
         # Before the values, because a skew may forbid to write them.
-        await follow(channels.UTILIZATION_CYCLES, self._skews.on_cycle)
+        await follow(channels.UTILIZATION_CYCLES, self._cycles.on_cycle)
         await follow(channels.NODE_UTILIZATIONS, self._on_message)
         await follow(channels.WORKLOAD_UTILIZATIONS, self._on_message)
         if self._settings.reclaimed.enabled:
@@ -208,7 +208,7 @@ class Annotator:
             return None
         if known.last is not None and known.last.at > now + MAX_AHEAD:
             known.last = None  # written while this clock was ahead: no later value would be newer
-        value = value_of(known.message, self._load, now, self._skews.largest(now))
+        value = value_of(known.message, self._load, now, self._cycles.skew(now))
         if value is None:
             return None
         found, sampled_at = means(value), value.sampled_at.timestamp()
@@ -327,7 +327,7 @@ class Annotator:
     def _annotations(self, known: _Object, value: AnnotationValue) -> dict[str, str]:
         now, annotations = self._clock.now(), as_annotations(value)
         if self._settings.crane and isinstance(known.message, NodeUtilization):
-            utilization = with_current_windows(known.message, self._load, now, self._skews.largest(now))
+            utilization = with_current_windows(known.message, self._load, now, self._cycles.skew(now))
             annotations |= crane_annotations(utilization, self._hot_values.of(utilization.node, now), now)
         return annotations
 

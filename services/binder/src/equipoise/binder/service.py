@@ -131,7 +131,7 @@ class Binder:
 
     def on_utilization_cycle(self, message: UtilizationCycle, now: float) -> bool:
         self._ledger.outages.message_received(self._clock.monotonic())
-        return is_acceptable(message, now) and self._cluster.on_cycle(message)
+        return is_acceptable(message, now) and self._cluster.on_cycle(message, now)
 
     def on_node_placement(self, message: NodePlacement, now: float) -> bool:
         self._ledger.outages.message_received(self._clock.monotonic())

@@ -44,9 +44,9 @@ class Descheduler:
         """Subscribe to all messages."""
         follow, messages, tracker = self._bus.follow, self._messages, self._tracker
         await follow(channels.NODE_UTILIZATIONS, messages.on_utilization)
-        await follow(channels.WORKLOAD_UTILIZATIONS, lambda message, _: messages.on_workload(message))
+        await follow(channels.WORKLOAD_UTILIZATIONS, messages.on_workload)
         await follow(channels.NODE_PLACEMENTS, self.on_placement)
-        await follow(channels.UTILIZATION_CYCLES, lambda message, _: messages.on_cycle(message))
+        await follow(channels.UTILIZATION_CYCLES, messages.on_cycle)
         await follow(channels.EVICTION_OUTCOMES, self.on_eviction_outcome, on_replayed=tracker.on_outcome)
         await follow(channels.HEARTBEATS.of("binder"), self.on_heartbeat)
 

@@ -66,7 +66,7 @@ class Reclaimer:
         """Subscribe. First to what an earlier reclaimer published, whose amounts this one continues."""
         follow, nodes = self._bus.follow, self._nodes
         await follow(channels.RECLAIMED_NODES, nodes.on_reclaimed, keep_future=True)
-        await follow(channels.WORKLOAD_UTILIZATIONS, lambda message, _: nodes.on_workload(message))
+        await follow(channels.WORKLOAD_UTILIZATIONS, nodes.on_workload)
         await follow(channels.NODE_PLACEMENTS, nodes.on_placement)
         await follow(channels.NODE_UTILIZATIONS, nodes.on_utilization)
 

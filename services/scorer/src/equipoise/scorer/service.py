@@ -76,7 +76,7 @@ class Scorer:
         """Subscribe. Returns when the last values of all subjects are received."""
         self._report_missing_windows()
         follow, nodes = self.bus.follow, self._state.nodes
-        await follow(channels.WORKLOAD_UTILIZATIONS, lambda message, _: nodes.on_workload(message))
+        await follow(channels.WORKLOAD_UTILIZATIONS, nodes.on_workload)
         await follow(channels.EVICTION_INTENTS, self.on_eviction_intent)
         await follow(channels.EVICTION_OUTCOMES, self.on_eviction_outcome)
         await follow(channels.NODE_PLACEMENTS, self.on_node_placement)
@@ -126,8 +126,8 @@ class Scorer:
 
     # messages
 
-    def on_utilization_cycle(self, message: UtilizationCycle, _: float) -> bool:
-        accepted = self._state.on_cycle(message)
+    def on_utilization_cycle(self, message: UtilizationCycle, now: float) -> bool:
+        accepted = self._state.on_cycle(message, now)
         self._prune()
         return accepted
 

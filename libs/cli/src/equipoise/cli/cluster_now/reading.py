@@ -197,14 +197,14 @@ async def _assembled(connection: ClusterSources, measurement: Measurement, place
         latest.on_utilization(message, now)
     store = measurement.workload_store
     for usage in store.messages(store.measured, measurement.source_now(), **ORDER):
-        latest.on_workload(usage)
-    latest.on_cycle(msgspec.structs.replace(cycle, **ORDER))
+        latest.on_workload(usage, now)
+    latest.on_cycle(msgspec.structs.replace(cycle, **ORDER), now)
     snapshot = Snapshot(
         now=now,
         watched=connection.objects.watched,
         nodes=latest.utilizations,
         workloads=latest.workloads,
-        cycles=list(latest.cycles.values()),
+        cycles=latest.cycles.current(now),
         placements=latest.placements,
     )
     settling = load.coverage.node_settling_period

@@ -1,6 +1,7 @@
 """The latest message about each node, workload and shard of the collector. Older ones that arrive late are dropped."""
 
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.collection_cycles import CollectionCycles
 from equipoise.contracts.load.latest import (
     SILENCE,
     supersedes_measurement,
@@ -23,8 +24,7 @@ class ClusterMessages:
         """Utilization by name. That of a new node may arrive before its placement: compare the UIDs."""
 
         self.workloads: dict[Workload, WorkloadUtilization] = {}
-        self.cycles: dict[str, UtilizationCycle] = {}
-        """The latest cycle of each shard."""
+        self.cycles = CollectionCycles()
 
         self._removals: dict[str, tuple[NodePlacement, float]] = {}
         """Removals by name, and when they arrived: for a while, so that a late message does not bring the node back."""
@@ -57,17 +57,14 @@ class ClusterMessages:
         self.utilizations[name] = message
         return True
 
-    def on_workload(self, message: WorkloadUtilization) -> bool:
+    def on_workload(self, message: WorkloadUtilization, _: float) -> bool:
         if not supersedes_measurement(message, self.workloads.get(message.workload)):
             return False
         self.workloads[message.workload] = message
         return True
 
-    def on_cycle(self, message: UtilizationCycle) -> bool:
-        if not supersedes_measurement(message, self.cycles.get(message.shard)):
-            return False
-        self.cycles[message.shard] = message
-        return True
+    def on_cycle(self, message: UtilizationCycle, now: float) -> bool:
+        return self.cycles.on_cycle(message, now)
 
     def _removal(self, name: str, now: float) -> NodePlacement | None:
         removal, at = self._removals.get(name, (None, 0.0))

@@ -109,7 +109,7 @@ class SimulatedDescheduler:
         self._messages.on_utilization(message, math.inf)
 
     def on_cycle(self, message: UtilizationCycle) -> None:
-        self._messages.on_cycle(message)
+        self._messages.on_cycle(message, message.queried_at)
 
     def on_placement(self, message: NodePlacement) -> None:
         self._objects.on_placement(message)
@@ -138,7 +138,7 @@ class SimulatedDescheduler:
             watched=watched,
             nodes=self._messages.utilizations,
             workloads=LazyMapping(watched.workloads, lambda workload: self._utilization(workload, days, now)),
-            cycles=self._messages.cycles.values(),
+            cycles=self._messages.cycles.current(now),
             placements=self._messages.placements,
             pending=self._tracker.pending,
             cooldowns=self._tracker.cooldowns,

@@ -126,7 +126,7 @@ class Validation:
         now = self._latest_time()
         return (
             check_age(intent, self._load, self.max_intent_lifetime, now)
-            or check_coverage(self.cluster.cycles.values(), self.cluster.known_loads(now), self._load, now)
+            or check_coverage(self.cluster.cycles.current(now), self.cluster.known_loads(now), self._load, now)
             or check_readiness(*self.cluster.ready, self._load)
         )
 
@@ -166,7 +166,7 @@ class Validation:
             load=self._load,
             thresholds=self.shared.thresholds,
             now=now,
-            skew=self.cluster.skew,
+            skew=self.cluster.cycles.skew(now),
         )
 
 

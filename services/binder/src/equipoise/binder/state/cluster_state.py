@@ -9,7 +9,7 @@ from equipoise.contracts.kubernetes.placed_objects import node_object, requested
 from equipoise.contracts.kubernetes.platforms import Platform, platform_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.cluster_messages import ClusterMessages
-from equipoise.contracts.load.correction import is_fresh, skew_of
+from equipoise.contracts.load.correction import is_fresh
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.contracts.recent import is_recent
@@ -63,8 +63,8 @@ class ClusterState(ClusterMessages):
             self.snapshot.remove_node(message.node)
         return True
 
-    def on_cycle(self, message: UtilizationCycle) -> bool:
-        if not super().on_cycle(message):
+    def on_cycle(self, message: UtilizationCycle, now: float) -> bool:
+        if not super().on_cycle(message, now):
             return False
         self._drop_utilization_without_node(message.queried_at)
         return True
@@ -74,11 +74,6 @@ class ClusterState(ClusterMessages):
         for name, latest in list(self.utilizations.items()):
             if name not in self.placements and now - latest.queried_at > self._load.freshness.eviction:
                 del self.utilizations[name]
-
-    @property
-    def skew(self) -> float:
-        """Prometheus' clock minus the collectors', in seconds."""
-        return skew_of(self.cycles.values())
 
     def known_loads(self, now: float) -> int:
         """How many nodes have a load that is fresh enough for an eviction."""

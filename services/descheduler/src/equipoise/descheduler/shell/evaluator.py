@@ -154,7 +154,7 @@ class Evaluator:
             watched=watched,
             nodes=dict(self.messages.utilizations),
             workloads=dict(self.messages.workloads),
-            cycles=list(self.messages.cycles.values()),
+            cycles=self.messages.cycles.current(now),
             placements=dict(self.messages.placements),
             pending=self.tracker.pending,
             cooldowns=self.tracker.cooldowns,

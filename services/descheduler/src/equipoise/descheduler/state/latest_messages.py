@@ -44,10 +44,9 @@ class LatestMessages(ClusterMessages):
         return min(modes, key=lambda mode: (mode != REAL, mode), default="")
 
     def prune(self, *, nodes: Collection[str], before: float) -> None:
-        """Drops nodes that are not among `nodes`, and workloads and shards without a message since `before`."""
+        """Drops nodes that are not among `nodes`, and workloads without a message since `before`."""
         self.utilizations = {name: message for name, message in self.utilizations.items() if name in nodes}
         self.placements = {name: message for name, message in self.placements.items() if name in nodes}
         self.workloads = {
             workload: message for workload, message in self.workloads.items() if message.queried_at > before
         }
-        self.cycles = {shard: message for shard, message in self.cycles.items() if message.queried_at > before}

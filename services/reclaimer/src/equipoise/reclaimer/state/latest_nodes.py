@@ -88,7 +88,7 @@ class LatestNodes:
             self._observe_deviation(message.node, now)
         return True
 
-    def on_workload(self, message: WorkloadUtilization) -> None:
+    def on_workload(self, message: WorkloadUtilization, _: float) -> None:
         """A node uses the new profile from its next message on."""
         self._profiles.on_workload(message)
 

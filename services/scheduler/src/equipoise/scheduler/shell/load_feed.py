@@ -25,14 +25,14 @@ class LoadFeed:
     async def run(self, bus: Bus) -> NoReturn:
         self._prune(bus)
         state, nodes, replacements = self._state, self._state.nodes, self._state.replacements
-        await bus.follow(channels.WORKLOAD_UTILIZATIONS, lambda message, _: nodes.on_workload(message))
+        await bus.follow(channels.WORKLOAD_UTILIZATIONS, nodes.on_workload)
         await bus.follow(channels.EVICTION_INTENTS, replacements.on_intent)
         await bus.follow(channels.EVICTION_OUTCOMES, replacements.on_outcome)
         await bus.follow(channels.NODE_PLACEMENTS, lambda message, now: state.on_placement(message, now) is not None)
         await bus.follow(channels.NODE_UTILIZATIONS, nodes.on_utilization)
         if state.settings.reclaimed.enabled:
             await bus.follow(channels.RECLAIMED_NODES, nodes.on_reclaimed)
-        await bus.follow(channels.UTILIZATION_CYCLES, lambda message, _: state.on_cycle(message))
+        await bus.follow(channels.UTILIZATION_CYCLES, state.on_cycle)
         self.received.set()
         while True:
             self._prune(bus)

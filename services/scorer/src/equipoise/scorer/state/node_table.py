@@ -122,9 +122,9 @@ class NodeTable:
             self._count_placements(row, placed, now)
         return placed
 
-    def on_workload(self, message: WorkloadUtilization) -> bool:
+    def on_workload(self, message: WorkloadUtilization, now: float) -> bool:
         """Use a workload's usage; it affects a node from the node's next message on. False for an outdated message."""
-        if not self.messages.on_workload(message):
+        if not self.messages.on_workload(message, now):
             return False
         if self._daily is not None:
             self._daily.on_workload(message)

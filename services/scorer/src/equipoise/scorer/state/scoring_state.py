@@ -79,9 +79,9 @@ class ScoringState:
 
         self.replacements = ExpectedReplacements(settings.replacement_hint_duration)
 
-    def on_cycle(self, message: UtilizationCycle) -> bool:
+    def on_cycle(self, message: UtilizationCycle, now: float) -> bool:
         """False for an outdated message."""
-        return self.nodes.messages.on_cycle(message)
+        return self.nodes.messages.on_cycle(message, now)
 
     def on_placement(self, message: NodePlacement, now: float) -> list[NewPlacement] | None:
         """Ends the reservations of the pods that are new on the node; None for an outdated message."""
@@ -100,8 +100,8 @@ class ScoringState:
 
     def coverage_problem(self, now: float) -> str:
         """Why every score is neutral now; empty when coverage is sufficient."""
-        known = self.nodes.fresh_count(now)
-        return coverage_problem(self.nodes.messages.cycles.values(), known=known, load=self.load, use="score", now=now)
+        cycles, known = self.nodes.messages.cycles.current(now), self.nodes.fresh_count(now)
+        return coverage_problem(cycles, known=known, load=self.load, use="score", now=now)
 
     def prioritize(self, pod: PodDemand, names: Sequence[str], now: float) -> Prioritized:
         """Score the nodes for the pod, and reserve its usage on the best ones."""
