@@ -59,6 +59,8 @@ WRITES_IN_OTHER_NAMESPACES: dict[str, set[str]] = {
 }
 AGENTS = "equipoise-agent"
 READS = ("get", "list", "watch")
+EVERY_ACCOUNT = {f"{verb} clustertrustbundles.certificates.k8s.io" for verb in READS}
+"""Public certificates, which every account reads since Kubernetes 1.37 (system:cluster-trust-bundle-discovery)."""
 
 
 ACCOUNTS = ("Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
@@ -102,7 +104,7 @@ async def permissions(deployed: DeployedCluster, service: str, namespace: str) -
         for resource in rule["resources"]
         for name in rule.get("resourceNames") or ("",)
         if group not in ("authorization.k8s.io", "authentication.k8s.io")  # granted to every user
-    }
+    } - EVERY_ACCOUNT
 
 
 @pytest.mark.parametrize("service", WRITES_IN_OWN_NAMESPACE)

@@ -173,7 +173,7 @@ class MemoryKube:
 
     async def server_version(self) -> str:
         async with self._request("discover", PODS, "", "version"):
-            return "v1.36.3"
+            return "v1.37.2"
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         async with self._request("get", resource, namespace, name):
