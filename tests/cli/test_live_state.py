@@ -352,11 +352,11 @@ def test_a_node_that_is_unknown_in_an_evaluation_says_why() -> None:
 
 
 def test_the_spread_needs_two_nodes() -> None:
-    """Of one node it is unknown."""
+    """Of one node it is unknown, and the mean is its load: as in `equipoise nodes`."""
     one = a_state(a_node_utilization("node-a", cpu=9.0))
     two = a_state(a_node_utilization("node-a", cpu=9.0), a_node_utilization("node-b", cpu=2.0), a_placement("node-c"))
 
-    assert [(None, None)] == [(point.cpu, point.cpu_mean) for point in one.everything().points]
+    assert [(None, 0.9)] == [(point.cpu, point.cpu_mean) for point in one.everything().points]
     assert [(0.7, 0.55)] == [(point.cpu, point.cpu_mean) for point in two.everything().points]
 
 

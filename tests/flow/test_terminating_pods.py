@@ -12,7 +12,8 @@ from descheduler.snapshots import a_pod, a_snapshot, evaluation_settings
 
 from equipoise.binder.decisions.destination_check import no_destination
 from equipoise.binder.state.cluster_state import NodeState
-from equipoise.cli.cluster_now.nodes import nodes_now, spread_of
+from equipoise.cli.cluster_now.nodes import nodes_now
+from equipoise.cli.cluster_now.spread import spread_of
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
 from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.placement import PlacedPod

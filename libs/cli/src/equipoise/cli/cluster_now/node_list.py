@@ -11,15 +11,14 @@ from rich.text import Text
 from equipoise.cli.cluster_now.command import NowOptions, reading
 from equipoise.cli.cluster_now.nodes import (
     NodeNow,
-    Spread,
     counted,
     known_text,
     node_cells,
     nodes_now,
-    spread_of,
     spread_text,
 )
 from equipoise.cli.cluster_now.reading import evaluation_settings
+from equipoise.cli.cluster_now.spread import Spread, spread_of
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.options import Output

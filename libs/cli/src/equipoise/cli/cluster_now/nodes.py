@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from equipoise.cli.cluster_now.spread import Spread
 from equipoise.cli.terminal import percent
 from equipoise.collector.decisions.sample_validation import UnknownUsage
 from equipoise.contracts.load.correction import RESOURCES, base_problem, load_of
@@ -41,17 +42,6 @@ class NodeNow(msgspec.Struct, frozen=True, kw_only=True):
 
     set_apart: str = ""
     """Why the scheduler places no ordinary pods on it: it does not count for the spread."""
-
-
-class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """How uneven the nodes are. Loads 0..1."""
-
-    nodes: int
-    """Measured nodes that count."""
-
-    mean: Resources
-    spread: Resources
-    """The load of the most loaded node minus that of the least loaded one; unknown with fewer than two nodes."""
 
 
 def nodes_now(
@@ -97,16 +87,6 @@ def sort_key(node: NodeNow) -> tuple[bool, float, str]:
 def counted(nodes: Iterable[NodeNow]) -> list[NodeNow]:
     """The nodes that count for the spread: ordinary pods may be placed on them, and their load is known."""
     return [node for node in nodes if not node.set_apart and node.load != Resources()]
-
-
-def spread_of(loads: Sequence[Resources]) -> Spread:
-    """Mean and spread of these loads, which are of the nodes that count."""
-    mean, spread = {}, {}
-    for resource in RESOURCES:
-        known = [load for each in loads if (load := getattr(each, resource)) is not None]
-        mean[resource] = sum(known) / len(known) if known else None
-        spread[resource] = max(known) - min(known) if len(known) > 1 else None
-    return Spread(nodes=len(loads), mean=Resources(**mean), spread=Resources(**spread))
 
 
 def known_text(nodes: Sequence[NodeNow]) -> str:

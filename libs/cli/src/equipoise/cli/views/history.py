@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from operator import attrgetter
 
+from equipoise.cli.cluster_now.spread import spread_of
 from equipoise.cli.report.figures import without_overlap
 from equipoise.cli.views.rows import Frame, NodeRow, SpreadPoint
 from equipoise.contracts.messages.advice import ClusterReview
@@ -83,22 +84,17 @@ class LoadHistory:
         return Resources() if review is None else review.high
 
 
-def spread_and_mean(rows: Collection[NodeRow]) -> tuple[Resources, Resources]:
-    """Highest minus lowest load, and the mean, of the nodes that count and whose load is known.
-
-    Of a resource None with fewer than two of them.
-    """
-    rows = [row for row in rows if not row.set_apart]
-    cpu_spread, cpu_mean = _spread_and_mean(row.cpu for row in rows)
-    memory_spread, memory_mean = _spread_and_mean(row.memory for row in rows)
-    return Resources(cpu=cpu_spread, memory=memory_spread), Resources(cpu=cpu_mean, memory=memory_mean)
+def spread_and_mean(rows: Iterable[NodeRow]) -> tuple[Resources, Resources]:
+    """Highest minus lowest load, and the mean, of the nodes that count and whose load is known."""
+    found = spread_of([row for row in rows if not row.set_apart])
+    return _rounded(found.spread), _rounded(found.mean)
 
 
-def _spread_and_mean(loads: Iterable[float | None]) -> tuple[float | None, float | None]:
-    known = [load for load in loads if load is not None]
-    if len(known) < 2:
-        return None, None
-    return round(max(known) - min(known), 4), round(sum(known) / len(known), 4)
+def _rounded(load: Resources) -> Resources:
+    return Resources(
+        cpu=None if load.cpu is None else round(load.cpu, 4),
+        memory=None if load.memory is None else round(load.memory, 4),
+    )
 
 
 def _permille(load: float | None) -> int:

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from equipoise.cli.cluster_now.causes import Resource, UnevenWorkload, causes, most_uneven
-from equipoise.cli.cluster_now.nodes import NodeNow, Spread, counted, nodes_now, spread_of
+from equipoise.cli.cluster_now.nodes import NodeNow, counted, nodes_now
 from equipoise.cli.cluster_now.reading import ClusterNow
+from equipoise.cli.cluster_now.spread import Spread, spread_of
 from equipoise.cli.doctor.checks.nodes import FIXES
 from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.terminal import count
