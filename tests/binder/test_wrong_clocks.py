@@ -197,7 +197,10 @@ STEPS = st.lists(
 @example([("all", -YEAR, 30.0), ("all", YEAR, 0.0)])
 @example([("API server", -DAY, 30.0), ("back", 0.0, 0.0)])
 def test_limits_hold_by_the_time_that_passes_whatever_clocks_do(steps: list[tuple[str, float, float]]) -> None:
-    """And BOUND seconds after the clocks agree again, they are those without a jump."""
+    """And BOUND seconds after the clocks agree again, they are those without a jump.
+
+    Takes seconds: a binder runs through each of 40 examples.
+    """
 
     async def run(world: World) -> None:
         await world.start(world.binder(limits=LIMITS))

@@ -612,7 +612,10 @@ async def test_invalid_options_are_invalid_input(tmp_path: Path, options: tuple[
 async def test_without_errors_the_exit_code_is_0(
     metrics: tuple[Exporter, str], bus: Bus, tmp_path: Path, cluster: Cluster
 ) -> None:
-    """With a real cluster, bus and Prometheus; the unknown use of scores is no error."""
+    """With a real cluster, bus and Prometheus; the unknown use of scores is no error.
+
+    Takes seconds: Prometheus needs several samples, and the API server time to grant what its roles state.
+    """
     _, url = metrics
     await cluster.add_nodes([node("well")])
     async with connect_kube(Kubernetes(kubeconfig=str(cluster.kubeconfig)), "doctor", SystemClock()) as kube:
@@ -622,9 +625,10 @@ async def test_without_errors_the_exit_code_is_0(
     file.write_text(
         "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\ndescheduler: {intentLifetime: 60s}\n"
     )
-    code, output = await run(
-        "doctor", "--config", file, "--prometheus", url, *access, KUBECONFIG=str(cluster.kubeconfig)
-    )
+    async with beating(bus.settings, *every_service()):
+        code, output = await run(
+            "doctor", "--config", file, "--prometheus", url, *access, KUBECONFIG=str(cluster.kubeconfig)
+        )
     assert code == 0, output
     assert "the clocks differ by at most" in output
     assert "stream EQUIPOISE_PLACEMENT: has" in output

@@ -170,7 +170,10 @@ async def test_commands_need_no_address_beside_up(bus: Bus, cluster: HttpCluster
 async def test_nodes_are_measured_as_the_collector_measures_them(
     bus: Bus, cluster: HttpCluster, tmp_path: Path
 ) -> None:
-    """By the file that its services read: what somebody publishes in its name is not used. An option overrides it."""
+    """By the file that its services read: what somebody publishes in its name is not used. An option overrides it.
+
+    Takes seconds: three commands start one after the other.
+    """
     now = SystemClock().now()
     url, other, forged = (f"http://127.0.0.1:{free_port()}" for _ in range(3))
     file = tmp_path / "equipoise.yaml"

@@ -70,6 +70,7 @@ def test_scores_alone_do_not_move_running_pods() -> None:
 
 
 def test_replacements_run_where_planned_if_new_pods_have_hints() -> None:
+    """Takes seconds: a replay of a whole trace."""
     hints = figures(scores=True, descheduler=True, placement="hints")
 
     assert hints.moved > 0
@@ -78,7 +79,10 @@ def test_replacements_run_where_planned_if_new_pods_have_hints() -> None:
 
 
 def test_evictions_alone_do_not_level_the_load(both: RunFigures) -> None:
-    """Without scores, few replacements would run on their targets: the other pods stay."""
+    """Without scores, few replacements would run on their targets: the other pods stay.
+
+    Takes seconds: a replay of a whole trace.
+    """
     alone = figures(scores=False, descheduler=True)
 
     assert 0 < alone.moved < both.moved

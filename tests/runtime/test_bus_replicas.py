@@ -101,6 +101,7 @@ async def test_replicas_without_a_cluster_are_an_error_that_names_the_setting(wo
 
 
 async def test_replicas_on_too_few_servers_are_an_error_that_names_the_setting(servers: NatsServers) -> None:
+    """Takes seconds: no server responds for 5 s while they elect a leader, and setup tries again 3 s later."""
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(BusError, match=r"EQUIPOISE_UTILIZATION: .*nats\.replicas is 5"):
             await setup_streams(Nats(url=servers.url, replicas=5), intent_max_age=60)
@@ -144,7 +145,10 @@ async def test_a_lost_queue_is_named_and_used_again_once_setup_has_created_it(wo
 
 
 async def test_a_queue_that_lost_messages_is_named_and_delivers_again_after_setup(world: NatsWorld) -> None:
-    """As after a power failure: nats-server uses the numbers of lost messages again, and its consumer skips them."""
+    """As after a power failure: nats-server uses the numbers of lost messages again, and its consumer skips them.
+
+    Takes seconds: the queue is compared with its consumer every 10 s, once to find it and once after setup.
+    """
     worked: Received[EvictionIntent] = Received()
 
     async def work(delivery: Delivery[EvictionIntent]) -> None:

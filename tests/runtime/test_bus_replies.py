@@ -274,7 +274,10 @@ async def test_redirected_messages_leave_room_for_intents(server: Server) -> Non
 
 
 async def test_intents_are_taken_while_somebody_fills_the_work_queue(server: Server) -> None:
-    """A publication that fails is repeated by the next evaluation."""
+    """A publication that fails is repeated by the next evaluation.
+
+    Takes seconds: the work queue is filled with 32 MiB, and filled again while intents are published.
+    """
     async with server.bus("descheduler") as descheduler, await server.client("collector") as collector:
         await fill_with_redirected(collector, 8_000, 4_500, "fill")
         await until_full(server)

@@ -48,7 +48,7 @@ async def test_what_streams_hold_is_there_again_at_the_next_start(tmp_path: Path
 
 
 async def test_a_server_that_is_killed_is_started_again_if_that_is_wanted(tmp_path: Path) -> None:
-    """At the same port, with its streams."""
+    """At the same port, with its streams. Takes seconds: the request that the server has lost ends after 5 s."""
     async with embedded_server(tmp_path, restarts=True) as url:
         async with await nats.connect(url) as client:
             await client.jetstream().add_stream(name="KEPT", subjects=["kept"])

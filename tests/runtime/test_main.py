@@ -135,7 +135,10 @@ async def test_a_running_program_serves_its_health() -> None:
 
 
 async def test_readiness_names_an_expired_certificate_until_it_is_renewed(tmp_path: Path) -> None:
-    """At the start and later; with another CA. The process goes on, and is ready without a restart."""
+    """At the start and later; with another CA. The process goes on, and is ready without a restart.
+
+    Takes seconds: after each change, a client waits up to 2 s before it connects again.
+    """
     world = TlsWorld(tmp_path)
     world.serve(now=NOW - 2 * DAY)
     await world.start()

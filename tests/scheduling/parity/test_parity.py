@@ -19,7 +19,10 @@ PODS = 8
 
 @pytest.mark.xdist_group("parity")
 async def test_the_library_decides_as_kube_scheduler() -> None:
-    """Feasible nodes, scores of each plugin, node, message, victims: of random pods in random clusters."""
+    """Feasible nodes, scores of each plugin, node, message, victims: of random pods in random clusters.
+
+    Takes seconds: a real kube-scheduler starts and decides for every pod.
+    """
     different = []
     decisions = 0
     async with RealScheduler() as real:
