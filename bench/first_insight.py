@@ -84,7 +84,7 @@ async def measure(nodes: int, pods: int, spacing: int, url: str) -> None:
 
     started = begun
     async with connected(kube, settings, clock, step, profile=None) as connection:
-        found = await read_cluster(connection, clock, step, windows=(), days=True)
+        found = await read_cluster(connection, days=True)
         step("planning")
         name = ClusterName(context="bench", cluster="bench", server="https://bench")
         made = now_report(

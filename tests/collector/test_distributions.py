@@ -580,7 +580,7 @@ async def _read_until(
     while True:
         try:
             async with connected(kube, settings, clock, lambda _: None, profile=None) as connection:
-                now = await read_cluster(connection, clock, lambda _: None, windows=(LOAD.shortest,), days=False)
+                now = await read_cluster(connection, windows=(LOAD.shortest,))
                 profile = connection.settings.collector.prometheus.profile
             if wanted(now) or time.monotonic() - begun > 60:
                 return profile, now

@@ -8,7 +8,6 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from equipoise.cli.cluster_now.command import NowOptions, reading
 from equipoise.cli.cluster_now.nodes import (
     NodeNow,
     counted,
@@ -17,7 +16,8 @@ from equipoise.cli.cluster_now.nodes import (
     nodes_now,
     spread_text,
 )
-from equipoise.cli.cluster_now.reading import evaluation_settings
+from equipoise.cli.cluster_now.options import NowOptions, reading
+from equipoise.cli.cluster_now.reading import evaluation_settings, read_cluster
 from equipoise.cli.cluster_now.spread import Spread, spread_of
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName
@@ -59,17 +59,17 @@ async def run_nodes(options: NowOptions, *, output: Output, watch: float | None)
 
 async def read_nodes(options: NowOptions, profile: str | None) -> tuple[NodeList, str, str]:
     """The nodes, and the profile and the URL with which they were measured."""
-    async with reading(options, profile) as read:
-        settings = evaluation_settings(read.settings)
+    async with reading(options, profile) as sources:
+        settings, prometheus = evaluation_settings(sources.settings), sources.settings.collector.prometheus
         shortest = settings.load.shortest
-        now = await read.cluster()
+        now = await read_cluster(sources)
         view = ClusterBuilder(now.snapshot, settings).cluster()
         nodes = nodes_now(view.nodes, now.placements, now.unknown, now.not_expected, shortest.name)
         spread = spread_of([node.load for node in counted(nodes)])
         found = NodeList(
             cluster=options.cluster_name, at=now.snapshot.now, window=shortest.name, spread=spread, nodes=nodes
         )
-        return found, read.settings.collector.prometheus.profile, read.prometheus_url
+        return found, prometheus.profile, prometheus.shown_url
 
 
 def _print(found: NodeList, output: Output, *, again: bool) -> None:

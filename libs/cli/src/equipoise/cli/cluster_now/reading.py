@@ -62,11 +62,12 @@ class ClusterNow(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterSources(msgspec.Struct, frozen=True, kw_only=True):
     """What a reading reads from. `profile_detected`: the profile of the settings was found, not configured."""
 
-    kube: Kube
     source: PrometheusSource
     objects: ListedObjects
     settings: AllSettings
     profile_detected: bool
+    clock: Clock
+    progress: Progress
 
 
 @asynccontextmanager
@@ -96,7 +97,7 @@ async def connected(
         raise unreachable(prometheus, error) from None
     try:
         yield ClusterSources(
-            kube=kube, source=source, objects=objects, profile_detected=detected,
+            source=source, objects=objects, profile_detected=detected, clock=clock, progress=progress,
             settings=msgspec.structs.replace(settings, collector=collector),
         )  # fmt: skip
     finally:
@@ -132,13 +133,14 @@ def evaluation_settings(settings: AllSettings) -> EvaluationSettings:
 
 
 async def read_cluster(
-    connection: ClusterSources, clock: Clock, progress: Progress, *, windows: tuple[Window, ...], days: bool
+    connection: ClusterSources, *, windows: tuple[Window, ...] = (), days: bool = False
 ) -> ClusterNow:
     """Measure these windows; the shortest always. `days`: also the 24-hour profiles of workloads.
 
     Raises CommandFailed if nothing can be measured.
     """
     settings, load = connection.settings.collector, connection.settings.shared.load
+    clock, progress = connection.clock, connection.progress
     placement = _placement(settings, load, connection.objects, clock.now())
     measurement = Measurement(
         settings=settings, load=load, source=connection.source, placement=placement, clock=clock,

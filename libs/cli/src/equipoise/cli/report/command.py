@@ -46,7 +46,7 @@ def report(
     import asyncio
 
     if now:
-        from equipoise.cli.cluster_now.command import NowOptions
+        from equipoise.cli.cluster_now.options import NowOptions
         from equipoise.cli.report.now.run import run_report_now
 
         if html is not None:

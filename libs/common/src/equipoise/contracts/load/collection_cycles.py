@@ -15,7 +15,7 @@ class CollectionCycles:
 
     def __init__(self) -> None:
         self._received: dict[str, tuple[UtilizationCycle, float]] = {}
-        """By shard, with the time of arrival."""
+        """The latest cycle of each shard, with the time of its arrival."""
 
     def on_cycle(self, message: UtilizationCycle, now: float) -> bool:
         """False for a cycle older than the latest one of its shard."""

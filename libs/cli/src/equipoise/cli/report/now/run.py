@@ -1,7 +1,7 @@
 """Reads the cluster once and prints the report. Writes nothing anywhere."""
 
-from equipoise.cli.cluster_now.command import NowOptions, reading
-from equipoise.cli.cluster_now.reading import evaluation_settings
+from equipoise.cli.cluster_now.options import NowOptions, reading
+from equipoise.cli.cluster_now.reading import evaluation_settings, read_cluster
 from equipoise.cli.report.now.figures import now_report
 from equipoise.cli.report.now.show import show
 from equipoise.cli.terminal import print_result
@@ -9,20 +9,20 @@ from equipoise.cli.terminal import print_result
 
 async def run_report_now(options: NowOptions, *, as_json: bool) -> None:
     """Raises CommandFailed, with what to do, if the cluster or Prometheus cannot be read."""
-    async with reading(options) as read:
-        evaluation = evaluation_settings(read.settings)
-        used = {name for strategy in read.settings.descheduler.strategies for name in strategy.windows}
+    async with reading(options) as sources:
+        evaluation = evaluation_settings(sources.settings)
+        used = {name for strategy in sources.settings.descheduler.strategies for name in strategy.windows}
         windows = tuple(window for window in evaluation.load.windows if window.name in used)
-        now = await read.cluster(windows=windows, days=True)
-        read.progress("planning")
-        prometheus = read.settings.collector.prometheus
+        now = await read_cluster(sources, windows=windows, days=True)
+        sources.progress("planning")
+        prometheus = sources.settings.collector.prometheus
         report = now_report(
             now,
             evaluation,
             cluster=options.cluster_name,
-            prometheus=read.prometheus_url,
+            prometheus=prometheus.shown_url,
             profile=prometheus.profile,
-            profile_detected=read.profile_detected,
+            profile_detected=sources.profile_detected,
             options=options.words,
         )
     print_result(report, show, as_json=as_json)

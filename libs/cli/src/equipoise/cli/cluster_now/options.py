@@ -1,8 +1,8 @@
-"""The options of the commands that read the cluster once, and the reading itself."""
+"""The options of the commands that read the cluster once, and the connection that they give."""
 
 import os
 import shlex
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from equipoise.cli.bus.access import up_of
-from equipoise.cli.cluster_now.reading import ClusterNow, ClusterSources, connected, read_cluster
+from equipoise.cli.cluster_now.reading import ClusterSources, connected
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import ClusterOptions
 from equipoise.cli.prometheus.access import reached_prometheus
@@ -19,10 +19,9 @@ from equipoise.cli.prometheus.profiles import configured_profile
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.cli.terminal import VisibleConsole
 from equipoise.cli.up.services_settings import settings_beside
-from equipoise.contracts.configuration.settings import Window
 from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.connection import connect_kube
-from equipoise.runtime.process.clock import Clock, SystemClock
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
 
@@ -65,31 +64,6 @@ class NowOptions:
         return msgspec.structs.replace(settings, shared=shared, collector=collector), profile
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """An open connection, for one or several readings."""
-
-    connection: ClusterSources
-    clock: Clock
-    progress: Callable[[str], None]
-
-    @property
-    def settings(self) -> AllSettings:
-        return self.connection.settings
-
-    @property
-    def prometheus_url(self) -> str:
-        """The URL of Prometheus, as it can be given to another command."""
-        return self.settings.collector.prometheus.shown_url
-
-    @property
-    def profile_detected(self) -> bool:
-        return self.connection.profile_detected
-
-    async def cluster(self, *, windows: tuple[Window, ...] = (), days: bool = False) -> ClusterNow:
-        return await read_cluster(self.connection, self.clock, self.progress, windows=windows, days=days)
-
-
 def _as_it_runs(options: NowOptions, settings: AllSettings) -> tuple[AllSettings, str | None]:
     """The settings of the services of `equipoise up`, and the profile of its collector; None without one.
 
@@ -107,10 +81,11 @@ def _as_it_runs(options: NowOptions, settings: AllSettings) -> tuple[AllSettings
 
 
 @asynccontextmanager
-async def reading(options: NowOptions, profile: str | None = None) -> AsyncIterator[Reading]:
-    """Shows on a terminal what is being read. `profile`: one that was detected before.
+async def reading(options: NowOptions, profile: str | None = None) -> AsyncIterator[ClusterSources]:
+    """An open connection, for one or several readings. Shows on a terminal what is being read.
 
-    Raises CommandFailed, InvalidInput, ConfigurationError and KubeError."""
+    `profile`: one that was detected before. Raises CommandFailed, InvalidInput, ConfigurationError and KubeError.
+    """
     # What fails is in the result: client libraries need not log it too.
     configure_logging(Logging(level="error"), options.cluster.command)
     settings, configured = options.settings()
@@ -126,5 +101,5 @@ async def reading(options: NowOptions, profile: str | None = None) -> AsyncItera
                 collector = msgspec.structs.replace(settings.collector, source="prometheus", prometheus=prometheus)
                 settings = msgspec.structs.replace(settings, collector=collector)
                 opened = connected(kube, settings, clock, status.update, profile=profile or configured)
-                async with opened as connection:
-                    yield Reading(connection=connection, clock=clock, progress=status.update)
+                async with opened as sources:
+                    yield sources
