@@ -275,7 +275,7 @@ def progress_of_build(compiled: int, packages: int, seconds: float) -> str:
     """How far a build is after `seconds`, and how long it will still take.
 
     A package takes longer than those that it imports, so the first half of the packages takes 0.5 ** 1.4 = 38 % of the
-    time (measured with the control plane). The first few say little.
+    time (measured with the control plane). The first few are too few for an estimate.
     """
     text = f"{compiled} of {packages} packages compiled, {_minutes(seconds)}"
     done = (compiled / packages) ** 1.4 if packages else 1.0
