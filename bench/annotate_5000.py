@@ -22,7 +22,8 @@ from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
 from equipoise.runtime.configuration import Configuration, Kubernetes, Shared
@@ -139,7 +140,7 @@ async def writes_per_minute(nodes: int, settings: AnnotatorSettings, deviation: 
     loads = {clusters.node_name(number): generator.uniform(0.1, 0.7) for number in range(nodes)}
     kube = MemoryKube(clock)
     for name in loads:
-        kube.put(NODE_OBJECTS, objects.Node(metadata=objects.ObjectMeta(name=name, uid=name)))
+        kube.put(NODE_OBJECTS, Node(metadata=ObjectMeta(name=name, uid=name)))
     async with running_annotator(kube, clock, settings) as (bus, counting):
         await clock.advance(1)
         first = 0

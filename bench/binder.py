@@ -21,7 +21,10 @@ from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec, Namespace
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, OwnerReference
+from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec, PodStatus
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject, WorkloadSpec, WorkloadStatus
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.lease import LeaseEpoch
@@ -53,23 +56,23 @@ UNLIMITED = Limits(
 
 def put_pods(kube: MemoryKube, count: int) -> None:
     """Creates for every pod to evict its own StatefulSet with two replicas."""
-    kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
-    metadata = objects.ObjectMeta(name=DESCHEDULER_LEASE, namespace=OWN, uid=LEADER.lease_uid)
-    kube.put(LEASES, objects.Lease(metadata=metadata, spec=objects.LeaseSpec(holder_identity=LEADER.holder)))
-    ready = objects.PodStatus(phase="Running", conditions=[objects.Condition(type="Ready", status="True")])
+    kube.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="shop")))
+    metadata = ObjectMeta(name=DESCHEDULER_LEASE, namespace=OWN, uid=LEADER.lease_uid)
+    kube.put(LEASES, Lease(metadata=metadata, spec=LeaseSpec(holder_identity=LEADER.holder)))
+    ready = PodStatus(phase="Running", conditions=[Condition(type="Ready", status="True")])
     for number in range(count):
         name = f"web{number}"
         kube.put(
             STATEFUL_SETS,
-            objects.WorkloadObject(
-                metadata=objects.ObjectMeta(name=name, namespace="shop", uid=name),
-                spec=objects.WorkloadSpec(replicas=2),
-                status=objects.WorkloadStatus(replicas=2, ready_replicas=2),
+            WorkloadObject(
+                metadata=ObjectMeta(name=name, namespace="shop", uid=name),
+                spec=WorkloadSpec(replicas=2),
+                status=WorkloadStatus(replicas=2, ready_replicas=2),
             ),
         )
-        owner = objects.OwnerReference(api_version="apps/v1", kind="StatefulSet", name=name, uid=name, controller=True)
-        pod = objects.ObjectMeta(name=f"{name}-0", namespace="shop", uid=f"{name}-0", owner_references=[owner])
-        kube.put(PODS, objects.Pod(metadata=pod, spec=objects.PodSpec(node_name="node-0"), status=ready))
+        owner = OwnerReference(api_version="apps/v1", kind="StatefulSet", name=name, uid=name, controller=True)
+        pod = ObjectMeta(name=f"{name}-0", namespace="shop", uid=f"{name}-0", owner_references=[owner])
+        kube.put(PODS, Pod(metadata=pod, spec=PodSpec(node_name="node-0"), status=ready))
 
 
 async def publish_load(bus: MemoryBus, nodes: int, now: float) -> None:

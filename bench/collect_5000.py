@@ -28,18 +28,9 @@ from equipoise.collector.sources.prometheus.prometheus_source import PrometheusS
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.objects import (
-    Condition,
-    Container,
-    Node,
-    NodeStatus,
-    ObjectMeta,
-    OwnerReference,
-    Pod,
-    PodSpec,
-    PodStatus,
-    ResourceRequirements,
-)
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, OwnerReference, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodSpec, PodStatus
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, WORKLOADS_PER_BATCH, in_batches
 from equipoise.runtime.kubernetes.reflector import Interner

@@ -22,7 +22,9 @@ from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
-from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta, WorkloadObject, WorkloadSpec, WorkloadStatus
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject, WorkloadSpec, WorkloadStatus
 from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import NAMESPACES, NODES, PODS, STATEFUL_SETS
 from equipoise.runtime.process.clock import Clock, SystemClock

@@ -14,7 +14,7 @@ from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell import measurement
 from equipoise.collector.state.placement import amounts
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.runtime.process.main import run

@@ -10,7 +10,17 @@ import msgspec
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import (
+    Condition,
+    LabelSelector,
+    ObjectMeta,
+    OwnerReference,
+    ResourceRequirements,
+)
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodSpec, PodStatus, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject, WorkloadSpec, WorkloadStatus
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import NodePlacement
@@ -48,10 +58,10 @@ S = TypeVar("S", bound=msgspec.Struct)
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """The objects of the API server, and the messages of the collector."""
 
-    nodes: list[objects.Node]
-    pods: list[objects.Pod]
-    deployments: list[objects.WorkloadObject]
-    replica_sets: list[objects.WorkloadObject]
+    nodes: list[Node]
+    pods: list[Pod]
+    deployments: list[WorkloadObject]
+    replica_sets: list[WorkloadObject]
     utilization: list[NodeUtilization]
     workloads: list[WorkloadUtilization]
 
@@ -70,57 +80,54 @@ def random_uid(generator: random.Random) -> str:
     return str(uuid.UUID(int=generator.getrandbits(128)))
 
 
-def make_node(name: str, uid: str) -> objects.Node:
-    metadata = objects.ObjectMeta(
-        name=name, uid=uid, creation_timestamp=LONG_AGO, labels={"kubernetes.io/hostname": name}
-    )
-    ready = objects.Condition(type="Ready", status="True", last_transition_time=LONG_AGO)
+def make_node(name: str, uid: str) -> Node:
+    metadata = ObjectMeta(name=name, uid=uid, creation_timestamp=LONG_AGO, labels={"kubernetes.io/hostname": name})
+    ready = Condition(type="Ready", status="True", last_transition_time=LONG_AGO)
     allocatable = {"cpu": str(CORES), "memory": f"{MEMORY}Gi", "pods": "110"}
-    return objects.Node(metadata=metadata, status=objects.NodeStatus(allocatable=allocatable, conditions=[ready]))
+    return Node(metadata=metadata, status=NodeStatus(allocatable=allocatable, conditions=[ready]))
 
 
-def placement_message(node: objects.Node) -> NodePlacement:
+def placement_message(node: Node) -> NodePlacement:
     """The placement without pods: they started before every window, so their times do not matter."""
     return NodePlacement(node=node.metadata.name, uid=node.metadata.uid, epoch=1, sequence=1)
 
 
-def make_pod(node: str, app: str, memory: float, generator: random.Random) -> objects.Pod:
+def make_pod(node: str, app: str, memory: float, generator: random.Random) -> Pod:
     """A pod of a Deployment with a topology spread constraint; `memory`: GiB requested."""
     requests = {"cpu": "500m", "memory": f"{round(memory * 1024)}Mi"}
-    spread = objects.TopologySpreadConstraint(
+    spread = TopologySpreadConstraint(
         topology_key="kubernetes.io/hostname",
-        label_selector=objects.LabelSelector(match_labels={"app": app}),
+        label_selector=LabelSelector(match_labels={"app": app}),
         max_skew=5,
     )
     conditions = [
-        objects.Condition(type=type_, status="True", last_transition_time=LONG_AGO)
-        for type_ in ("PodScheduled", "Ready")
+        Condition(type=type_, status="True", last_transition_time=LONG_AGO) for type_ in ("PodScheduled", "Ready")
     ]
-    owner = objects.OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=f"{app}-1", controller=True)
+    owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=f"{app}-1", controller=True)
     uid = random_uid(generator)
-    return objects.Pod(
-        metadata=objects.ObjectMeta(
+    return Pod(
+        metadata=ObjectMeta(
             name=f"{app}-1-{uid[:8]}", namespace=NAMESPACE, uid=uid, resource_version="1", labels={"app": app},
             owner_references=[owner], creation_timestamp=LONG_AGO,
         ),
-        spec=objects.PodSpec(
+        spec=PodSpec(
             node_name=node,
-            containers=[objects.Container(resources=objects.ResourceRequirements(requests=requests))],
+            containers=[Container(resources=ResourceRequirements(requests=requests))],
             topology_spread_constraints=[spread],
         ),
-        status=objects.PodStatus(phase="Running", conditions=conditions, start_time=LONG_AGO, qos_class="Burstable"),
+        status=PodStatus(phase="Running", conditions=conditions, start_time=LONG_AGO, qos_class="Burstable"),
     )  # fmt: skip
 
 
-def workload_object(name: str, owner: str = "") -> objects.WorkloadObject:
-    controller = objects.OwnerReference(api_version="apps/v1", kind="Deployment", name=owner, controller=True)
-    counts = objects.WorkloadStatus(
+def workload_object(name: str, owner: str = "") -> WorkloadObject:
+    controller = OwnerReference(api_version="apps/v1", kind="Deployment", name=owner, controller=True)
+    counts = WorkloadStatus(
         replicas=REPLICAS, ready_replicas=REPLICAS, updated_replicas=REPLICAS, available_replicas=REPLICAS
     )
-    metadata = objects.ObjectMeta(
+    metadata = ObjectMeta(
         name=name, namespace=NAMESPACE, creation_timestamp=LONG_AGO, owner_references=[controller] if owner else []
     )
-    return objects.WorkloadObject(metadata=metadata, spec=objects.WorkloadSpec(replicas=REPLICAS), status=counts)
+    return WorkloadObject(metadata=metadata, spec=WorkloadSpec(replicas=REPLICAS), status=counts)
 
 
 class App(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +193,7 @@ def generate_cluster(nodes: int, hot: int, requested: tuple[float, float], gener
     cluster = Cluster(nodes=[], pods=[], deployments=[], replica_sets=[], utilization=[], workloads=[])
     for number, apps in enumerate(apps_of_nodes):
         node = make_node(f"node-{number:05}", random_uid(generator))
-        pods: list[objects.Pod] = []
+        pods: list[Pod] = []
         free = float(MEMORY)
         for app in apps:
             # On a full node, the last pods request what remains.
@@ -203,7 +210,7 @@ def generate_cluster(nodes: int, hot: int, requested: tuple[float, float], gener
     return cluster
 
 
-def node_utilization(node: objects.Node, pods: Sequence[objects.Pod], apps: Sequence[App]) -> NodeUtilization:
+def node_utilization(node: Node, pods: Sequence[Pod], apps: Sequence[App]) -> NodeUtilization:
     """The usage of the current hour of the profiles, in every window."""
     hour = datetime.fromtimestamp(NOW, UTC).hour
     usages = {
@@ -256,8 +263,8 @@ def snapshot_of(cluster: Cluster) -> Snapshot:
     )
 
 
-def namespace_object() -> objects.Namespace:
-    return objects.Namespace(metadata=objects.ObjectMeta(name=NAMESPACE))
+def namespace_object() -> Namespace:
+    return Namespace(metadata=ObjectMeta(name=NAMESPACE))
 
 
 async def publish(bus: MemoryBus, cluster: Cluster) -> None:

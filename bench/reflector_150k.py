@@ -18,7 +18,7 @@ from bench.event_loop import worst_lag
 from bench.memory import peak_mb, resident_mb
 from bench.output import progress, report
 from equipoise.collector.decisions.pod_times import trimmed
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import PODS
 from equipoise.runtime.kubernetes.connection import connect_kube

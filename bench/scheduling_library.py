@@ -7,18 +7,15 @@ from typing import Any
 
 from bench.memory import resident_mb
 from bench.output import progress, report
-from equipoise.contracts.kubernetes.objects import (
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import (
     Affinity,
     Container,
-    LabelSelector,
-    Node,
-    NodeStatus,
-    ObjectMeta,
     Pod,
     PodAffinity,
     PodAffinityTerm,
     PodSpec,
-    ResourceRequirements,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )

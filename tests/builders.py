@@ -3,13 +3,9 @@
 from typing import Any
 
 from equipoise.contracts.colocation.bands import Band
-from equipoise.contracts.kubernetes.objects import (
-    Affinity,
-    NodeAffinity,
-    NodeSelectorTerm,
-    PreferredNodes,
-    SelectorRequirement,
-)
+from equipoise.contracts.kubernetes.objects.metadata import SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelectorTerm
+from equipoise.contracts.kubernetes.objects.pod import Affinity, NodeAffinity, PreferredNodes
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch

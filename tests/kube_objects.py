@@ -5,22 +5,23 @@ from typing import Any
 
 from builders import NOW
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, OwnerReference, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodSpec, PodStatus
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject, WorkloadSpec, WorkloadStatus
 
 
-def owned_by(kind: str, name: str, group: str = "apps") -> list[objects.OwnerReference]:
+def owned_by(kind: str, name: str, group: str = "apps") -> list[OwnerReference]:
     return [
-        objects.OwnerReference(
+        OwnerReference(
             api_version=f"{group}/v1" if group else "v1", kind=kind, name=name, uid=f"uid-{name}", controller=True
         )
     ]
 
 
-def a_pod(name: str = "web-1", *, owner: str = "web", node: str = "node-a", **fields: Any) -> objects.Pod:
+def a_pod(name: str = "web-1", *, owner: str = "web", node: str = "node-a", **fields: Any) -> Pod:
     """A running, ready pod of Deployment `owner` in namespace shop, with one request."""
-    container = objects.Container(
-        name="main", resources=objects.ResourceRequirements(requests={"cpu": "500m", "memory": "1Gi"})
-    )
+    container = Container(name="main", resources=ResourceRequirements(requests={"cpu": "500m", "memory": "1Gi"}))
     metadata = {
         "name": name,
         "namespace": "shop",
@@ -31,19 +32,19 @@ def a_pod(name: str = "web-1", *, owner: str = "web", node: str = "node-a", **fi
     spec = {"node_name": node, "containers": [container]}
     status = {
         "phase": "Running",
-        "conditions": [objects.Condition(type="Ready", status="True")],
+        "conditions": [Condition(type="Ready", status="True")],
         "start_time": datetime.fromtimestamp(NOW - 90_000, UTC),
     }
-    return objects.Pod(
-        metadata=objects.ObjectMeta(**(metadata | fields.pop("metadata", {}))),
-        spec=objects.PodSpec(**(spec | fields.pop("spec", {}))),
-        status=objects.PodStatus(**(status | fields.pop("status", {}))),
+    return Pod(
+        metadata=ObjectMeta(**(metadata | fields.pop("metadata", {}))),
+        spec=PodSpec(**(spec | fields.pop("spec", {}))),
+        status=PodStatus(**(status | fields.pop("status", {}))),
     )
 
 
 def a_deployment(
     name: str = "web", replicas: int = 10, *, spec_replicas: int | None = None, **status: Any
-) -> objects.WorkloadObject:
+) -> WorkloadObject:
     """`replicas` pods, all ready and of the newest template; `spec_replicas`: how many there should be, if others."""
     counts = {
         "replicas": replicas,
@@ -52,31 +53,31 @@ def a_deployment(
         "available_replicas": replicas,
         "observed_generation": 1,
     }
-    return objects.WorkloadObject(
+    return WorkloadObject(
         kind="Deployment",
-        metadata=objects.ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}", generation=1),
-        spec=objects.WorkloadSpec(replicas=replicas if spec_replicas is None else spec_replicas),
-        status=objects.WorkloadStatus(**(counts | status)),
+        metadata=ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}", generation=1),
+        spec=WorkloadSpec(replicas=replicas if spec_replicas is None else spec_replicas),
+        status=WorkloadStatus(**(counts | status)),
     )
 
 
-def a_replica_set(name: str = "web", replicas: int = 10) -> objects.WorkloadObject:
-    return objects.WorkloadObject(
+def a_replica_set(name: str = "web", replicas: int = 10) -> WorkloadObject:
+    return WorkloadObject(
         kind="ReplicaSet",
-        metadata=objects.ObjectMeta(
+        metadata=ObjectMeta(
             name=f"{name}-rs", namespace="shop", uid=f"uid-{name}-rs", owner_references=owned_by("Deployment", name)
         ),
-        spec=objects.WorkloadSpec(replicas=replicas),
-        status=objects.WorkloadStatus(replicas=replicas, ready_replicas=replicas),
+        spec=WorkloadSpec(replicas=replicas),
+        status=WorkloadStatus(replicas=replicas, ready_replicas=replicas),
     )
 
 
 def a_lease(
     namespace: str, *, created: float = NOW - 1_000, renewed: float | None = NOW - 5, holder: str = "d-1"
-) -> objects.Lease:
+) -> Lease:
     """The Lease of a descheduler that leads: each installation has one."""
-    metadata = objects.ObjectMeta(
+    metadata = ObjectMeta(
         name="equipoise-descheduler", namespace=namespace, creation_timestamp=datetime.fromtimestamp(created, UTC)
     )
     renew_time = None if renewed is None else datetime.fromtimestamp(renewed, UTC)
-    return objects.Lease(metadata=metadata, spec=objects.LeaseSpec(holder_identity=holder, renew_time=renew_time))
+    return Lease(metadata=metadata, spec=LeaseSpec(holder_identity=holder, renew_time=renew_time))

@@ -3,7 +3,10 @@
 import asyncio
 from typing import Protocol
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
+from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec, PodStatus
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from equipoise.runtime.kubernetes.client import BUDGETS, NAMESPACES, PODS, Kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.testbed import objects as manifests
@@ -22,11 +25,11 @@ class World(Protocol):
     @property
     def clock(self) -> Clock: ...
 
-    async def run_pod(self, app: str) -> objects.Pod:
+    async def run_pod(self, app: str) -> Pod:
         """One that runs, labelled with its app and owned by a workload."""
         ...
 
-    async def pending_pod(self, name: str) -> objects.Pod:
+    async def pending_pod(self, name: str) -> Pod:
         """One that no scheduler takes."""
         ...
 
@@ -34,45 +37,45 @@ class World(Protocol):
         """A PodDisruptionBudget that allows nothing."""
         ...
 
-    async def remove(self, pod: objects.Pod) -> None: ...
+    async def remove(self, pod: Pod) -> None: ...
 
 
 class MemoryWorld:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.kube = MemoryKube(clock)
-        self.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name=NAMESPACE)))
+        self.kube.put(NAMESPACES, Namespace(metadata=ObjectMeta(name=NAMESPACE)))
 
-    async def run_pod(self, app: str) -> objects.Pod:
+    async def run_pod(self, app: str) -> Pod:
         return self.kube.put(
             PODS,
-            objects.Pod(
-                metadata=objects.ObjectMeta(name=f"{app}-1", namespace=NAMESPACE, labels={"app": app}),
-                spec=objects.PodSpec(node_name="node-a"),
-                status=objects.PodStatus(phase="Running"),
+            Pod(
+                metadata=ObjectMeta(name=f"{app}-1", namespace=NAMESPACE, labels={"app": app}),
+                spec=PodSpec(node_name="node-a"),
+                status=PodStatus(phase="Running"),
             ),
         )
 
-    async def pending_pod(self, name: str) -> objects.Pod:
+    async def pending_pod(self, name: str) -> Pod:
         return self.kube.put(
             PODS,
-            objects.Pod(
-                metadata=objects.ObjectMeta(name=name, namespace=NAMESPACE),
-                spec=objects.PodSpec(scheduler_name="nobody"),
-                status=objects.PodStatus(phase="Pending"),
+            Pod(
+                metadata=ObjectMeta(name=name, namespace=NAMESPACE),
+                spec=PodSpec(scheduler_name="nobody"),
+                status=PodStatus(phase="Pending"),
             ),
         )
 
     async def forbid_disruption(self, app: str, budget: str) -> None:
         self.kube.put(
             BUDGETS,
-            objects.PodDisruptionBudget(
-                metadata=objects.ObjectMeta(name=budget, namespace=NAMESPACE),
-                spec=objects.PodDisruptionBudgetSpec(selector=objects.LabelSelector(match_labels={"app": app})),
+            PodDisruptionBudget(
+                metadata=ObjectMeta(name=budget, namespace=NAMESPACE),
+                spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": app})),
             ),
         )
 
-    async def remove(self, pod: objects.Pod) -> None:
+    async def remove(self, pod: Pod) -> None:
         self.kube.remove(PODS, pod.metadata.name, pod.metadata.namespace)
 
 
@@ -82,7 +85,7 @@ class RealWorld:
         self.kube = kube
         self.clock: Clock = SystemClock()
 
-    async def run_pod(self, app: str) -> objects.Pod:
+    async def run_pod(self, app: str) -> Pod:
         template = manifests.pod_template(app)
         await self.cluster.apply([manifests.deployment(app, template, namespace=NAMESPACE)])
         async with asyncio.timeout(60):
@@ -93,7 +96,7 @@ class RealWorld:
                         return pod
                 await asyncio.sleep(0.05)
 
-    async def pending_pod(self, name: str) -> objects.Pod:
+    async def pending_pod(self, name: str) -> Pod:
         template = manifests.pod_template(name, spec={"schedulerName": "nobody"})
         await self.cluster.apply([manifests.pod(name, template, namespace=NAMESPACE)])
         return await self.kube.get(PODS, name, NAMESPACE)
@@ -106,6 +109,6 @@ class RealWorld:
             while (await self.kube.get(BUDGETS, budget, NAMESPACE)).status.expected_pods == 0:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
-    async def remove(self, pod: objects.Pod) -> None:
+    async def remove(self, pod: Pod) -> None:
         path = PODS.path(pod.metadata.namespace, pod.metadata.name)
         await self.cluster.request("DELETE", f"{path}?gracePeriodSeconds=0")

@@ -12,7 +12,7 @@ from equipoise.agent.decisions.band_pods import band_pod
 from equipoise.agent.decisions.evictions import CpuEviction
 from equipoise.agent.decisions.suppression import CpuSuppression
 from equipoise.agent.settings import AgentSettings
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 
 STATIC = "0123456789abcdef0123456789abcdef"
 CONTAINER = "ab" * 32

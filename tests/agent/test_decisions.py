@@ -19,7 +19,7 @@ from equipoise.agent.decisions.evictions import (
 from equipoise.agent.decisions.pod_values import pod_values, weight_of
 from equipoise.agent.decisions.pressure import PodPressure, highest_pressure, stalled_seconds, throttled_seconds
 from equipoise.agent.decisions.suppression import CpuLimit, CpuSuppression, CpuUsage, next_cpu_count, next_limit
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 
 # Values of a pod
 

@@ -14,7 +14,7 @@ from bus_worlds import eventually
 from equipoise.agent.shell.api_server import LONGEST, AgentApi, PodEvent, RequestFailed, read_events, read_pods
 from equipoise.agent.shell.pod_watch import PodWatch, unreadable_text
 from equipoise.agent.state.watched_pods import WatchedPods
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS, read_object
 
 

@@ -15,7 +15,7 @@ from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, workload_hints
 from equipoise.contracts.hints.policy import NAME
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
-from equipoise.contracts.kubernetes.objects import Object, ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
 from equipoise.contracts.messages.placement import PlacementHints, WeightedNodes, WorkloadHint
 from equipoise.runtime.kubernetes import fence
 from equipoise.runtime.kubernetes.client import HINTS, LEASES, mutating_policies

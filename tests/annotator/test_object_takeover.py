@@ -12,7 +12,8 @@ from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.bus.subjects import node_utilization
 from equipoise.contracts.hashing import owner
 from equipoise.contracts.kubernetes.annotations import as_annotations, node_load
-from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.runtime.kubernetes.client import NODES
 from equipoise.runtime.kubernetes.paced_requests import REQUEST_TIMEOUT, RETRY_PERIOD
 from equipoise.testbed.memory.faults import Call, Verb

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.annotator.decisions.replicas import LABELS, lease_for, live_members, released
-from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 
 NOW_TIME = datetime.fromtimestamp(NOW, UTC)
 

@@ -38,7 +38,10 @@ from equipoise.contracts.kubernetes.annotations import (
     read_node_reclaimed,
     read_workload_usage,
 )
-from equipoise.contracts.kubernetes.objects import Lease, Node, ObjectMeta, WorkloadObject
+from equipoise.contracts.kubernetes.objects.cluster import Lease
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.load.latest import SILENCE
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.placement import PlacedPod

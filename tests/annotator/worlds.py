@@ -10,7 +10,8 @@ from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.bus.subjects import node_utilization, utilization_cycle
 from equipoise.contracts.kubernetes.annotations import read_node_load
-from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.runtime.configuration import Configuration, Shared
 from equipoise.runtime.kubernetes.client import NODES

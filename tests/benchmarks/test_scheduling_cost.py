@@ -21,7 +21,7 @@ from bench.scheduling_participants import PARTICIPANTS, TRIMARAN, WORKLOADS, hin
 
 from equipoise.contracts.hints.definition import definition
 from equipoise.contracts.hints.hints_object import HintsObject, workload_hints
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.messages.placement import hint_key
 from equipoise.testbed.binaries.build import MODULES

@@ -21,7 +21,8 @@ from equipoise.binder.shell.ledger_store import (
     pause,
 )
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.workload import CustomStatus, CustomWorkload, Scale, ScaleSpec, ScaleStatus
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.bus import Delivery, Redeliver
 from equipoise.runtime.kubernetes.client import PODS, Resource, scale_of
@@ -58,15 +59,15 @@ def _another_pending_replacement(world: World) -> None:
 
 def _of_a_custom_kind(world: World) -> None:
     """Both pods belong to a workload that is read through its scale subresource."""
-    etcd = Resource(group="coreos.com", version="v1", plural="etcds", kind="Etcd", model=objects.CustomWorkload)
+    etcd = Resource(group="coreos.com", version="v1", plural="etcds", kind="Etcd", model=CustomWorkload)
     world.kube.scalable["coreos.com", "Etcd"] = etcd
     for name in ("web-1", "web-2"):
         world.kube.put(PODS, a_pod(name, metadata={"owner_references": owned_by("Etcd", "main", "coreos.com")}))
     named = {"name": "main", "namespace": "shop", "uid": "uid-main"}
-    status = objects.CustomStatus(ready_replicas=10)
-    world.kube.put(etcd, objects.CustomWorkload(metadata=objects.ObjectMeta(**named), status=status))
-    counts = {"spec": objects.ScaleSpec(replicas=10), "status": objects.ScaleStatus(replicas=10)}
-    world.kube.put(scale_of(etcd), objects.Scale(metadata=objects.ObjectMeta(**named), **counts))
+    status = CustomStatus(ready_replicas=10)
+    world.kube.put(etcd, CustomWorkload(metadata=ObjectMeta(**named), status=status))
+    counts = {"spec": ScaleSpec(replicas=10), "status": ScaleStatus(replicas=10)}
+    world.kube.put(scale_of(etcd), Scale(metadata=ObjectMeta(**named), **counts))
 
 
 @pytest.mark.parametrize(

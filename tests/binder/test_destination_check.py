@@ -10,14 +10,9 @@ from scheduling.pods import a_pod
 from equipoise.binder.decisions.destination_check import no_destination, refused_nodes, source_refusal
 from equipoise.binder.state.cluster_state import NodeState, put_placement
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
-from equipoise.contracts.kubernetes.objects import (
-    Affinity,
-    LabelSelector,
-    PodAffinity,
-    PodAffinityTerm,
-    Taint,
-    TopologySpreadConstraint,
-)
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
+from equipoise.contracts.kubernetes.objects.node import Taint
+from equipoise.contracts.kubernetes.objects.pod import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from equipoise.contracts.messages.placement import NodeColocation, NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scheduling.model.pod_info import PodInfo

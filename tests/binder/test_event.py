@@ -4,7 +4,7 @@ import msgspec
 from builders import an_intent
 
 from equipoise.binder.decisions.event import intent_event, pod_reference
-from equipoise.contracts.kubernetes.objects import Event
+from equipoise.contracts.kubernetes.objects.cluster import Event
 from equipoise.contracts.messages.eviction import EvictionIntent
 
 

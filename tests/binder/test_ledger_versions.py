@@ -13,7 +13,8 @@ from contracts.documents import LATER_FIELD, LATER_VALUE, differences, recorded
 from equipoise.binder.shell.ledger_store import NAME, pause, resume
 from equipoise.binder.state.ledger import HourlyCount, PastEviction
 from equipoise.binder.state.ledger_json import decode, encode
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.message import converted
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS
 
@@ -49,9 +50,9 @@ async def test_all_that_a_later_version_has_added_survives_every_write(world: Wo
     past = (converted(an_entry("web-8"), PastEviction, settled_at=NOW - 60),)
     document = of_a_later_version(json.loads(encode(a_ledger(an_entry("web-9"), hours=hours, past=past))))
     assert document["hours"][0][LATER_FIELD] == document["entries"][0][LATER_FIELD] == LATER_VALUE
-    metadata = objects.ObjectMeta(name=NAME, namespace=OWN, labels={"later": "label"}, annotations={"later": "note"})
+    metadata = ObjectMeta(name=NAME, namespace=OWN, labels={"later": "label"}, annotations={"later": "note"})
     data = {"ledger": json.dumps(document), "later": "key"}
-    world.kube.put(CONFIG_MAPS, objects.ConfigMap(metadata=metadata, data=data))
+    world.kube.put(CONFIG_MAPS, ConfigMap(metadata=metadata, data=data))
     assert await world.outcome_of("web-1") == "evicted"
     await pause(world.kube, OWN, "")
     await resume(world.kube, OWN, world.clock)

@@ -26,7 +26,8 @@ from equipoise.binder.shell.live_reads import read_replacement
 from equipoise.binder.state.ledger import clock_tolerance
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject, WorkloadSpec, WorkloadStatus
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.bus import Delivery
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS, STATEFUL_SETS
@@ -209,11 +210,11 @@ async def test_a_pod_that_terminates_for_hours_is_not_late_once_it_was_replaced(
 
 async def test_a_stateful_set_waits_for_the_pod_of_the_same_name(world: World) -> None:
     """It is not complete while the old pod terminates, whatever its status shows, nor before the new one is ready."""
-    status = objects.WorkloadStatus(replicas=3, ready_replicas=3, updated_replicas=3)
-    stateful_set = objects.WorkloadObject(
+    status = WorkloadStatus(replicas=3, ready_replicas=3, updated_replicas=3)
+    stateful_set = WorkloadObject(
         kind="StatefulSet",
-        metadata=objects.ObjectMeta(name="web", namespace="shop", uid="uid-stateful"),
-        spec=objects.WorkloadSpec(replicas=3),
+        metadata=ObjectMeta(name="web", namespace="shop", uid="uid-stateful"),
+        spec=WorkloadSpec(replicas=3),
         status=status,
     )
     world.kube.put(STATEFUL_SETS, stateful_set)
@@ -312,7 +313,7 @@ async def test_a_window_is_longer_by_the_error_of_the_clock(world: World) -> Non
     assert outcomes == [Outcome.EVICTED, Outcome.REJECTED_LIMIT, Outcome.EVICTED]
 
 
-FAILING = [objects.Condition(type="ReplicaFailure", status="True", reason="FailedCreate")]
+FAILING = [Condition(type="ReplicaFailure", status="True", reason="FailedCreate")]
 
 
 async def test_a_failing_replacement_stops_all_evictions(world: World) -> None:

@@ -8,23 +8,24 @@ from binder.worlds import World
 from builders import NOW
 from kube_objects import a_pod, owned_by
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference
+from equipoise.contracts.kubernetes.objects.workload import CustomStatus, CustomWorkload, Scale, ScaleSpec, ScaleStatus
 from equipoise.runtime.kubernetes.client import PODS, Resource, scale_of
 
-ETCD = Resource(group="coreos.com", version="v1", plural="etcds", kind="Etcd", model=objects.CustomWorkload)
+ETCD = Resource(group="coreos.com", version="v1", plural="etcds", kind="Etcd", model=CustomWorkload)
 
 
 def _custom(world: World, *, ready: int | None = 10, scale: bool = True, **metadata: Any) -> None:
     """web-1 belongs to an Etcd of ten replicas, an unknown kind."""
     world.kube.put(PODS, a_pod("web-1", metadata={"owner_references": owned_by("Etcd", "main", "coreos.com")}))
-    meta = objects.ObjectMeta(name="main", namespace="shop", uid="uid-main", **metadata)
-    world.kube.put(ETCD, objects.CustomWorkload(metadata=meta, status=objects.CustomStatus(ready_replicas=ready)))
+    meta = ObjectMeta(name="main", namespace="shop", uid="uid-main", **metadata)
+    world.kube.put(ETCD, CustomWorkload(metadata=meta, status=CustomStatus(ready_replicas=ready)))
     world.kube.put(
         scale_of(ETCD),
-        objects.Scale(
-            metadata=objects.ObjectMeta(name="main", namespace="shop"),
-            spec=objects.ScaleSpec(replicas=10),
-            status=objects.ScaleStatus(replicas=10),
+        Scale(
+            metadata=ObjectMeta(name="main", namespace="shop"),
+            spec=ScaleSpec(replicas=10),
+            status=ScaleStatus(replicas=10),
         ),
     )
     if scale:
@@ -78,6 +79,6 @@ async def test_a_custom_kind_that_may_not_be_read_is_protected(world: World) -> 
 
 async def test_only_the_controller_among_several_owners_counts(world: World) -> None:
     """The kinds of the others need not be known."""
-    owners = [objects.OwnerReference(kind="Config", name="c", uid="c"), *owned_by("ReplicaSet", "web-rs")]
+    owners = [OwnerReference(kind="Config", name="c", uid="c"), *owned_by("ReplicaSet", "web-rs")]
     world.kube.put(PODS, a_pod("web-1", metadata={"owner_references": owners}))
     assert await world.outcome_of("web-1") == "evicted"

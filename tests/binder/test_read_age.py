@@ -17,7 +17,8 @@ from equipoise.binder.shell.ledger_writer import MAX_READ_AGE, LedgerWriter
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.bus import Delivery, Redeliver
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, PODS
@@ -30,7 +31,7 @@ STEPS = 80
 
 
 def _namespace_opts_out(world: World) -> None:
-    world.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop", **OPT_OUT)))
+    world.kube.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="shop", **OPT_OUT)))
 
 
 def _pause(world: World) -> None:

@@ -20,7 +20,8 @@ from equipoise.binder.shell.ledger_store import (
     resume,
 )
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.bus import Delivery, Redeliver
@@ -215,9 +216,9 @@ async def test_a_redelivery_gets_the_recorded_outcome(world: World) -> None:
     await world.start(world.binder())
     world.elect_another_leader()
     (intent,) = await world.propose("web-1")
-    lease = objects.Lease(
-        metadata=objects.ObjectMeta(name="equipoise-descheduler", namespace=OWN, uid=LEADER.lease_uid),
-        spec=objects.LeaseSpec(holder_identity=LEADER.holder, lease_transitions=LEADER.transitions),
+    lease = Lease(
+        metadata=ObjectMeta(name="equipoise-descheduler", namespace=OWN, uid=LEADER.lease_uid),
+        spec=LeaseSpec(holder_identity=LEADER.holder, lease_transitions=LEADER.transitions),
     )
     world.kube.put(LEASES, lease)  # it would be valid now
     await world.bus.publish(subjects.eviction_intent("shop", "web-1"), intent, message_id="again")

@@ -9,7 +9,8 @@ from builders import NOW, an_intent
 
 from equipoise.binder.decisions.staleness import check_age, check_coverage, check_epoch, check_readiness
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.eviction import Outcome
 
 LOAD = LoadSettings()

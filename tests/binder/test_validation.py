@@ -14,7 +14,9 @@ from equipoise.binder.shell.ledger_store import (
     NAME,
 )
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import Condition, Object, ObjectMeta, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.pod import Container
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, PODS, REPLICA_SETS
 
@@ -27,7 +29,7 @@ def void(_: object) -> None:
     """For lambdas that only act."""
 
 
-def bad_time(value: objects.Object) -> bytes:
+def bad_time(value: Object) -> bytes:
     """The object as JSON, with a year that does not exist here."""
     document = msgspec.to_builtins(value)
     document["metadata"]["creationTimestamp"] = "0000-01-01T00:00:00Z"
@@ -71,16 +73,12 @@ CHANGES: dict[str, tuple[Callable[[World], None], Outcome]] = {
     ),
     "namespace not decoded": (
         lambda world: void(
-            world.kube.put_json(
-                NAMESPACES, bad_time(objects.Namespace(metadata=objects.ObjectMeta(name="shop", uid="uid-shop")))
-            )
+            world.kube.put_json(NAMESPACES, bad_time(Namespace(metadata=ObjectMeta(name="shop", uid="uid-shop"))))
         ),
         Outcome.REJECTED_POLICY,
     ),
     "an amount that no machine has": (
-        _put_pod(
-            spec={"containers": [objects.Container(resources=objects.ResourceRequirements(requests={"cpu": "1e308"}))]}
-        ),
+        _put_pod(spec={"containers": [Container(resources=ResourceRequirements(requests={"cpu": "1e308"}))]}),
         Outcome.REJECTED_POLICY,
     ),
     "namespace gone": (lambda world: world.kube.remove(NAMESPACES, "shop"), Outcome.REJECTED_POLICY),
@@ -89,9 +87,7 @@ CHANGES: dict[str, tuple[Callable[[World], None], Outcome]] = {
         Outcome.REJECTED_LIMIT,
     ),
     "too big": (
-        _put_pod(
-            spec={"containers": [objects.Container(resources=objects.ResourceRequirements(requests={"cpu": "64"}))]}
-        ),
+        _put_pod(spec={"containers": [Container(resources=ResourceRequirements(requests={"cpu": "64"}))]}),
         Outcome.REJECTED_FIT,
     ),
     "no ledger": (lambda world: world.kube.remove(CONFIG_MAPS, NAME, OWN), Outcome.PAUSED),
@@ -239,7 +235,7 @@ async def test_a_node_that_became_ready_lately_loses_no_pods(world: World) -> No
     assert await world.outcome_of("web-1") == "rejected_fit"
 
 
-FAILING = [objects.Condition(type="ReplicaFailure", status="True", reason="FailedCreate")]
+FAILING = [Condition(type="ReplicaFailure", status="True", reason="FailedCreate")]
 
 
 async def test_a_workload_that_cannot_create_pods_loses_none(world: World) -> None:

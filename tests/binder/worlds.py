@@ -25,7 +25,9 @@ from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Protection
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Lease, LeaseSpec, Namespace
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.utilization import UtilizationCycle
@@ -88,12 +90,12 @@ class World:
 
     async def populate(self) -> None:
         for namespace in ("shop", OWN):
-            self.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name=namespace)))
+            self.kube.put(NAMESPACES, Namespace(metadata=ObjectMeta(name=namespace)))
         self.kube.put(
             LEASES,
-            objects.Lease(
-                metadata=objects.ObjectMeta(name="equipoise-descheduler", namespace=OWN, uid=LEADER.lease_uid),
-                spec=objects.LeaseSpec(holder_identity=LEADER.holder, lease_transitions=LEADER.transitions),
+            Lease(
+                metadata=ObjectMeta(name="equipoise-descheduler", namespace=OWN, uid=LEADER.lease_uid),
+                spec=LeaseSpec(holder_identity=LEADER.holder, lease_transitions=LEADER.transitions),
             ),
         )
         for owner in ("web", "db"):
@@ -188,10 +190,10 @@ class World:
 
     def block(self, budget: str) -> None:
         """Creates a disruption budget of the Deployment `web` that allows nothing."""
-        selector = objects.LabelSelector(match_labels={"app": "web"})
-        metadata = objects.ObjectMeta(name=budget, namespace="shop")
-        spec = objects.PodDisruptionBudgetSpec(selector=selector)
-        self.kube.put(BUDGETS, objects.PodDisruptionBudget(metadata=metadata, spec=spec))
+        selector = LabelSelector(match_labels={"app": "web"})
+        metadata = ObjectMeta(name=budget, namespace="shop")
+        spec = PodDisruptionBudgetSpec(selector=selector)
+        self.kube.put(BUDGETS, PodDisruptionBudget(metadata=metadata, spec=spec))
 
     def elect_another_leader(self) -> None:
         (lease,) = self.kube.stored(LEASES)
@@ -209,9 +211,7 @@ class World:
         return msgspec.json.decode(config_map.data[KEY], type=Ledger)
 
     def write_ledger(self, text: str) -> None:
-        self.kube.put(
-            CONFIG_MAPS, objects.ConfigMap(metadata=objects.ObjectMeta(name=NAME, namespace=OWN), data={KEY: text})
-        )
+        self.kube.put(CONFIG_MAPS, ConfigMap(metadata=ObjectMeta(name=NAME, namespace=OWN), data={KEY: text}))
 
 
 class SlowWrites:

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from equipoise.cli.bus.heartbeats import read_heartbeats
 from equipoise.cli.status.binder_mode import binder_mode, read_binder_mode
 from equipoise.contracts.bus.subjects import ServiceName
-from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.health import DRY_RUN, EFFECTIVE_CONFIGURATION, REAL, Heartbeat
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import LEASES

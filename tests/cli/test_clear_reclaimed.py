@@ -20,7 +20,9 @@ from equipoise.cli.annotations.clear_reclaimed import (
     find_users,
     show,
 )
-from equipoise.contracts.kubernetes.objects import Container, Node, NodeStatus, ObjectMeta, Pod, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod
 from equipoise.runtime.kubernetes.client import NODES, PODS, KubeError
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.memory.clock import ManualClock

@@ -22,7 +22,7 @@ from equipoise.cli.prometheus.profiles import ProfileMatch, best_profile, config
 from equipoise.cli.report.now.figures import NowReport, now_report
 from equipoise.cli.report.now.show import reason, show
 from equipoise.collector.decisions.sample_validation import UnknownUsage
-from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 

@@ -63,7 +63,9 @@ from equipoise.collector.sources.metrics_server import (
 )
 from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Protection
-from equipoise.contracts.kubernetes.objects import Condition, ConfigMap, Node, NodeStatus, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
 from equipoise.contracts.messages.advice import ScoresFollowed
 from equipoise.contracts.messages.health import EFFECTIVE_CONFIGURATION, HEARTBEAT
 from equipoise.runtime.bus.inspection import Allowed, Identity, StreamState

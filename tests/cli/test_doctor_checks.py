@@ -33,7 +33,16 @@ from equipoise.contracts.bus.subjects import ALL_SERVICES, ServiceName, cluster_
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.eviction.approval import APPROVAL_POLICY, APPROVAL_ROLE, NOT_APPROVED, approval_rules
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.access import (
+    AccessReviewSpec,
+    AdmissionPolicy,
+    AdmissionPolicySpec,
+    PolicyValidation,
+    Role,
+)
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Namespace
+from equipoise.contracts.kubernetes.objects.metadata import Condition, Object, ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
 from equipoise.contracts.messages.advice import ClusterReview, ScoresFollowed
 from equipoise.contracts.messages.health import HEARTBEAT
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -258,14 +267,14 @@ def metrics(testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
 
 
 def put_node(kube: MemoryKube, name: str, *, ready: bool = True, **labels: str) -> None:
-    status = objects.NodeStatus(
+    status = NodeStatus(
         capacity={"cpu": "16", "memory": "64Gi"},
         allocatable={"cpu": "16", "memory": "64Gi"},
-        conditions=[objects.Condition(type="Ready", status="True" if ready else "False")],
+        conditions=[Condition(type="Ready", status="True" if ready else "False")],
     )
     created = datetime(2026, 1, 1, tzinfo=UTC)
-    metadata = objects.ObjectMeta(name=name, labels=labels, creation_timestamp=created)
-    kube.put(NODES, objects.Node(metadata=metadata, status=status))
+    metadata = ObjectMeta(name=name, labels=labels, creation_timestamp=created)
+    kube.put(NODES, Node(metadata=metadata, status=status))
 
 
 async def eventually_found(
@@ -350,14 +359,14 @@ class Deployed:
         """Revoke a verb on a resource from a service."""
 
 
-def a_policy(message: str) -> objects.AdmissionPolicy:
-    spec = objects.AdmissionPolicySpec(validations=[objects.PolicyValidation(message=message)])
-    return objects.AdmissionPolicy(metadata=objects.ObjectMeta(name=APPROVAL_POLICY), spec=spec)
+def a_policy(message: str) -> AdmissionPolicy:
+    spec = AdmissionPolicySpec(validations=[PolicyValidation(message=message)])
+    return AdmissionPolicy(metadata=ObjectMeta(name=APPROVAL_POLICY), spec=spec)
 
 
 def put_account(kube: MemoryKube, service: str, place: str = NAMESPACE) -> None:
-    metadata = objects.ObjectMeta(name=f"equipoise-{service}", namespace=place)
-    kube.put(SERVICE_ACCOUNTS, objects.Object(metadata=metadata))
+    metadata = ObjectMeta(name=f"equipoise-{service}", namespace=place)
+    kube.put(SERVICE_ACCOUNTS, Object(metadata=metadata))
 
 
 async def in_memory() -> Deployed:
@@ -365,16 +374,16 @@ async def in_memory() -> Deployed:
     for service, place in (("collector", NAMESPACE), ("reclaimer", NAMESPACE), ("agent", AGENTS)):
         put_account(kube, service, place)
     text = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\nagent: {evict: true}\n"
-    metadata = objects.ObjectMeta(name="equipoise-agent", namespace=AGENTS)
-    kube.put(CONFIG_MAPS, objects.ConfigMap(metadata=metadata, data={"equipoise.yaml": text}))
-    kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
-    approvals = objects.ObjectMeta(name=APPROVAL_ROLE, namespace=NAMESPACE)
-    kube.put(ROLES, objects.Role(metadata=approvals, rules=approval_rules(["uid-1", "uid-2"])))
-    kube.put(ROLE_BINDINGS, objects.Object(metadata=approvals))
+    metadata = ObjectMeta(name="equipoise-agent", namespace=AGENTS)
+    kube.put(CONFIG_MAPS, ConfigMap(metadata=metadata, data={"equipoise.yaml": text}))
+    kube.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="shop")))
+    approvals = ObjectMeta(name=APPROVAL_ROLE, namespace=NAMESPACE)
+    kube.put(ROLES, Role(metadata=approvals, rules=approval_rules(["uid-1", "uid-2"])))
+    kube.put(ROLE_BINDINGS, Object(metadata=approvals))
     kube.put(ADMISSION_POLICIES, a_policy(NOT_APPROVED))
     revoked: set[tuple[str, str, str]] = set()
 
-    def allows(spec: objects.AccessReviewSpec) -> bool:
+    def allows(spec: AccessReviewSpec) -> bool:
         attributes = spec.resource_attributes
         assert "system:authenticated" in spec.groups
         return (
@@ -562,7 +571,7 @@ async def test_without_service_accounts_the_current_user_is_checked() -> None:
     kube = MemoryKube(SystemClock())
     users: set[str] = set()
 
-    def allows(spec: objects.AccessReviewSpec) -> bool:
+    def allows(spec: AccessReviewSpec) -> bool:
         users.add(spec.user)
         return spec.resource_attributes.resource != "jobs"
 

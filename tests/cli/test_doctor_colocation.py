@@ -20,17 +20,10 @@ from equipoise.cli.service_settings import AllSettings, all_settings
 from equipoise.contracts.colocation.policy_parts import POLICY_VERSION, VERSION
 from equipoise.contracts.colocation.profile import Profile, manifests
 from equipoise.contracts.colocation.profile_policy import profile_policy
-from equipoise.contracts.kubernetes.objects import (
-    Condition,
-    ConfigMap,
-    Namespace,
-    Node,
-    NodeStatus,
-    ObjectMeta,
-    Pod,
-    PodSpec,
-    PodStatus,
-)
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Namespace
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec, PodStatus
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 

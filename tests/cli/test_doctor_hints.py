@@ -22,7 +22,8 @@ from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.hints.hints_object import Hint, HintsObject, HintTerm
 from equipoise.contracts.hints.policy import policy
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
-from equipoise.contracts.kubernetes.objects import ConfigMap, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube

@@ -15,7 +15,8 @@ from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, stored_hints
 from equipoise.contracts.hints.policy import HINTED, NAME, UNSUPPORTED
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
-from equipoise.contracts.kubernetes.objects import Object, ObjectMeta, Pod, PodSpec
+from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
+from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
 from equipoise.runtime.kubernetes.client import mutating_bindings, mutating_policies
 from equipoise.runtime.process.clock import SystemClock

@@ -16,7 +16,7 @@ from equipoise.cli.views.rows import Changes, Move, NodeRow
 from equipoise.cli.views.state import LiveState
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings
-from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,

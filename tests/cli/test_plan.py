@@ -33,7 +33,8 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.hints.hints_object import HintsObject, stored_hints
 from equipoise.contracts.hints.policy import NAME
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, RefusedMove
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
@@ -416,13 +417,13 @@ async def test_a_plan_shows_whether_hints_lead_replacements_to_their_targets() -
     kube = MemoryKube(SystemClock())
     for name in ("node-b", "node-c"):
         labels = {"kubernetes.io/hostname": f"host-{name}"}
-        kube.put(NODES, objects.Node(metadata=objects.ObjectMeta(name=name, labels=labels)))
+        kube.put(NODES, Node(metadata=ObjectMeta(name=name, labels=labels)))
     hint = WorkloadHint(prefer=(WeightedNodes(weight=100, hostnames=("host-node-b",)),))
     contents = stored_hints({"Deployment.web": hint}, 1_000)
     kube.put(
         HINTS,
         HintsObject(
-            metadata=objects.ObjectMeta(name=NAME, namespace="shop"), hostnames=contents.hostnames, hints=contents.hints
+            metadata=ObjectMeta(name=NAME, namespace="shop"), hostnames=contents.hostnames, hints=contents.hints
         ),
     )
     plan = a_plan(pending=PENDING)

@@ -18,7 +18,7 @@ from equipoise.cli.prometheus.services import (
     prometheus_services,
 )
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.contracts.kubernetes.objects import ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock

@@ -17,7 +17,8 @@ from equipoise.cli.up.run import (
     summary,
 )
 from equipoise.contracts.bus.subjects import SERVICES
-from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.bus.permissions import USERS
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.process.health import Readiness

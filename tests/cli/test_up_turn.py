@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from equipoise.cli.up.turn import UP_LEASE, Displaced, work_in_turn
-from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube

@@ -13,16 +13,9 @@ from prometheus_client import CollectorRegistry
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.objects import (
-    Condition,
-    Node,
-    NodeStatus,
-    ObjectMeta,
-    OwnerReference,
-    Pod,
-    PodSpec,
-    PodStatus,
-)
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, OwnerReference
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec, PodStatus
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.kubernetes.client import NODES, PODS

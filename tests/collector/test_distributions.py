@@ -26,7 +26,8 @@ from equipoise.collector.shell.rounds import measure_nodes
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Coverage, Freshness, LoadSettings, Window
-from equipoise.contracts.kubernetes.objects import Node, Pod
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.configuration.sections import Shared
 from equipoise.runtime.kubernetes.client import NODES, PODS

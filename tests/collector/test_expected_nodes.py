@@ -7,16 +7,17 @@ import pytest
 from builders import NOW
 
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, NodeStatus, Taint
 
 
-def a_node(*, age: float = 1_000.0, ready: str = "True", **fields: Any) -> objects.Node:
-    return objects.Node(
-        metadata=objects.ObjectMeta(
+def a_node(*, age: float = 1_000.0, ready: str = "True", **fields: Any) -> Node:
+    return Node(
+        metadata=ObjectMeta(
             name="a", labels=fields.get("labels", {}), creation_timestamp=datetime.fromtimestamp(NOW - age, UTC)
         ),
-        spec=objects.NodeSpec(taints=fields.get("taints", [])),
-        status=objects.NodeStatus(conditions=[objects.Condition(type="Ready", status=ready)]),
+        spec=NodeSpec(taints=fields.get("taints", [])),
+        status=NodeStatus(conditions=[Condition(type="Ready", status=ready)]),
     )
 
 
@@ -26,11 +27,11 @@ def a_node(*, age: float = 1_000.0, ready: str = "True", **fields: Any) -> objec
         (a_node(), ""),
         (a_node(labels={"kubernetes.io/os": "linux", "type": "large"}), ""),
         (a_node(labels={"type": "virtual-kubelet"}), "virtual"),
-        (a_node(taints=[objects.Taint(key="virtual-kubelet.io/provider")]), "virtual"),
+        (a_node(taints=[Taint(key="virtual-kubelet.io/provider")]), "virtual"),
         (a_node(labels={"kubernetes.io/os": "windows"}), "Windows"),
     ],
 )
-def test_virtual_and_windows_nodes_may_have_no_data(node: objects.Node, word: str) -> None:
+def test_virtual_and_windows_nodes_may_have_no_data(node: Node, word: str) -> None:
     """By the labels and taints that virtual-kubelet and kubelets set."""
     assert word in unmeasurable(node)
     assert bool(unmeasurable(node)) == bool(word)

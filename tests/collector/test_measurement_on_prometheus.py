@@ -16,7 +16,9 @@ from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.collector.state.utilization import unknown_summary
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Coverage, Freshness, LoadSettings, Window
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, NodeStatus, Taint
+from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec, PodStatus
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries.build import Binaries
@@ -76,27 +78,27 @@ class World:
         """Ready nodes of this age; with `pods` each has one that ran throughout."""
         now = self.clock.now()
         for name in names:
-            metadata = objects.ObjectMeta(
+            metadata = ObjectMeta(
                 name=name,
                 uid=uid or f"uid-{name}",
                 labels=node.get("labels", {}),
                 creation_timestamp=datetime.fromtimestamp(now - age, UTC),
             )
-            status = objects.NodeStatus(
+            status = NodeStatus(
                 capacity={"cpu": "16", "memory": "64G"},
                 allocatable={"cpu": "16", "memory": "64G"},
-                conditions=[objects.Condition(type="Ready", status="True")],
+                conditions=[Condition(type="Ready", status="True")],
             )
-            spec = objects.NodeSpec(taints=node.get("taints", []))
-            self.placement.on_node(None, objects.Node(metadata=metadata, spec=spec, status=status))
+            spec = NodeSpec(taints=node.get("taints", []))
+            self.placement.on_node(None, Node(metadata=metadata, spec=spec, status=status))
             if pods:
                 self.start_pod(name, now - LONG_AGO)
 
     def start_pod(self, node: str, since: float) -> None:
-        pod = objects.Pod(
-            metadata=objects.ObjectMeta(name=f"pod-{node}", namespace="shop", uid=f"uid-pod-{node}-{since}"),
-            spec=objects.PodSpec(node_name=node),
-            status=objects.PodStatus(phase="Running", start_time=datetime.fromtimestamp(since, UTC)),
+        pod = Pod(
+            metadata=ObjectMeta(name=f"pod-{node}", namespace="shop", uid=f"uid-pod-{node}-{since}"),
+            spec=PodSpec(node_name=node),
+            status=PodStatus(phase="Running", start_time=datetime.fromtimestamp(since, UTC)),
         )
         self.placement.on_pod(None, pod, self.clock.now())
 
@@ -375,7 +377,7 @@ async def test_virtual_and_filtered_nodes_are_not_expected(start: Callable[..., 
     ours = {"pool": "ours"}
     world.put("well", labels=ours)
     world.put("cloud", labels={**ours, "type": "virtual-kubelet"})
-    world.put("edge", labels=ours, taints=[objects.Taint(key="virtual-kubelet.io/provider", effect="NoSchedule")])
+    world.put("edge", labels=ours, taints=[Taint(key="virtual-kubelet.io/provider", effect="NoSchedule")])
     world.put("panes", labels={**ours, "kubernetes.io/os": "windows"})
     world.put("foreign", labels={"pool": "theirs"})
     cycle = await world.until_known()

@@ -33,7 +33,7 @@ from equipoise.collector.sources.metrics_server import (
 )
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.objects import ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.runtime.configuration import ConfigurationError

@@ -4,7 +4,7 @@ import msgspec
 from collector.collectors import a_node
 
 from equipoise.collector.state.node_addresses import NodeAddresses
-from equipoise.contracts.kubernetes.objects import Node, NodeAddress
+from equipoise.contracts.kubernetes.objects.node import Node, NodeAddress
 
 
 def with_address(name: str, address: str) -> Node:

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from equipoise.collector.decisions.node_colocation import RESERVATION, THIRD_PARTY, node_colocation
-from equipoise.contracts.kubernetes.objects import Node, NodeStatus, ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
 from equipoise.contracts.messages.placement import NodeColocation
 from equipoise.contracts.messages.resources import Resources
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.collector.decisions.node_names import AMBIGUOUS, host_of, node_names, texts_of
-from equipoise.contracts.kubernetes.objects import Node, NodeAddress, NodeStatus, ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeAddress, NodeStatus
 
 NAMES = node_names(
     {

@@ -11,24 +11,28 @@ from equipoise.collector.decisions.pod_times import trimmed
 from equipoise.collector.state.placement import MAX_GONE, USAGE_ROUNDS, ClusterPlacement
 from equipoise.contracts.bus.decoding import refusal
 from equipoise.contracts.hints.policy import HINTED
-from equipoise.contracts.kubernetes.objects import (
-    Affinity,
+from equipoise.contracts.kubernetes.objects.metadata import (
     Condition,
-    Container,
+    ObjectMeta,
+    OwnerReference,
+    ResourceRequirements,
+    SelectorRequirement,
+)
+from equipoise.contracts.kubernetes.objects.node import (
     Node,
-    NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
     NodeSpec,
     NodeStatus,
-    ObjectMeta,
-    OwnerReference,
+    Taint,
+)
+from equipoise.contracts.kubernetes.objects.pod import (
+    Affinity,
+    Container,
+    NodeAffinity,
     Pod,
     PodSpec,
     PodStatus,
-    ResourceRequirements,
-    SelectorRequirement,
-    Taint,
     Toleration,
 )
 from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS

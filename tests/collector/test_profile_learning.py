@@ -21,11 +21,8 @@ from equipoise.collector.state.workloads import slot_of
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.annotations import as_annotations, workload_usage
-from equipoise.contracts.kubernetes.objects import (
-    ObjectMeta,
-    OwnerReference,
-    WorkloadObject,
-)
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS, REPLICA_SETS

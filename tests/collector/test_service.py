@@ -16,11 +16,8 @@ from collector.collectors import (
 from collector.sources_in_memory import FakeSource
 
 from equipoise.collector.settings import CollectorSettings
-from equipoise.contracts.kubernetes.objects import (
-    Lease,
-    LeaseSpec,
-    ObjectMeta,
-)
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.kubernetes.client import LEASES, NODES, PODS
 

@@ -4,15 +4,9 @@ import msgspec
 import pytest
 from kube_objects import a_pod
 
-from equipoise.contracts.kubernetes.objects import (
-    Container,
-    ContainerStatus,
-    Node,
-    NodeStatus,
-    ObjectMeta,
-    Pod,
-    ResourceRequirements,
-)
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Container, ContainerStatus, Pod
 from equipoise.contracts.kubernetes.quantity import known_quantity
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.unreadable.known_amounts import (

@@ -3,14 +3,9 @@
 import pytest
 
 from equipoise.contracts.kubernetes.labels import integer, required_nodes, satisfies, selects_node
-from equipoise.contracts.kubernetes.objects import (
-    Affinity,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorTerm,
-    PodSpec,
-    SelectorRequirement,
-)
+from equipoise.contracts.kubernetes.objects.metadata import SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelector, NodeSelectorTerm
+from equipoise.contracts.kubernetes.objects.pod import Affinity, NodeAffinity, PodSpec
 
 
 def a_term(zone: str) -> NodeSelectorTerm:

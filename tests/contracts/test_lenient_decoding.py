@@ -1,6 +1,8 @@
 """Objects of which a part cannot be decoded: the rest is read, and the object says what is wrong."""
 
 import json
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import msgspec
@@ -10,13 +12,18 @@ from hypothesis import strategies as st
 
 from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.access import AccessReview
+from equipoise.contracts.kubernetes.objects.metadata import Condition, Object
+from equipoise.contracts.kubernetes.objects.pod import Affinity, Pod
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.unreadable.lenient_decoding import read_object
 
-MODELS = [
-    model
-    for model in [*vars(objects).values(), HintsObject]
-    if isinstance(model, type) and issubclass(model, objects.Object) and model is not objects.AccessReview
-]
+MODULES = [import_module(f"{objects.__name__}.{module.name}") for module in iter_modules(objects.__path__)]
+MODELS = {
+    model.__name__: model
+    for model in [*(value for module in MODULES for value in vars(module).values()), HintsObject]
+    if isinstance(model, type) and issubclass(model, Object) and model is not AccessReview
+}.values()
 FAR_YEARS = ["0000-01-01T00:00:00Z", "10000-01-01T11:59:59Z", "2026-02-30T00:00:00Z", "yesterday", "", 1, None, {}]
 
 
@@ -28,7 +35,7 @@ def a_pod(**parts: Any) -> dict[str, Any]:
     return pod
 
 
-def read(document: Any, model: type[objects.Object] = objects.Pod) -> Any:
+def read(document: Any, model: type[Object] = Pod) -> Any:
     return read_object(document if isinstance(document, bytes) else json.dumps(document).encode(), model)
 
 
@@ -37,7 +44,7 @@ def test_a_time_that_cannot_be_read_costs_the_time_only(time: Any) -> None:
     """The node of the pod is known, so that it is protected. Null is no time."""
     pod = read(a_pod(status={"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": time}]}))
     assert pod.spec.node_name == "node-a"
-    assert pod.status.conditions == [objects.Condition(type="Ready", status="True")]
+    assert pod.status.conditions == [Condition(type="Ready", status="True")]
     assert bool(pod.metadata.unreadable) == (time is not None)
     if time is not None:
         assert pod.metadata.unreadable.startswith("status.conditions[0].lastTransitionTime: ")
@@ -82,7 +89,7 @@ def test_null_and_numbers_are_read_as_the_api_server_accepts_them() -> None:
     assert pod.metadata.unreadable == ""
     assert pod.metadata.labels == {"app": ""}
     assert pod.spec.containers[0].resources.requests == {"cpu": "0.6", "memory": "0"}
-    assert pod.spec.affinity == objects.Affinity()
+    assert pod.spec.affinity == Affinity()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +99,7 @@ def test_a_number_that_is_none_is_named(number: bytes) -> None:
     pod = read(b'{"metadata": {"name": "web-1", "generation": 1}, "spec": {"priority": ' + number + b"}}")
     assert pod.metadata.name == "web-1"
     assert pod.metadata.unreadable.startswith("spec.priority: ")
-    workload = read(b'{"metadata": {"name": "web"}, "spec": {"replicas": ' + number + b"}}", objects.WorkloadObject)
+    workload = read(b'{"metadata": {"name": "web"}, "spec": {"replicas": ' + number + b"}}", WorkloadObject)
     assert workload.metadata.name == "web"
     assert workload.metadata.unreadable or workload.spec.replicas == 1
 
@@ -155,7 +162,7 @@ def complete(kind: Any, draw: st.DrawFn, depth: int = 0) -> Any:
 
 
 @st.composite
-def documents(draw: st.DrawFn, model: type[objects.Object]) -> dict[str, Any]:
+def documents(draw: st.DrawFn, model: type[Object]) -> dict[str, Any]:
     document = complete(msgspec.inspect.type_info(model), draw)
     return {**(document if isinstance(document, dict) else {}), "metadata": {"name": "web-1", "namespace": "shop"}}
 
@@ -163,7 +170,7 @@ def documents(draw: st.DrawFn, model: type[objects.Object]) -> dict[str, Any]:
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 @settings(max_examples=30)
 @given(data=st.data())
-def test_any_object_with_a_name_is_read_by_every_model(model: type[objects.Object], data: st.DataObject) -> None:
+def test_any_object_with_a_name_is_read_by_every_model(model: type[Object], data: st.DataObject) -> None:
     value = read(json.dumps(data.draw(documents(model))).encode(), model)
     assert type(value) is model
     assert (value.metadata.namespace, value.metadata.name) == ("shop", "web-1")

@@ -9,7 +9,7 @@ import pytest
 from builders import a_node_utilization, a_placed_pod, a_placement
 from kube_objects import a_pod
 
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 
 
 def structs(value: Any) -> Iterator[msgspec.Struct]:

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.kubernetes.objects import ObjectMeta, OwnerReference, Pod
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_lookup, workload_of
 from equipoise.contracts.kubernetes.workload import Workload
 

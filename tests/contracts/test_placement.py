@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from builders import NOW, a_placed_pod, a_placement
 
-from equipoise.contracts.kubernetes.objects import Toleration
+from equipoise.contracts.kubernetes.objects.pod import Toleration
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import PLACEMENT_HINTS, GonePod, PlacementHints, hint_key
 

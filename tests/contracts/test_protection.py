@@ -13,18 +13,21 @@ from kube_objects import a_deployment, a_pod, a_replica_set, owned_by
 from equipoise.contracts.configuration.settings import Namespaces, Protection
 from equipoise.contracts.eviction.gangs import GANG_KEYS, gang_of
 from equipoise.contracts.eviction.protection import PROTECTIONS, REASON_LIMIT, Candidate, Rules, protection
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Namespace, NamespaceStatus
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, OwnerReference
+from equipoise.contracts.kubernetes.objects.pod import ClaimSource, Pod, SchedulingGroup, Volume, WorkloadReference
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject, WorkloadSpec, WorkloadStatus
 from equipoise.contracts.plain_text import plain_text
 
 OWN = "equipoise-system"
 DELETED = datetime.fromtimestamp(NOW - 5, UTC)
 
 
-def a_candidate(pod: objects.Pod | None = None, **fields: Any) -> Candidate:
+def a_candidate(pod: Pod | None = None, **fields: Any) -> Candidate:
     """A pod that may be moved."""
     defaults: dict[str, Any] = {
         "pod": pod or a_pod(),
-        "namespace": objects.Namespace(metadata=objects.ObjectMeta(name="shop")),
+        "namespace": Namespace(metadata=ObjectMeta(name="shop")),
         "workload": a_workload(),
         "owners": (a_replica_set(), a_deployment()),
     }
@@ -36,15 +39,15 @@ def why(candidate: Candidate, namespaces: Namespaces | None = None, now: float =
     return protection(candidate, rules, now)
 
 
-def _meta(**fields: Any) -> objects.Pod:
+def _meta(**fields: Any) -> Pod:
     return a_pod(metadata=fields)
 
 
-def _volume(**fields: Any) -> objects.Pod:
-    return a_pod(spec={"volumes": [objects.Volume(name="data", **fields)]})
+def _volume(**fields: Any) -> Pod:
+    return a_pod(spec={"volumes": [Volume(name="data", **fields)]})
 
 
-def _top(**fields: Any) -> tuple[objects.WorkloadObject, ...]:
+def _top(**fields: Any) -> tuple[WorkloadObject, ...]:
     return (a_replica_set(), msgspec.structs.replace(a_deployment(), **fields))
 
 
@@ -53,23 +56,23 @@ def test_an_ordinary_pod_is_not_protected() -> None:
     assert why(a_candidate()) == ""
 
 
-PODS: dict[str, tuple[objects.Pod, str]] = {
+PODS: dict[str, tuple[Pod, str]] = {
     "mirror": (_meta(annotations={"kubernetes.io/config.mirror": "x"}), "static"),
     "static": (_meta(annotations={"kubernetes.io/config.source": "file"}), "static"),
     "of a node": (_meta(owner_references=owned_by("Node", "node-a", "")), "static"),
     "bare": (_meta(owner_references=[]), "bare"),
     "owned but not controlled": (
-        _meta(owner_references=[objects.OwnerReference(kind="ReplicaSet", name="web-rs", uid="u")]),
+        _meta(owner_references=[OwnerReference(kind="ReplicaSet", name="web-rs", uid="u")]),
         "bare",
     ),
     "daemon": (_meta(owner_references=owned_by("DaemonSet", "logs")), "DaemonSet"),
     "job": (_meta(owner_references=owned_by("Job", "sum", "batch")), "Job"),
     "PodGroup of Kubernetes": (
-        a_pod(spec={"scheduling_group": objects.SchedulingGroup(pod_group_name="training-0")}),
+        a_pod(spec={"scheduling_group": SchedulingGroup(pod_group_name="training-0")}),
         "pod of a gang (PodGroup training-0)",
     ),
     "Workload of Kubernetes 1.35": (
-        a_pod(spec={"workload_ref": objects.WorkloadReference(name="training", pod_group="workers")}),
+        a_pod(spec={"workload_ref": WorkloadReference(name="training", pod_group="workers")}),
         "pod of a gang (Workload training)",
     ),
     "Volcano": (
@@ -82,13 +85,13 @@ PODS: dict[str, tuple[objects.Pod, str]] = {
     "terminating": (_meta(deletion_timestamp=DELETED), "terminating"),
     "pending": (a_pod(status={"phase": "Pending"}), "Pending"),
     "unready": (
-        a_pod(status={"conditions": [objects.Condition(type="Ready", status="False")]}),
+        a_pod(status={"conditions": [Condition(type="Ready", status="False")]}),
         "not ready",
     ),
     "no condition": (a_pod(status={"conditions": []}), "not ready"),
     "emptyDir": (_volume(empty_dir={}), "localStorage"),
     "hostPath": (_volume(host_path={"path": "/data"}), "localStorage"),
-    "claim": (_volume(persistent_volume_claim=objects.ClaimSource(claim_name="c")), "persistentVolumes"),
+    "claim": (_volume(persistent_volume_claim=ClaimSource(claim_name="c")), "persistentVolumes"),
     "ephemeral claim": (_volume(ephemeral={}), "persistentVolumes"),
     "devices": (a_pod(spec={"resource_claims": [{"name": "gpu"}]}), "devices"),
     "opted out": (_meta(annotations={"equipoise.dev/evict": "false"}), "evict"),
@@ -117,7 +120,7 @@ def test_the_group_of_a_pod_is_read_as_kubernetes_writes_it() -> None:
     document = b'{"spec": {"containers": [], "schedulingGroup": {"podGroupName": "a"}}}'
     older = b'{"spec": {"containers": [], "workloadRef": {"name": "b", "podGroup": "workers"}}}'
 
-    assert [gang_of(msgspec.json.decode(text, type=objects.Pod)) for text in (document, older)] == [
+    assert [gang_of(msgspec.json.decode(text, type=Pod)) for text in (document, older)] == [
         "PodGroup a", "Workload b"
     ]  # fmt: skip
 
@@ -191,22 +194,18 @@ HOSTILE = "\x1b]52;c;ZXZpbA==\x07\x9b2J\u202e\n" + "x" * 250_000
         a_candidate(_meta(namespace=HOSTILE), namespace=None),
         a_candidate(
             _meta(),
-            namespace=objects.Namespace(metadata=objects.ObjectMeta(annotations={"equipoise.dev/evict": HOSTILE})),
+            namespace=Namespace(metadata=ObjectMeta(annotations={"equipoise.dev/evict": HOSTILE})),
         ),
-        a_candidate(
-            _meta(), owners=_top(metadata=objects.ObjectMeta(name=HOSTILE, annotations={"equipoise.dev/evict": "no"}))
-        ),
+        a_candidate(_meta(), owners=_top(metadata=ObjectMeta(name=HOSTILE, annotations={"equipoise.dev/evict": "no"}))),
         a_candidate(a_pod(status={"phase": HOSTILE})),
         a_candidate(unreadable=HOSTILE),
         a_candidate(
             owners=_top(
-                status=objects.WorkloadStatus(
-                    conditions=[objects.Condition(type="ReplicaFailure", status="True", reason=HOSTILE)]
-                )
+                status=WorkloadStatus(conditions=[Condition(type="ReplicaFailure", status="True", reason=HOSTILE)])
             )
         ),
         a_candidate(
-            owners=_top(status=objects.WorkloadStatus(ready_replicas=3, update_revision=HOSTILE, current_revision="x"))
+            owners=_top(status=WorkloadStatus(ready_replicas=3, update_revision=HOSTILE, current_revision="x"))
         ),
     ],
     ids=[
@@ -276,32 +275,28 @@ WORKLOADS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "not read": ({"owners": ()}, "not read"),
     "deleted": (
-        {"owners": _top(metadata=objects.ObjectMeta(name="web", deletion_timestamp=DELETED))},
+        {"owners": _top(metadata=ObjectMeta(name="web", deletion_timestamp=DELETED))},
         "being deleted",
     ),
     "opted out": (
-        {"owners": _top(metadata=objects.ObjectMeta(name="web", annotations={"equipoise.dev/evict": "false"}))},
+        {"owners": _top(metadata=ObjectMeta(name="web", annotations={"equipoise.dev/evict": "false"}))},
         "of Deployment web",
     ),
     "namespace opted out": (
-        {
-            "namespace": objects.Namespace(
-                metadata=objects.ObjectMeta(name="shop", annotations={"equipoise.dev/evict": "no"})
-            )
-        },
+        {"namespace": Namespace(metadata=ObjectMeta(name="shop", annotations={"equipoise.dev/evict": "no"}))},
         "namespace shop",
     ),
     "namespace terminating": (
-        {"namespace": objects.Namespace(status=objects.NamespaceStatus(phase="Terminating"))},
+        {"namespace": Namespace(status=NamespaceStatus(phase="Terminating"))},
         "terminating",
     ),
     "namespace deleted": (
-        {"namespace": objects.Namespace(metadata=objects.ObjectMeta(deletion_timestamp=DELETED))},
+        {"namespace": Namespace(metadata=ObjectMeta(deletion_timestamp=DELETED))},
         "terminating",
     ),
     "namespace unknown": ({"namespace": None}, "namespace shop is not known"),
     "single": ({"owners": (a_deployment(replicas=1),)}, "minReplicas"),
-    "default replicas": ({"owners": _top(spec=objects.WorkloadSpec())}, "minReplicas"),
+    "default replicas": ({"owners": _top(spec=WorkloadSpec())}, "minReplicas"),
     "scaled to zero": ({"owners": (a_deployment(replicas=0),)}, "zero"),
     "unseen change": ({"owners": (a_deployment(observed_generation=0),)}, "not processed"),
     "old pods left": ({"owners": (a_deployment(updated_replicas=7),)}, "rolling out"),
@@ -318,9 +313,7 @@ WORKLOADS: dict[str, tuple[dict[str, Any], str]] = {
     "cannot create": (
         {
             "owners": (
-                a_deployment(
-                    conditions=[objects.Condition(type="ReplicaFailure", status="True", reason="FailedCreate")]
-                ),
+                a_deployment(conditions=[Condition(type="ReplicaFailure", status="True", reason="FailedCreate")]),
             )
         },
         "cannot create pods (FailedCreate)",
@@ -347,7 +340,7 @@ def revisions(
             "updatedReplicas": updated, "currentRevision": "db-697c", "updateRevision": "db-74c4",
         } | status,
     }  # fmt: skip
-    owner = msgspec.convert(document, objects.WorkloadObject, strict=False)
+    owner = msgspec.convert(document, WorkloadObject, strict=False)
     pod = a_pod(metadata={"labels": {"controller-revision-hash": label} if label else {}})
     return a_candidate(pod, workload=a_workload("db", kind=kind, group=group), owners=(owner,))
 
@@ -477,7 +470,7 @@ def test_options_lift_a_protection() -> None:
     protected=st.booleans(),
 )
 def test_no_annotation_lifts_a_protection(key: str, value: str, bearer: str, protected: bool) -> None:
-    meta = objects.ObjectMeta(name="shop")
+    meta = ObjectMeta(name="shop")
     annotated = {key: value}
     pod = a_pod(
         metadata={"annotations": annotated if bearer == "pod" else {}},
@@ -490,7 +483,7 @@ def test_no_annotation_lifts_a_protection(key: str, value: str, bearer: str, pro
         meta = msgspec.structs.replace(meta, annotations=annotated)
     candidate = Candidate(
         pod=pod,
-        namespace=objects.Namespace(metadata=meta),
+        namespace=Namespace(metadata=meta),
         workload=a_workload(),
         owners=(a_replica_set(), owner),
     )
@@ -511,13 +504,13 @@ def test_a_protection_is_never_overruled(data: st.DataObject) -> None:
         spec={
             "priority": data.draw(st.sampled_from([0, 2_000_000_000])),
             "restart_policy": data.draw(st.sampled_from(["Always", "Never"])),
-            "volumes": data.draw(st.sampled_from([[], [objects.Volume(name="v", empty_dir={})]])),
+            "volumes": data.draw(st.sampled_from([[], [Volume(name="v", empty_dir={})]])),
         },
         status={"phase": data.draw(st.sampled_from(["Running", "Pending"]))},
     )
     candidate = Candidate(
         pod=pod,
-        namespace=data.draw(st.sampled_from([None, objects.Namespace()])),
+        namespace=data.draw(st.sampled_from([None, Namespace()])),
         workload=data.draw(st.sampled_from([None, a_workload()])),
         owners=data.draw(st.sampled_from([(), (a_deployment(),), (a_deployment(replicas=1),)])),
         unreadable=data.draw(st.sampled_from(["", "secret"])),

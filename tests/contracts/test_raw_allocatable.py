@@ -2,7 +2,8 @@
 
 import pytest
 
-from equipoise.contracts.kubernetes.objects import Node, NodeStatus, ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
 from equipoise.contracts.kubernetes.raw_allocatable import RAW_ALLOCATABLE, base_of
 
 

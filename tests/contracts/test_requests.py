@@ -3,15 +3,8 @@
 import msgspec
 import pytest
 
-from equipoise.contracts.kubernetes.objects import (
-    Condition,
-    Container,
-    ContainerStatus,
-    Pod,
-    PodSpec,
-    PodStatus,
-    ResourceRequirements,
-)
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.pod import Container, ContainerStatus, Pod, PodSpec, PodStatus
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests, without_equal_status
 
 

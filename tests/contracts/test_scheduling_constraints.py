@@ -7,7 +7,7 @@ import pytest
 from kube_objects import a_pod
 
 from equipoise.contracts.eviction.scheduling_constraints import MOST_CONSTRAINTS, has_too_many_constraints
-from equipoise.contracts.kubernetes.objects import PodSpec
+from equipoise.contracts.kubernetes.objects.pod import PodSpec
 
 MORE = MOST_CONSTRAINTS + 1
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from equipoise.contracts.kubernetes.objects import Taint, Toleration
+from equipoise.contracts.kubernetes.objects.node import Taint
+from equipoise.contracts.kubernetes.objects.pod import Toleration
 from equipoise.contracts.kubernetes.taints import tolerates
 
 TAINT = Taint(key="sla", value="950", effect="NoSchedule")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
 
 

@@ -10,7 +10,11 @@ from prometheus_client import CollectorRegistry
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, OwnerReference, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodSpec, PodStatus
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject, WorkloadSpec, WorkloadStatus
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
@@ -37,37 +41,37 @@ def moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def a_ready(status: str = "True", since: float = 0.0) -> objects.Condition:
-    return objects.Condition(type="Ready", status=status, last_transition_time=moment(since))
+def a_ready(status: str = "True", since: float = 0.0) -> Condition:
+    return Condition(type="Ready", status=status, last_transition_time=moment(since))
 
 
-def a_node_object(name: str, now: float, **fields: Any) -> objects.Node:
+def a_node_object(name: str, now: float, **fields: Any) -> Node:
     """A node of 10 cores and 64 GiB, Ready for a week."""
-    status = objects.NodeStatus(
+    status = NodeStatus(
         allocatable={"cpu": "10", "memory": "64Gi", "pods": "110"}, conditions=[a_ready(since=now - LONG_AGO)]
     )
-    metadata = objects.ObjectMeta(
+    metadata = ObjectMeta(
         name=name, uid=f"uid-{name}", creation_timestamp=moment(now - LONG_AGO), labels={"kubernetes.io/hostname": name}
     )
-    return objects.Node(**({"metadata": metadata, "status": status} | fields))
+    return Node(**({"metadata": metadata, "status": status} | fields))
 
 
-def a_pod_object(name: str, node: str, now: float, app: str = "web", **spec: Any) -> objects.Pod:
+def a_pod_object(name: str, node: str, now: float, app: str = "web", **spec: Any) -> Pod:
     """A running, ready pod of the ReplicaSet `<app>-1`, there for a week."""
-    owner = objects.OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=f"{app}-1", controller=True)
+    owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=f"{app}-1", controller=True)
     since = moment(now - LONG_AGO)
-    container = objects.Container(resources=objects.ResourceRequirements(requests={"cpu": "100m", "memory": "128Mi"}))
-    return objects.Pod(
-        metadata=objects.ObjectMeta(
+    container = Container(resources=ResourceRequirements(requests={"cpu": "100m", "memory": "128Mi"}))
+    return Pod(
+        metadata=ObjectMeta(
             name=name, namespace="shop", uid=f"uid-{name}", labels={"app": app}, owner_references=[owner],
             creation_timestamp=since,
         ),
-        spec=objects.PodSpec(**({"node_name": node, "containers": [container]} | spec)),
-        status=objects.PodStatus(
+        spec=PodSpec(**({"node_name": node, "containers": [container]} | spec)),
+        status=PodStatus(
             phase="Running",
             conditions=[
-                objects.Condition(type="PodScheduled", status="True", last_transition_time=since),
-                objects.Condition(type="Ready", status="True", last_transition_time=since),
+                Condition(type="PodScheduled", status="True", last_transition_time=since),
+                Condition(type="Ready", status="True", last_transition_time=since),
             ],
             start_time=since,
             qos_class="Burstable",
@@ -75,17 +79,17 @@ def a_pod_object(name: str, node: str, now: float, app: str = "web", **spec: Any
     )  # fmt: skip
 
 
-def a_workload_object(name: str, replicas: int = 4, **fields: Any) -> objects.WorkloadObject:
+def a_workload_object(name: str, replicas: int = 4, **fields: Any) -> WorkloadObject:
     """All replicas ready, nothing rolling out."""
-    status = objects.WorkloadStatus(
+    status = WorkloadStatus(
         replicas=replicas, ready_replicas=replicas, updated_replicas=replicas, available_replicas=replicas
     )
     defaults: dict[str, Any] = {
-        "metadata": objects.ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}"),
-        "spec": objects.WorkloadSpec(replicas=replicas),
+        "metadata": ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}"),
+        "spec": WorkloadSpec(replicas=replicas),
         "status": status,
     }
-    return objects.WorkloadObject(**(defaults | fields))
+    return WorkloadObject(**(defaults | fields))
 
 
 class Cluster:
@@ -109,7 +113,7 @@ class Cluster:
         """That a test has started."""
 
     def add_namespace(self, name: str = "shop") -> None:
-        self.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name=name)))
+        self.kube.put(NAMESPACES, Namespace(metadata=ObjectMeta(name=name)))
 
     def add_node(self, name: str, **fields: Any) -> None:
         self.kube.put(NODES, a_node_object(name, self.clock.now(), **fields))
@@ -117,8 +121,8 @@ class Cluster:
     def add_app(self, app: str, placed: dict[str, str], cores: float, **spec: Any) -> None:
         """A Deployment whose pods (name: node) each use this many cores."""
         self.kube.put(DEPLOYMENTS, a_workload_object(app, max(4, len(placed))))
-        owner = objects.OwnerReference(api_version="apps/v1", kind="Deployment", name=app, controller=True)
-        replica_set = objects.ObjectMeta(name=f"{app}-1", namespace="shop", owner_references=[owner])
+        owner = OwnerReference(api_version="apps/v1", kind="Deployment", name=app, controller=True)
+        replica_set = ObjectMeta(name=f"{app}-1", namespace="shop", owner_references=[owner])
         self.kube.put(REPLICA_SETS, a_workload_object(f"{app}-1", len(placed), metadata=replica_set))
         for name, node in placed.items():
             self.add_pod(name, node, cores, app=app, **spec)
@@ -243,5 +247,5 @@ class Cluster:
         return Descheduler(runtime)
 
 
-def terminating(pod: objects.Pod, at: float) -> objects.Pod:
+def terminating(pod: Pod, at: float) -> Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp=moment(at)))

@@ -8,8 +8,10 @@ from descheduler.cluster import a_node_object, a_pod_object, a_workload_object
 
 from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.contracts.eviction.protection import Rules
-from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.kubernetes.objects import ObjectMeta, Pod
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference
+from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
@@ -31,11 +33,11 @@ def evaluation_settings(thresholds: Thresholds | None = None, **settings: Any) -
     return DeschedulerSettings(**settings).evaluation(LOAD, thresholds or Thresholds(), RULES)
 
 
-def owners_of(*apps: str, replicas: int = 4) -> dict[Workload, objects.WorkloadObject]:
+def owners_of(*apps: str, replicas: int = 4) -> dict[Workload, WorkloadObject]:
     """A Deployment per app, with the ReplicaSet `<app>-1`."""
-    owners: dict[Workload, objects.WorkloadObject] = {}
+    owners: dict[Workload, WorkloadObject] = {}
     for app in apps:
-        reference = objects.OwnerReference(api_version="apps/v1", kind="Deployment", name=app, controller=True)
+        reference = OwnerReference(api_version="apps/v1", kind="Deployment", name=app, controller=True)
         metadata = ObjectMeta(name=f"{app}-1", namespace="shop", owner_references=[reference])
         owners[a_workload(app)] = a_workload_object(app, replicas)
         owners[a_workload(f"{app}-1", kind="ReplicaSet")] = a_workload_object(f"{app}-1", replicas, metadata=metadata)
@@ -76,7 +78,7 @@ def a_snapshot(
     *pods: Pod,
     nodes: Sequence[str] = ("node-a", "node-b"),
     moves: Iterable[TrackedMove] = (),
-    owners: dict[Workload, objects.WorkloadObject] = OWNERS,
+    owners: dict[Workload, WorkloadObject] = OWNERS,
     **fields: Any,
 ) -> Snapshot:
     """node-a uses 8 of 10 cores and node-b one; a replica of web uses two."""
@@ -84,7 +86,7 @@ def a_snapshot(
     watched = WatchedObjects(
         nodes=[a_node_object(name, now) for name in nodes],
         pods=list(pods),
-        namespaces={"shop": objects.Namespace(metadata=ObjectMeta(name="shop"))},
+        namespaces={"shop": Namespace(metadata=ObjectMeta(name="shop"))},
         workloads=owners,
     )
     pending: PendingMoves = {move.id: move for move in moves}

@@ -11,7 +11,8 @@ from descheduler.cluster import Cluster
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE
-from equipoise.contracts.kubernetes.objects import ObjectMeta, PolicyRule, Role
+from equipoise.contracts.kubernetes.objects.access import PolicyRule, Role
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
 from equipoise.contracts.messages.resources import Resources

@@ -23,8 +23,10 @@ from hypothesis import strategies as st
 from scheduling.storage import a_claim, a_volume, uses
 
 from equipoise.contracts.configuration.settings import Protection
-from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodStatus
+from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.placement import GonePod
 from equipoise.contracts.messages.resources import Resources
@@ -147,7 +149,7 @@ def test_a_node_without_a_placement_is_unknown() -> None:
 
 def test_finished_pods_do_not_count() -> None:
     """A pod that completed uses nothing, though it is still listed."""
-    done = msgspec.structs.replace(a_pod(), status=objects.PodStatus(phase="Succeeded"))
+    done = msgspec.structs.replace(a_pod(), status=PodStatus(phase="Succeeded"))
 
     assert list(nodes_of(done)["node-a"].pods) == []
 
@@ -202,7 +204,7 @@ def test_costs_and_labels_of_pods_are_read() -> None:
 
 def test_daemons_belong_to_their_node() -> None:
     """A node may be emptied though they are there."""
-    owner = objects.OwnerReference(api_version="apps/v1", kind="DaemonSet", name="agent", controller=True)
+    owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="agent", controller=True)
     (daemon,) = nodes_of(with_metadata(a_pod(), owner_references=[owner]))["node-a"].pods
     (web,) = nodes_of(a_pod())["node-a"].pods
 
@@ -279,8 +281,8 @@ def test_a_refused_move_frees_its_target() -> None:
 def test_batch_work_requests_a_band_or_has_its_priority() -> None:
     """Of the pods that stay. A label alone makes none, and neither does the QoS class BestEffort."""
     usages = {f"uid-{number}": Resources(cpu=float(number), memory=GIB) for number in range(1, 7)}
-    requests = objects.ResourceRequirements(requests={"kubernetes.io/batch-cpu": "1k"})
-    requesting = [objects.Container(resources=requests)]
+    requests = ResourceRequirements(requests={"kubernetes.io/batch-cpu": "1k"})
+    requesting = [Container(resources=requests)]
     labelled = {"app": "web", "koordinator.sh/priority-class": "koord-batch"}
     mid = {"app": "web", "koordinator.sh/priority-class": "koord-mid"}
     nodes = nodes_with(
@@ -474,7 +476,7 @@ def test_dry_runs_lose_and_create_nothing(data: st.DataObject) -> None:
 # Volumes
 
 
-def with_volume(claim: objects.PersistentVolumeClaim, *volumes: objects.PersistentVolume) -> ClusterView:
+def with_volume(claim: PersistentVolumeClaim, *volumes: PersistentVolume) -> ClusterView:
     """A pod with the claim `data` on node-a."""
     pod = a_pod(placed_at=LONG_AGO)
     pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, volumes=uses("data")))
@@ -532,7 +534,7 @@ def test_a_pod_that_cannot_be_read_is_protected_and_its_node_is_no_target() -> N
 
 
 def test_a_pod_whose_amounts_cannot_be_computed_is_one_that_cannot_be_read() -> None:
-    container = objects.Container(resources=objects.ResourceRequirements(requests={"cpu": "nine"}))
+    container = Container(resources=ResourceRequirements(requests={"cpu": "nine"}))
     pod = a_pod("web-1", "node-a", containers=[container])
     nodes = nodes_of(pod)
     assert nodes["node-a"].target_refusal.startswith("what its pod shop/web-1 requests is not known: 'nine")
@@ -562,7 +564,7 @@ def test_a_node_that_cannot_be_read_is_no_source_and_no_target() -> None:
 def test_a_budget_a_workload_and_a_namespace_that_cannot_be_read_protect() -> None:
     """The selector of such a budget is not known: it may select any pod of its namespace."""
     snapshot = a_snapshot(a_pod("web-1", "node-a"))
-    budget = objects.PodDisruptionBudget(metadata=objects.ObjectMeta(name="budget", namespace="shop"))
+    budget = PodDisruptionBudget(metadata=ObjectMeta(name="budget", namespace="shop"))
     assert protection_in(watched_with(snapshot, budgets=[budget])) == ""
     assert "PodDisruptionBudget budget cannot be read" in protection_in(
         watched_with(snapshot, budgets=[marked(budget)])
@@ -582,8 +584,8 @@ def test_a_node_that_offers_nothing_is_unknown_with_a_reason() -> None:
 
 def test_a_limit_or_another_resource_that_cannot_be_read_keeps_a_node_a_target() -> None:
     """The pod is protected nevertheless."""
-    resources = objects.ResourceRequirements(requests={"example.com/stone": "9" * 5_000}, limits={"memory": "9Pi"})
-    pod = with_named_amounts(a_pod("web-1", "node-a", containers=[objects.Container(resources=resources)]))
+    resources = ResourceRequirements(requests={"example.com/stone": "9" * 5_000}, limits={"memory": "9Pi"})
+    pod = with_named_amounts(a_pod("web-1", "node-a", containers=[Container(resources=resources)]))
     node = nodes_of(pod)["node-a"]
     assert node.target_refusal == ""
     assert "cannot be read" in node.pods[0].protection
@@ -591,8 +593,8 @@ def test_a_limit_or_another_resource_that_cannot_be_read_keeps_a_node_a_target()
 
 def test_a_pod_that_is_only_nominated_leaves_its_node_a_target() -> None:
     """kube-scheduler has chosen the node: what it reads as a request counts."""
-    resources = objects.ResourceRequirements(requests={"memory": "9Pi"})
-    pod = with_named_amounts(a_pod("web-1", "", containers=[objects.Container(resources=resources)]))
+    resources = ResourceRequirements(requests={"memory": "9Pi"})
+    pod = with_named_amounts(a_pod("web-1", "", containers=[Container(resources=resources)]))
     pod = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name="node-a"))
     node = nodes_of(pod)["node-a"]
     assert node.target_refusal == ""

@@ -8,8 +8,9 @@ from builders import NOW, a_workload
 from descheduler.cluster import a_node_object, a_pod_object, a_ready, a_workload_object, moment
 
 from equipoise.contracts.eviction.protection import Candidate
-from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.kubernetes.objects import ObjectMeta, PodDisruptionBudget, Taint
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, NodeStatus, Taint
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, PodDisruptionBudgetStatus
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
 
 POD = a_pod_object("web-1", "node-a", NOW)
@@ -17,7 +18,7 @@ DEPLOYMENT = a_workload_object("web", 3)
 
 
 def a_budget(allowed: int, **metadata: Any) -> PodDisruptionBudget:
-    status = objects.PodDisruptionBudgetStatus(disruptions_allowed=allowed)
+    status = PodDisruptionBudgetStatus(disruptions_allowed=allowed)
     return PodDisruptionBudget(metadata=ObjectMeta(name="budget", **metadata), status=status)
 
 
@@ -46,15 +47,15 @@ def test_an_eviction_that_would_fail_is_not_proposed(found: str, expected: str) 
     assert bool(found) == bool(expected)
 
 
-def tainted(key: str) -> objects.Node:
-    return a_node_object("node-a", NOW, spec=objects.NodeSpec(taints=[Taint(key=key, effect="NoSchedule")]))
+def tainted(key: str) -> Node:
+    return a_node_object("node-a", NOW, spec=NodeSpec(taints=[Taint(key=key, effect="NoSchedule")]))
 
 
-def with_ready(condition: objects.Condition) -> objects.Node:
-    return a_node_object("node-a", NOW, status=objects.NodeStatus(conditions=[condition]))
+def with_ready(condition: Condition) -> Node:
+    return a_node_object("node-a", NOW, status=NodeStatus(conditions=[condition]))
 
 
-def with_metadata(**metadata: Any) -> objects.Node:
+def with_metadata(**metadata: Any) -> Node:
     return a_node_object("node-a", NOW, metadata=ObjectMeta(name="node-a", **metadata))
 
 
@@ -65,13 +66,13 @@ def with_metadata(**metadata: Any) -> objects.Node:
         (with_metadata(deletion_timestamp=moment(NOW)), "node is being deleted"),
         (with_ready(a_ready("False", NOW - 9_999)), "node is not Ready"),
         (with_ready(a_ready("True", NOW - 299)), "node was not Ready within the last 300 s"),
-        (a_node_object("node-a", NOW, status=objects.NodeStatus()), "node is not Ready"),
-        (with_ready(objects.Condition(type="Ready", status="True")), "it is not known since when the node is Ready"),
+        (a_node_object("node-a", NOW, status=NodeStatus()), "node is not Ready"),
+        (with_ready(Condition(type="Ready", status="True")), "it is not known since when the node is Ready"),
         (tainted("ToBeDeletedByClusterAutoscaler"), "node is being removed by an autoscaler"),
         (tainted("karpenter.sh/disrupted"), "node is being removed by an autoscaler"),
     ],
 )
-def test_new_leaving_and_unready_nodes_are_neither_source_nor_target(node: objects.Node, why: str) -> None:
+def test_new_leaving_and_unready_nodes_are_neither_source_nor_target(node: Node, why: str) -> None:
     """The refusal states which of these a node is."""
     assert source_refusal(node, now=NOW, settling=300).startswith(why)
     assert target_refusal(node, now=NOW, settling=300).startswith(why)
@@ -81,19 +82,19 @@ def test_a_node_that_was_created_while_a_clock_was_ahead_is_not_new_until_then()
     """That could take years."""
     later = NOW + 31_536_000
     created = with_metadata(creation_timestamp=moment(later))
-    both = msgspec.structs.replace(created, status=objects.NodeStatus(conditions=[a_ready("True", later)]))
+    both = msgspec.structs.replace(created, status=NodeStatus(conditions=[a_ready("True", later)]))
     assert source_refusal(both, now=NOW, settling=300) == target_refusal(both, now=NOW, settling=300) == ""
 
 
 @pytest.mark.parametrize(
     "node",
     [
-        a_node_object("node-a", NOW, spec=objects.NodeSpec(unschedulable=True)),
+        a_node_object("node-a", NOW, spec=NodeSpec(unschedulable=True)),
         tainted("DeletionCandidateOfClusterAutoscaler"),
         tainted("virtual-kubelet.io/provider"),
     ],
 )
-def test_cordoned_nodes_virtual_ones_and_candidates_for_removal_are_only_no_target(node: objects.Node) -> None:
+def test_cordoned_nodes_virtual_ones_and_candidates_for_removal_are_only_no_target(node: Node) -> None:
     """They may be relieved, but not filled."""
     assert source_refusal(node, now=NOW, settling=300) == ""
     assert target_refusal(node, now=NOW, settling=300)

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.contracts.configuration.settings import BatchWorkWeight, ResourceThresholds, Thresholds
-from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView, IntentLimits
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod

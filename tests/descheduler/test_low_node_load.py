@@ -26,7 +26,9 @@ from descheduler.cluster_states import (
 )
 
 from equipoise.contracts.configuration.settings import Namespaces, ResourceThresholds, Thresholds
-from equipoise.contracts.kubernetes.objects import Affinity, LabelSelector, PodAffinity, PodAffinityTerm, Taint
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
+from equipoise.contracts.kubernetes.objects.node import Taint
+from equipoise.contracts.kubernetes.objects.pod import Affinity, PodAffinity, PodAffinityTerm
 from equipoise.contracts.load.pod_priority import QOS_LABEL
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView, IntentLimits

@@ -4,7 +4,7 @@ import numpy as np
 from builders import GIB
 from descheduler.cluster_states import a_node, a_pod, changed_node, changed_pod, node_fit, pod_info
 
-from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.objects.node import Taint
 
 
 def test_room_is_what_is_not_requested() -> None:

@@ -5,7 +5,8 @@ from builders import NOW, a_workload, an_intent
 from descheduler.cluster import moment
 from descheduler.outcomes import DAY, a_proposed_move, after, an_outcome, dry_run_moves
 
-from equipoise.contracts.kubernetes.objects import ObjectMeta, Pod, PodSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.descheduler.state.pending_moves import (
     MAX_DRY_RUN_MOVES,

@@ -12,8 +12,10 @@ from descheduler.cluster_states import THRESHOLDS
 from descheduler.outcomes import an_outcome
 from descheduler.snapshots import LONG_AGO, a_pod, a_snapshot, evaluation_settings, owners_of
 
-from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.metadata import ResourceRequirements
+from equipoise.contracts.kubernetes.objects.node import NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.messages.eviction import Outcome
@@ -146,7 +148,7 @@ def test_a_strategy_plans_with_the_moves_of_those_before_it_pending() -> None:
 def test_kube_scheduler_may_prefer_another_node_than_the_target() -> None:
     """It does not know usage: much of the idle node-b is requested, and nothing of node-c, which has load."""
     snapshot = hot_and_idle()
-    big = objects.Container(resources=objects.ResourceRequirements(requests={"cpu": "5", "memory": "32Gi"}))
+    big = Container(resources=ResourceRequirements(requests={"cpu": "5", "memory": "32Gi"}))
     asking = a_pod("asking-x", node="node-b", app="app0", placed_at=LONG_AGO, containers=[big])
     snapshot = msgspec.structs.replace(
         snapshot,
@@ -211,7 +213,7 @@ def test_nothing_is_planned_while_too_many_nodes_are_not_ready() -> None:
     snapshot = hot_and_idle()
     lost = [
         *snapshot.watched.nodes[:-1],
-        msgspec.structs.replace(snapshot.watched.nodes[-1], status=objects.NodeStatus()),
+        msgspec.structs.replace(snapshot.watched.nodes[-1], status=NodeStatus()),
     ]
     snapshot = msgspec.structs.replace(snapshot, watched=msgspec.structs.replace(snapshot.watched, nodes=lost))
     evaluation = evaluate(snapshot, evaluation_settings(strategies=(LowNodeLoad(),)), needed=1)
@@ -283,8 +285,8 @@ def test_a_plan_consists_of_the_moves_of_one_evaluation() -> None:
 
 def test_a_plan_has_the_batch_work_and_the_bands_of_its_nodes() -> None:
     """The load of batch work beside that of the node, and what its pods request of what the node offers."""
-    requests = objects.ResourceRequirements(requests={"kubernetes.io/batch-cpu": "1500"})
-    batch = a_pod("batch-1", containers=[objects.Container(resources=requests)], priority=5_500)
+    requests = ResourceRequirements(requests={"kubernetes.io/batch-cpu": "1500"})
+    batch = a_pod("batch-1", containers=[Container(resources=requests)], priority=5_500)
     offered = {"kubernetes.io/batch-cpu": "4k", "kubernetes.io/batch-memory": "8Gi"}
     utilizations = {
         "node-a": a_node_utilization(cpu=8.0, pods={"uid-batch-1": Resources(cpu=3.0, memory=GIB)}),
@@ -425,7 +427,7 @@ def test_a_dry_run_proposes_what_real_evictions_would(dry: Day, real: Day) -> No
 
 def watched(value: str, count: int = 1) -> WatchedObjects:
     """Deployments with this value of the annotation."""
-    owners: dict[str, objects.WorkloadObject] = {}
+    owners: dict[str, WorkloadObject] = {}
     for number in range(count):
         owner = a_workload_object(f"web-{number}", 3)
         metadata = msgspec.structs.replace(owner.metadata, annotations={"equipoise.dev/evict": value})

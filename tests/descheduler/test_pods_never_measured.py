@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.contracts.eviction.protection import OPT_OUT
-from equipoise.contracts.kubernetes.objects import Container, Pod, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.metadata import ResourceRequirements
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources

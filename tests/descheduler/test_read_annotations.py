@@ -12,7 +12,9 @@ from msgspec import structs
 from equipoise.cli.cluster_now.objects import list_nodes_and_pods
 from equipoise.contracts.configuration.settings import Namespaces, Protection
 from equipoise.contracts.eviction.protection import OPT_OUT, PROTECTIONS, Candidate, Rules, protection
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.descheduler.decisions.evaluation.read_annotations import LONGEST, READ, with_read_annotations
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.shell.cluster_watch import ClusterWatch
@@ -38,8 +40,8 @@ class RecordedReads(dict[str, str]):
         return super().__contains__(key)
 
 
-def a_candidate(pod: objects.Pod) -> Candidate:
-    namespace = objects.Namespace(metadata=objects.ObjectMeta(name="shop"))
+def a_candidate(pod: Pod) -> Candidate:
+    namespace = Namespace(metadata=ObjectMeta(name="shop"))
     return Candidate(pod=pod, namespace=namespace, workload=a_workload(), owners=(a_replica_set(), a_deployment()))
 
 
@@ -73,7 +75,7 @@ async def filled_cluster() -> MemoryKube:
     kube = MemoryKube(ManualClock())
     for resource in (NAMESPACES, PODS, BUDGETS, CLAIMS, VOLUMES, DEPLOYMENTS):
         namespace = "shop" if resource.namespaced else ""
-        metadata = objects.ObjectMeta(name="a", namespace=namespace, annotations=LONG)
+        metadata = ObjectMeta(name="a", namespace=namespace, annotations=LONG)
         await kube.create(resource, resource.model(metadata=metadata))
     return kube
 

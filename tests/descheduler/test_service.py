@@ -12,12 +12,8 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.kubernetes.objects import (
-    LabelSelector,
-    ObjectMeta,
-    PodDisruptionBudget,
-    PodDisruptionBudgetSpec,
-)
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
 from equipoise.contracts.messages.lease import LeaseEpoch

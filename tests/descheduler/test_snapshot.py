@@ -7,7 +7,8 @@ from builders import NOW, a_workload
 from descheduler.cluster import a_pod_object, a_workload_object, terminating
 from kube_objects import owned_by
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 from equipoise.descheduler.state.pending_moves import PodLocation
@@ -20,7 +21,7 @@ OWNED = msgspec.structs.replace(
 )
 
 
-def watched(*pods: objects.Pod, **workloads: objects.WorkloadObject) -> WatchedObjects:
+def watched(*pods: Pod, **workloads: WorkloadObject) -> WatchedObjects:
     kinds = {"replica_set": a_workload("web-1", kind="ReplicaSet"), "deployment": a_workload()}
     return WatchedObjects(
         nodes=[],
@@ -46,10 +47,10 @@ def test_pods_are_found_by_their_workload() -> None:
     assert known.pods_of([a_workload(), None, a_workload("other")]) == {a_workload(): [POD], a_workload("other"): []}
 
 
-class _CountedReads(UserDict[Workload, objects.WorkloadObject]):
+class _CountedReads(UserDict[Workload, WorkloadObject]):
     reads = 0
 
-    def __getitem__(self, key: Workload) -> objects.WorkloadObject:
+    def __getitem__(self, key: Workload) -> WorkloadObject:
         self.reads += 1
         return super().__getitem__(key)
 

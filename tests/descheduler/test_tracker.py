@@ -6,7 +6,8 @@ from builders import NOW, a_workload, an_intent
 from descheduler.outcomes import a_proposed_move, an_outcome
 
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.kubernetes.objects import ObjectMeta, Pod, PodSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec
 from equipoise.contracts.messages.descheduling import NodeClassification, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.resources import Resources

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.requests import pod_requests
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
@@ -38,7 +41,7 @@ class FakeCollector:
         self._sequence = 0
         self.hot: frozenset[str] = frozenset()
         self.publishing = True
-        self.pods: list[objects.Pod] = []
+        self.pods: list[Pod] = []
         """All pods that have a node, at the last read."""
 
         self.read_at = 0.0
@@ -98,7 +101,7 @@ class FakeCollector:
         )
         await self.bus.publish_many([*messages, (subjects.utilization_cycle("all"), cycle)])
 
-    def _utilization(self, node: objects.ObjectMeta, pods: Iterable[objects.Pod], now: float) -> NodeUtilization:
+    def _utilization(self, node: ObjectMeta, pods: Iterable[Pod], now: float) -> NodeUtilization:
         if self._frozen_at is None:
             self._published[node.name] = self._measured(node, pods, now)
         same = self._published[node.name]
@@ -107,7 +110,7 @@ class FakeCollector:
             same, sampled_at=now, queried_at=now, windows=windows, epoch=self._epoch, sequence=self._sequence
         )
 
-    def _measured(self, node: objects.ObjectMeta, pods: Iterable[objects.Pod], now: float) -> NodeUtilization:
+    def _measured(self, node: ObjectMeta, pods: Iterable[Pod], now: float) -> NodeUtilization:
         each = Resources(cpu=0.9 if node.name in self.hot else 0.15, memory=GIB)
         usage = {pod.metadata.uid: each for pod in pods}
         mean = Resources(cpu=0.1 + sum(used.cpu or 0.0 for used in usage.values()), memory=GIB * (1 + len(usage)))
@@ -123,7 +126,7 @@ class FakeCollector:
             sequence=self._sequence,
         )
 
-    def _placement(self, found: objects.Node, pods: Iterable[objects.Pod], now: float) -> NodePlacement:
+    def _placement(self, found: Node, pods: Iterable[Pod], now: float) -> NodePlacement:
         node = found.metadata
         condition = next((each for each in found.status.conditions if each.type == "Ready"), None)
         ready = condition is not None and condition.status == "True"
@@ -154,13 +157,13 @@ class FakeCollector:
             sequence=self._sequence,
         )
 
-    def _placed_at(self, pod: objects.Pod, now: float) -> float:
+    def _placed_at(self, pod: Pod, now: float) -> float:
         """Before every window, so that the load needs no correction, unless the load is frozen since before."""
         first = self._first_read.get(pod.metadata.uid, now)
         return first if self._frozen_at is not None and first > self._frozen_at else now - 3_600
 
 
-def workload(pod: objects.Pod) -> Workload:
+def workload(pod: Pod) -> Workload:
     name = workload_of(pod.metadata.name)
     kind = "StatefulSet" if name == STATEFUL else "DaemonSet" if name == "agent" else "Deployment"
     return Workload(kind=kind, group="apps", namespace=pod.metadata.namespace, name=name)
@@ -279,7 +282,7 @@ class FakeDescheduler:
     def _targets(self) -> list[str]:
         return sorted({pod.spec.node_name for pod in self._collector.pods})
 
-    def _eligible(self, pod: objects.Pod, kind: str) -> bool:
+    def _eligible(self, pod: Pod, kind: str) -> bool:
         if pod.metadata.deletion_timestamp is not None or pod.status.phase != "Running":
             return False
         name = workload_of(pod.metadata.name)
@@ -294,20 +297,20 @@ class FakeDescheduler:
 
 async def take_lease(kube: Kube, namespace: str, holder: str) -> LeaseEpoch:
     """Takes the descheduler's Lease as the next leader, and does not renew it."""
-    spec = objects.LeaseSpec(holder_identity=holder, lease_duration_seconds=1)
+    spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=1)
     while True:
         try:
             lease = await kube.get(LEASES, DESCHEDULER_LEASE, namespace)
             spec = msgspec.structs.replace(spec, lease_transitions=lease.spec.lease_transitions + 1)
             return epoch_of(await kube.replace(LEASES, msgspec.structs.replace(lease, spec=spec)))
         except NotFound:
-            metadata = objects.ObjectMeta(name=DESCHEDULER_LEASE, namespace=namespace)
-            return epoch_of(await kube.create(LEASES, objects.Lease(metadata=metadata, spec=spec)))
+            metadata = ObjectMeta(name=DESCHEDULER_LEASE, namespace=namespace)
+            return epoch_of(await kube.create(LEASES, Lease(metadata=metadata, spec=spec)))
         except Conflict:
             continue  # the last renewal of a descheduler that has just been killed
 
 
-def epoch_of(lease: objects.Lease) -> LeaseEpoch:
+def epoch_of(lease: Lease) -> LeaseEpoch:
     return LeaseEpoch(
         lease_uid=lease.metadata.uid,
         transitions=lease.spec.lease_transitions,

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 from bus_worlds import eventually
 
-from equipoise.contracts.kubernetes.objects import ObjectMeta, Pod, PodSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec
 from equipoise.contracts.messages.placement import NODE_PLACEMENT
 from faults.convergence import placement_differences
 from faults.sampling import LogSearch, ProcessSampler

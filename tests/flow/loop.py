@@ -22,7 +22,8 @@ from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN, ServiceName, matches
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.pod_demand import PodDemand
@@ -87,7 +88,7 @@ class Loop:
         self.shared = Shared()
         self.health: dict[ServiceName, Health] = {}
         self.registries: dict[ServiceName, CollectorRegistry] = {}
-        self.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
+        self.kube.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="shop")))
         self._populate()
 
     def _populate(self) -> None:
@@ -100,7 +101,7 @@ class Loop:
 
     def _put_workload(self, app: str, replicas: int) -> None:
         self.kube.put(DEPLOYMENTS, a_workload_object(app, replicas))
-        metadata = objects.ObjectMeta(
+        metadata = ObjectMeta(
             name=f"{app}-1", namespace="shop", uid=f"uid-{app}-1", owner_references=[owned_by("Deployment", app)]
         )
         self.kube.put(REPLICA_SETS, a_workload_object(f"{app}-1", replicas, metadata=metadata))
@@ -231,8 +232,8 @@ class Loop:
         await collector.run()
 
 
-def owned_by(kind: str, name: str) -> objects.OwnerReference:
-    return objects.OwnerReference(api_version="apps/v1", kind=kind, name=name, uid=f"uid-{name}", controller=True)
+def owned_by(kind: str, name: str) -> OwnerReference:
+    return OwnerReference(api_version="apps/v1", kind=kind, name=name, uid=f"uid-{name}", controller=True)
 
 
 def settled(loop: Loop, outcome: Outcome) -> list[EvictionOutcome]:

@@ -18,7 +18,8 @@ from equipoise.collector.decisions.pod_times import trimmed
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.contracts.bus.decoding import refusal
 from equipoise.contracts.colocation.bands import OFFERED_NAMES
-from equipoise.contracts.kubernetes.objects import Container, Pod, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.metadata import ResourceRequirements
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod
 from equipoise.contracts.kubernetes.quantity import most_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DescheduleDecision

@@ -5,8 +5,9 @@ from descheduler.cluster import a_pod_object
 from flow.loop import HOT, IDLE, Loop, annotations_of, scores_of
 
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
-from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.annotations import RECLAIMED
+from equipoise.contracts.kubernetes.objects.metadata import ResourceRequirements
+from equipoise.contracts.kubernetes.objects.pod import Container
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.resources import Resources
@@ -21,7 +22,7 @@ ONE_CORE = Resources(cpu=1.0)
 def place_batch_pod(loop: Loop, name: str, node: str, cores: int) -> None:
     """It requests this many cores of the band batch."""
     requests = {"kubernetes.io/batch-cpu": str(1_000 * cores), "kubernetes.io/batch-memory": "1Gi"}
-    container = objects.Container(resources=objects.ResourceRequirements(requests=requests, limits=requests))
+    container = Container(resources=ResourceRequirements(requests=requests, limits=requests))
     pod = a_pod_object(name, node, loop.clock.now(), containers=[container], priority=5_500)
     metadata = msgspec.structs.replace(pod.metadata, owner_references=[])
     loop.kube.put(PODS, msgspec.structs.replace(pod, metadata=metadata))

@@ -19,8 +19,10 @@ from readers.poisoned_pods import HARMLESS, UNKNOWN, generated, generated_pods
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.channels import CHANNELS
-from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.annotations import read_node_load
+from equipoise.contracts.kubernetes.objects.cluster import Lease
+from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NODE_UTILIZATION, NodeUtilization
@@ -54,12 +56,12 @@ def encoded(change: Mapping[str, Any]) -> bytes:
     return json.dumps(msgspec.to_builtins(NODE_UTILIZATION) | change).encode()
 
 
-def plain(value: objects.Object) -> Any:
+def plain(value: Object) -> Any:
     """An object as JSON without the fields that have their defaults."""
     return msgspec.to_builtins(value, str_keys=True, builtin_types=())
 
 
-def as_json(value: objects.Object, change: Mapping[str, Any]) -> bytes:
+def as_json(value: Object, change: Mapping[str, Any]) -> bytes:
     """The JSON of an object with other values in it."""
     return json.dumps(merged(plain(value), change)).encode()
 
@@ -99,7 +101,7 @@ class Poisoned(Loop):
         }
         for name, change in nodes.items():
             self.kube.put_json(NODES, as_json(a_node_object(f"poison-{name}", now), change))
-        lease = objects.Lease(metadata=objects.ObjectMeta(name="equipoise-descheduler", namespace="tenant"))
+        lease = Lease(metadata=ObjectMeta(name="equipoise-descheduler", namespace="tenant"))
         self.kube.put_json(LEASES, as_json(lease, {"spec": {"renewTime": "0000-01-01T00:00:00Z"}}))
         for subject, change in MESSAGES.items():
             self.bus.inject(subject, encoded(change))
@@ -124,13 +126,13 @@ class Poisoned(Loop):
         for name, change in generated_pods(generator, GENERATED):
             self._put_pod(name, generator.choice(QUIET[1:]), change)
         now = self.clock.now()
-        named = objects.ObjectMeta(name="poison-random", namespace="poison")
+        named = ObjectMeta(name="poison-random", namespace="poison")
         for resource, count, value in (
             (PODS, GENERATED, a_pod_object("poison-random", QUIET[1], now, "poison")),
             (NODES, UNMEASURED, a_node_object("poison-random", now)),
             (DEPLOYMENTS, GENERATED, a_workload_object("poison-random")),
-            (BUDGETS, GENERATED, objects.PodDisruptionBudget(metadata=named)),
-            (LEASES, GENERATED, objects.Lease(metadata=named)),
+            (BUDGETS, GENERATED, PodDisruptionBudget(metadata=named)),
+            (LEASES, GENERATED, Lease(metadata=named)),
         ):
             own = merged(plain(value), {"metadata": {"namespace": value.metadata.namespace}})
             for number, text in enumerate(generated(generator, merged(OBJECT, own), count, NAME)):

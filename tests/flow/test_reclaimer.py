@@ -11,7 +11,8 @@ from flow.loop import HOT, IDLE, INTERVAL, Loop
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.metadata import ResourceRequirements
+from equipoise.contracts.kubernetes.objects.pod import Container, PodStatus
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.reclaimer.__main__ import start
@@ -78,10 +79,10 @@ class Offering(Loop):
 
     def place_batch_pod(self, node: str, cores: float, phase: str = "Running") -> None:
         amounts = {BATCH_CPU: f"{cores * 1_000:g}", "kubernetes.io/batch-memory": f"{GIB:.0f}"}
-        resources = objects.ResourceRequirements(requests=amounts, limits=amounts)
-        containers = [objects.Container(resources=resources)]
+        resources = ResourceRequirements(requests=amounts, limits=amounts)
+        containers = [Container(resources=resources)]
         pod = a_pod_object("batch-1", node, self.clock.now(), priority=5_500, containers=containers)
-        status = pod.status if phase == "Running" else objects.PodStatus(phase=phase)
+        status = pod.status if phase == "Running" else PodStatus(phase=phase)
         self.kube.put(PODS, replace(pod, status=status))
 
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from equipoise.agent.decisions.band_pods import band_pod
 from equipoise.cli.cluster_now.nodes import nodes_now
 from equipoise.collector.decisions.pod_times import placed_pod, trimmed
-from equipoise.contracts.kubernetes.objects import Container, Node, NodeStatus, ObjectMeta, Pod, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.shell import cluster_watch

@@ -16,7 +16,7 @@ from equipoise.collector.service import Collector
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
-from equipoise.contracts.kubernetes.objects import Object
+from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.descheduler.service import Descheduler
 from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NODES, PODS, REPLICA_SETS, Change, Resource

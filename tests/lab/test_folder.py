@@ -15,7 +15,8 @@ from lab.trace_folders import ABOUT, OWN, assert_same, write_folder
 from lab.traces import a_trace
 
 from equipoise.contracts.bounds import MAX_BYTES
-from equipoise.contracts.kubernetes.objects import LabelSelector, SelectorRequirement, Toleration
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.pod import Toleration
 from equipoise.lab.example import example_trace
 from equipoise.lab.formats import FORMATS, TraceError, load_trace
 from equipoise.lab.formats.folder import keys_of, write

@@ -8,18 +8,15 @@ import pytest
 from scheduling.pods import a_node, a_pod
 
 from equipoise.contracts.kubernetes.labels import ZONE
-from equipoise.contracts.kubernetes.objects import (
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.pod import (
     Affinity,
-    LabelSelector,
-    ObjectMeta,
     Pod,
     PodAffinity,
     PodAffinityTerm,
-    PodDisruptionBudget,
-    PodDisruptionBudgetSpec,
-    SelectorRequirement,
     TopologySpreadConstraint,
 )
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from equipoise.lab.model.trace import TraceBudget, TraceSpreadConstraint
 from equipoise.lab.record.inventory import Inventory, inventory, repels_itself
 from equipoise.scheduling.model.pod_info import PodInfo

@@ -24,7 +24,9 @@ from rich.console import Console
 from equipoise.cli.certificates.issue import make_certificates
 from equipoise.cli.certificates.purposes import EXTENDER
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.contracts.kubernetes.objects import Node, ObjectMeta, Pod, Toleration
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Pod, Toleration
 from equipoise.lab.formats import load_trace
 from equipoise.lab.model.trace import (
     AntiAffinity,

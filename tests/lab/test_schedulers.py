@@ -10,13 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lab.traces import a_trace
 
-from equipoise.contracts.kubernetes.objects import (
-    LabelSelector,
-    NodeSelectorTerm,
-    PreferredNodes,
-    SelectorRequirement,
-    Toleration,
-)
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelectorTerm
+from equipoise.contracts.kubernetes.objects.pod import PreferredNodes, Toleration
 from equipoise.contracts.messages.pod_demand import POD_DEMAND
 from equipoise.lab.model.trace import AntiAffinity, Trace, TraceNode, TraceSpreadConstraint, TraceTaint
 from equipoise.lab.schedulers import SimulatedScheduler

@@ -12,7 +12,9 @@ from equipoise.binder.decisions.result import Finish
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Protection, Thresholds
 from equipoise.contracts.kubernetes.labels import ZONE
-from equipoise.contracts.kubernetes.objects import LabelSelector, Pod, PodDisruptionBudget, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
+from equipoise.contracts.kubernetes.objects.pod import Pod, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod

@@ -17,7 +17,8 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.binder.shell.ledger_store import NAME as LEDGER
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.bus.codec import SUBJECT
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import ConfigurationError
@@ -120,9 +121,9 @@ def evictions_forbidden(loop: Watched) -> None:
 def other_installation(loop: Watched) -> None:
     """Older than this one, in another namespace."""
     created, renewed = (datetime.fromtimestamp(at, UTC) for at in (NOW - 86_400, NOW + 86_400))
-    metadata = objects.ObjectMeta(name=DESCHEDULER_LEASE, namespace="other", creation_timestamp=created)
-    spec = objects.LeaseSpec(holder_identity="other", renew_time=renewed)
-    lease = loop.kube.put(LEASES, objects.Lease(metadata=metadata, spec=spec))
+    metadata = ObjectMeta(name=DESCHEDULER_LEASE, namespace="other", creation_timestamp=created)
+    spec = LeaseSpec(holder_identity="other", renew_time=renewed)
+    lease = loop.kube.put(LEASES, Lease(metadata=metadata, spec=spec))
     assert lease.metadata.creation_timestamp == created
 
 

@@ -31,7 +31,7 @@ from equipoise.annotator.settings import HintWriteSettings
 from equipoise.binder.decisions.limits import UnusualRate
 from equipoise.binder.shell.ledger_store import pause
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.metadata import Condition
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.bus.permissions import USERS, permission_file
@@ -217,7 +217,7 @@ async def test_a_replacement_that_a_quota_refuses(tmp_path: Path) -> None:
     await world.propose("web-1")
     scrapes.take({"binder": world.metrics}, times=5)
     before = own(scrapes, tmp_path)
-    refused = objects.Condition(type="ReplicaFailure", status="True", reason="FailedCreate")
+    refused = Condition(type="ReplicaFailure", status="True", reason="FailedCreate")
     world.kube.put(DEPLOYMENTS, a_deployment(replicas=9, spec_replicas=10, conditions=[refused]))
     await world.propose("db-1")
     scrapes.take({"binder": world.metrics})

@@ -12,13 +12,23 @@ from peers.cases import Case, Inputs, peer_cases
 
 from equipoise.contracts.configuration.settings import Namespaces, Protection, ResourceThresholds, Thresholds
 from equipoise.contracts.eviction.protection import MIRROR, Candidate, Rules, of_daemon_set, protection, static
-from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.kubernetes.objects import (
-    NodeSelector,
-    NodeSelectorTerm,
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import (
+    Condition,
+    ObjectMeta,
+    ResourceRequirements,
     SelectorRequirement,
-    Taint,
+)
+from equipoise.contracts.kubernetes.objects.node import NodeSelector, NodeSelectorTerm, Taint
+from equipoise.contracts.kubernetes.objects.pod import (
+    Affinity,
+    Container,
+    NodeAffinity,
+    Pod,
+    PodSpec,
+    PodStatus,
     Toleration,
+    Volume,
 )
 from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS_LABEL
@@ -66,15 +76,15 @@ def requests(given: dict[str, float]) -> dict[str, float]:
 RULES = Rules(protection=Protection(), namespaces=Namespaces(exclude=()), own_namespace="equipoise-system")
 
 
-def an_api_pod(pod: Inputs) -> objects.Pod:
+def an_api_pod(pod: Inputs) -> Pod:
     """The pod as the API server has it: running and ready."""
     owner, amounts_requested = pod.get("owner", pod.get("owner_kind")), requests(pod["requests"])
     affinity = pod.get("required_affinity_in") or pod.get("required_node_affinity") or {}
     rules = [SelectorRequirement(key=key, operator="In", values=values) for key, values in affinity.items()]
     selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=rules)]) if rules else None
     quantities = {name: str(amount) for name, amount in amounts_requested.items()}
-    return objects.Pod(
-        metadata=objects.ObjectMeta(
+    return Pod(
+        metadata=ObjectMeta(
             uid=f"uid-{pod['name']}",
             namespace=pod["namespace"],
             name=pod["name"],
@@ -82,20 +92,20 @@ def an_api_pod(pod: Inputs) -> objects.Pod:
             annotations={MIRROR: "mirror"} if pod["mirror"] else {},
             owner_references=owned_by(owner, "owner") if owner else [],
         ),
-        spec=objects.PodSpec(
-            containers=[objects.Container(resources=objects.ResourceRequirements(requests=quantities))],
+        spec=PodSpec(
+            containers=[Container(resources=ResourceRequirements(requests=quantities))],
             priority=pod["priority"] or 0,
             node_selector=pod.get("node_selector") or {},
-            affinity=objects.Affinity(node_affinity=objects.NodeAffinity(required=selector)),
+            affinity=Affinity(node_affinity=NodeAffinity(required=selector)),
             tolerations=[
                 Toleration(key=each["key"], operator=each["op"], value=each["value"], effect=each["effect"])
                 for each in pod.get("tolerations", ())
             ],
-            volumes=[objects.Volume(name="scratch", empty_dir={})] if pod["local_storage"] else [],
+            volumes=[Volume(name="scratch", empty_dir={})] if pod["local_storage"] else [],
         ),
-        status=objects.PodStatus(
+        status=PodStatus(
             phase="Running",
-            conditions=[objects.Condition(type="Ready", status="True")],
+            conditions=[Condition(type="Ready", status="True")],
             qos_class=pod.get("k8s_qos")
             or ("Burstable" if amounts_requested.get("cpu") or amounts_requested.get("memory") else "BestEffort"),
         ),
@@ -109,7 +119,7 @@ def a_case_pod(given: Inputs, usage: Resources) -> MovablePod:
     replicated = controller is not None and controller.kind == "ReplicaSet"
     candidate = Candidate(
         pod=pod,
-        namespace=objects.Namespace(),
+        namespace=Namespace(),
         workload=workload_from_pod(pod),
         owners=(a_replica_set(),) if replicated else (),
     )

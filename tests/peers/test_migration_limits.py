@@ -11,7 +11,7 @@ from equipoise.binder.decisions.limits.rule import replicas_amount
 from equipoise.binder.state.ledger import LedgerView
 from equipoise.contracts.configuration.settings import Namespaces, Protection
 from equipoise.contracts.eviction.protection import EVICTION_COST, Candidate, Rules, protection
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
 
 RULES = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
 
@@ -72,6 +72,6 @@ def test_limits_below_the_replicas_allow_an_eviction(case: Case) -> None:
 def test_an_ordinary_eviction_cost_protects_no_pod(case: Case) -> None:
     """Only the highest does: tests/contracts/test_protection.py."""
     pod = a_pod(metadata={"annotations": {EVICTION_COST: str(case.inputs["eviction_cost"])}})
-    candidate = Candidate(pod=pod, namespace=objects.Namespace(), workload=a_workload(), owners=(a_deployment(),))
+    candidate = Candidate(pod=pod, namespace=Namespace(), workload=a_workload(), owners=(a_deployment(),))
 
     case.check(allowed=not protection(candidate, RULES, NOW))

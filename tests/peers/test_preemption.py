@@ -6,15 +6,9 @@ from typing import Any
 from peers.cases import Case, Inputs, peer_cases
 from scheduling.pods import a_budget, a_framework, a_node, a_pod
 
-from equipoise.contracts.kubernetes.objects import (
-    Affinity,
-    LabelSelector,
-    PodAffinity,
-    PodAffinityTerm,
-    PodDisruptionBudget,
-    SelectorRequirement,
-    TopologySpreadConstraint,
-)
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.pod import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.plugin import PostFiltered

@@ -24,7 +24,8 @@ from equipoise.agent.state.watched_pods import BandPod
 from equipoise.binder.decisions.limits import EvictionsPerWorkload, MigratingPerNode, MigratingPerWorkload
 from equipoise.binder.decisions.limits.unavailable_per_workload import UnavailablePerWorkload
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.kubernetes.objects import LabelSelector, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
+from equipoise.contracts.kubernetes.objects.pod import TopologySpreadConstraint
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.cluster_node import ClusterNode

@@ -7,7 +7,9 @@ import pytest
 from peers.cases import Case, Inputs, peer_cases
 from scheduling.pods import a_framework, a_pod
 
-from equipoise.contracts.kubernetes.objects import Container, Node, NodeStatus, ObjectMeta, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Container
 from equipoise.scheduling.configuration import KIND, read_configuration
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.framework import NodeScores

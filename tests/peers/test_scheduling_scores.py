@@ -6,19 +6,14 @@ import numpy as np
 from peers.cases import Case, Inputs, peer_cases
 from scheduling.pods import a_framework, a_node, a_pod
 
-from equipoise.contracts.kubernetes.objects import (
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import ContainerImage, Node, NodeSelectorTerm, NodeStatus, Taint
+from equipoise.contracts.kubernetes.objects.pod import (
     Affinity,
     Container,
-    ContainerImage,
     ImageSource,
-    Node,
     NodeAffinity,
-    NodeSelectorTerm,
-    NodeStatus,
-    ObjectMeta,
     PreferredNodes,
-    SelectorRequirement,
-    Taint,
     Toleration,
     Volume,
 )

@@ -6,14 +6,12 @@ import numpy as np
 from peers.cases import Case, Inputs, peer_cases
 from scheduling.pods import a_pod
 
-from equipoise.contracts.kubernetes.objects import (
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import (
     Affinity,
-    LabelSelector,
-    Node,
-    ObjectMeta,
     PodAffinity,
     PodAffinityTerm,
-    SelectorRequirement,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )

@@ -14,7 +14,7 @@ from peers.cases import Case, Inputs, peer_cases
 from peers.trimaran import WINDOWS, a_node, a_spec, cores, demand_for, measured, placed, usage_of
 from scorer.clusters import a_demand, evenly, node_loads
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.load.demand import TARGET_LOAD_PACKING
 from equipoise.contracts.messages.resources import Resources
@@ -37,7 +37,7 @@ from equipoise.scorer.state.recent_placements import RecentPlacements
 # TargetLoadPacking
 
 
-def a_pod(inputs: Inputs) -> objects.Pod:
+def a_pod(inputs: Inputs) -> Pod:
     containers = inputs["containers"]
     return a_spec(
         {

@@ -7,7 +7,8 @@ from builders import NOW, a_node_utilization, a_placement
 from peers.cases import Inputs
 
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodSpec
 from equipoise.contracts.load.demand import MEASURED_FIRST, EstimateSource, pod_usage
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
@@ -61,11 +62,11 @@ def measured(metrics: Sequence[Inputs] | None, base: Resources, *, operators: Se
     return Resources(**found)
 
 
-def a_spec(requests: Inputs, limits: Inputs | None = None) -> objects.Pod:
+def a_spec(requests: Inputs, limits: Inputs | None = None) -> Pod:
     """A Pod with the case's containers; amounts that are 0 are left out, as in a manifest."""
-    return objects.Pod(
-        metadata=objects.ObjectMeta(name="new", namespace="shop", uid="uid-new"),
-        spec=objects.PodSpec(
+    return Pod(
+        metadata=ObjectMeta(name="new", namespace="shop", uid="uid-new"),
+        spec=PodSpec(
             containers=_containers(requests, limits, "containers"),
             init_containers=_containers(requests, limits, "init_containers"),
             overhead=quantities(requests.get("overhead", {})),
@@ -73,11 +74,11 @@ def a_spec(requests: Inputs, limits: Inputs | None = None) -> objects.Pod:
     )
 
 
-def _containers(requests: Inputs, limits: Inputs | None, kind: str) -> list[objects.Container]:
+def _containers(requests: Inputs, limits: Inputs | None, kind: str) -> list[Container]:
     requested = requests.get(kind, [])
     allowed = limits.get(kind, []) if limits else [{} for _ in requested]
     return [
-        objects.Container(resources=objects.ResourceRequirements(requests=quantities(least), limits=quantities(most)))
+        Container(resources=ResourceRequirements(requests=quantities(least), limits=quantities(most)))
         for least, most in zip(requested, allowed, strict=True)
     ]
 
@@ -87,7 +88,7 @@ def quantities(amounts: Inputs) -> dict[str, str]:
     return {units[name][0]: f"{amount}{units[name][1]}" for name, amount in amounts.items() if amount}
 
 
-def demand_for(pod: objects.Pod, chain: tuple[EstimateSource, ...] = MEASURED_FIRST) -> Demand:
+def demand_for(pod: Pod, chain: tuple[EstimateSource, ...] = MEASURED_FIRST) -> Demand:
     return expected_demand(pod_demand(pod), None, windows=WINDOWS, chain=chain)
 
 
@@ -97,7 +98,7 @@ def usage_of(cpu: float, memory: float = 0.0) -> Demand:
     return Demand(usage=np.tile(amounts, (len(WINDOWS), 1)), sources={}, requests=amounts, limits=amounts)
 
 
-def placed(pod: objects.Pod, name: str, at: float) -> PlacedPod:
+def placed(pod: Pod, name: str, at: float) -> PlacedPod:
     """The pod, running on a node since it was bound."""
     demand = pod_demand(pod)
     return PlacedPod(

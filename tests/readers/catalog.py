@@ -56,7 +56,9 @@ from equipoise.contracts.kubernetes.annotations import (
     read_node_reclaimed,
     read_workload_usage,
 )
-from equipoise.contracts.kubernetes.objects import ConfigMap, Node, NodeStatus, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
 from equipoise.contracts.kubernetes.raw_allocatable import RAW_ALLOCATABLE, base_of
 from equipoise.lab.formats import load_trace
 from equipoise.lab.record.prometheus import _series

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from reclaimer.worlds import NODE, World, a_batch_pod
 
 from equipoise.contracts.bus.subjects import node_placement, node_utilization
-from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.resources import Resources
 from equipoise.reclaimer.settings import ReclaimerSettings

@@ -7,7 +7,8 @@ from builders import GIB, a_node_utilization, a_placement
 from reclaimer.worlds import INTERVAL, NAMES, NODE, World, a_batch_pod
 
 from equipoise.contracts.bus.subjects import node_placement, node_utilization
-from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.latest import supersedes
 from equipoise.contracts.messages.placement import NodeColocation
 from equipoise.contracts.messages.resources import Resources

@@ -8,7 +8,8 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus.subjects import node_placement, node_utilization
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, OFFERED_NAMES, amounts_of_band
-from equipoise.contracts.kubernetes.objects import Node, NodeStatus, ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.messages.placement import NodeColocation, PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedNode

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from equipoise.contracts.bounds import EPOCH_AHEAD
 from equipoise.contracts.bus import channels, subjects
 from equipoise.contracts.bus.channels import Channel
-from equipoise.contracts.kubernetes.objects import Toleration
+from equipoise.contracts.kubernetes.objects.pod import Toleration
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.placement import GonePod, NodePlacement

@@ -11,7 +11,17 @@ import msgspec
 import pytest
 from kube_worlds import NAMESPACE, MemoryWorld, RealWorld, World
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Event, Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import (
+    ExplainedCondition,
+    Object,
+    ObjectMeta,
+    ObjectReference,
+    ResourceRequirements,
+)
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod
+from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.runtime.configuration.sections import Kubernetes
@@ -42,16 +52,16 @@ from equipoise.runtime.process.clock import SystemClock
 from equipoise.scheduling.model.amounts import requested
 
 
-def config_map(name: str, **data: str) -> objects.ConfigMap:
-    return objects.ConfigMap(metadata=objects.ObjectMeta(name=name, namespace=NAMESPACE), data=data)
+def config_map(name: str, **data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace=NAMESPACE), data=data)
 
 
-async def evict(world: World, pod: objects.Pod, *, uid: str = "", dry_run: bool = False) -> EvictionResult:
+async def evict(world: World, pod: Pod, *, uid: str = "", dry_run: bool = False) -> EvictionResult:
     metadata = pod.metadata
     return await world.kube.evict(metadata.namespace, metadata.name, uid=uid or metadata.uid, dry_run=dry_run)
 
 
-async def leaves(world: World, pod: objects.Pod) -> bool:
+async def leaves(world: World, pod: Pod) -> bool:
     """The pod ends, or is gone, within some seconds."""
     async with asyncio.timeout(60):
         while True:
@@ -122,8 +132,8 @@ async def test_never_replaced_blindly(world: World) -> None:
 async def test_listed_by_namespace_and_labels(world: World) -> None:
     """A label selector chooses, and another namespace has nothing."""
     for name, tier in (("x", "front"), ("y", "back")):
-        metadata = objects.ObjectMeta(name=f"listed-{name}", namespace=NAMESPACE, labels={"tier": tier, "of": "list"})
-        await world.kube.create(CONFIG_MAPS, objects.ConfigMap(metadata=metadata))
+        metadata = ObjectMeta(name=f"listed-{name}", namespace=NAMESPACE, labels={"tier": tier, "of": "list"})
+        await world.kube.create(CONFIG_MAPS, ConfigMap(metadata=metadata))
 
     async def names(namespace: str, selector: str) -> list[str]:
         return [value.metadata.name for value in await world.kube.list(CONFIG_MAPS, namespace, selector)]
@@ -136,8 +146,8 @@ async def test_listed_by_namespace_and_labels(world: World) -> None:
 async def test_read_page_by_page(world: World) -> None:
     """Every object once, whatever its namespace; of one whose metadata alone is wanted, that."""
     for name in ("x", "y"):
-        metadata = objects.ObjectMeta(name=f"paged-{name}", namespace=NAMESPACE, annotations={"of": name})
-        await world.kube.create(CONFIG_MAPS, objects.ConfigMap(metadata=metadata))
+        metadata = ObjectMeta(name=f"paged-{name}", namespace=NAMESPACE, annotations={"of": name})
+        await world.kube.create(CONFIG_MAPS, ConfigMap(metadata=metadata))
 
     found = [value async for page in world.kube.pages(metadata_of(CONFIG_MAPS)) for value in page]
 
@@ -149,9 +159,9 @@ async def test_read_page_by_page(world: World) -> None:
 async def test_times_of_any_fraction_are_taken(world: World) -> None:
     """A MicroTime that falls on a whole second is written with its six digits."""
     moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    lease = objects.Lease(
-        metadata=objects.ObjectMeta(name="whole-seconds", namespace=NAMESPACE),
-        spec=objects.LeaseSpec(holder_identity="a", lease_duration_seconds=15, acquire_time=moment, renew_time=moment),
+    lease = Lease(
+        metadata=ObjectMeta(name="whole-seconds", namespace=NAMESPACE),
+        spec=LeaseSpec(holder_identity="a", lease_duration_seconds=15, acquire_time=moment, renew_time=moment),
     )
 
     created = await world.kube.create(LEASES, lease)
@@ -164,13 +174,13 @@ async def test_times_of_any_fraction_are_taken(world: World) -> None:
 
 async def test_an_event_is_written(world: World) -> None:
     """As the events API wants it."""
-    event = objects.Event(
-        metadata=objects.ObjectMeta(name="web-1.evicted", namespace=NAMESPACE),
+    event = Event(
+        metadata=ObjectMeta(name="web-1.evicted", namespace=NAMESPACE),
         event_time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
         reason="Evicted",
         action="Evict",
         note="node is overutilized",
-        regarding=objects.ObjectReference(api_version="v1", kind="Pod", namespace=NAMESPACE, name="web-1"),
+        regarding=ObjectReference(api_version="v1", kind="Pod", namespace=NAMESPACE, name="web-1"),
         reporting_controller="equipoise.dev/binder",
         reporting_instance="binder-1",
     )
@@ -182,8 +192,8 @@ async def test_an_event_is_written(world: World) -> None:
 
 async def test_annotations_of_others_stay(world: World) -> None:
     """Exactly the given keys change; None removes one."""
-    metadata = objects.ObjectMeta(name="noted", namespace=NAMESPACE, annotations={"theirs": "1", "ours": "1"})
-    await world.kube.create(CONFIG_MAPS, objects.ConfigMap(metadata=metadata, data={"a": "1"}))
+    metadata = ObjectMeta(name="noted", namespace=NAMESPACE, annotations={"theirs": "1", "ours": "1"})
+    await world.kube.create(CONFIG_MAPS, ConfigMap(metadata=metadata, data={"a": "1"}))
 
     await world.kube.annotate(CONFIG_MAPS, "noted", {"ours": None, "new": "x"}, namespace=NAMESPACE)
 
@@ -220,8 +230,8 @@ async def test_annotates_only_what_it_has_read(world: World) -> None:
 async def test_annotates_only_while_an_annotation_has_the_expected_value(world: World) -> None:
     """Also after other writes. A missing annotation has no value; another object is not changed."""
     key, target = "equipoise.dev/a", {"resource": CONFIG_MAPS, "name": "published", "namespace": NAMESPACE}
-    metadata = objects.ObjectMeta(name="published", namespace=NAMESPACE, annotations={key: "1", "gone": "soon"})
-    made = await world.kube.create(CONFIG_MAPS, objects.ConfigMap(metadata=metadata))
+    metadata = ObjectMeta(name="published", namespace=NAMESPACE, annotations={key: "1", "gone": "soon"})
+    made = await world.kube.create(CONFIG_MAPS, ConfigMap(metadata=metadata))
     await world.kube.annotate(annotations={"theirs": "1"}, **target)
 
     changes = {key: "2", "new": "x", "gone": None}
@@ -255,8 +265,8 @@ async def test_amounts_of_a_node_change_its_capacity_and_what_is_allocatable(wor
     """And nothing else of its status; None removes one. Another node of the same name is not changed."""
     if isinstance(world, MemoryWorld):
         amounts = {"cpu": "8", "memory": "32Gi"}
-        status = objects.NodeStatus(capacity=amounts, allocatable=amounts)
-        world.kube.put(NODES, objects.Node(metadata=objects.ObjectMeta(name="offering"), status=status))
+        status = NodeStatus(capacity=amounts, allocatable=amounts)
+        world.kube.put(NODES, Node(metadata=ObjectMeta(name="offering"), status=status))
     before = (await world.kube.list(NODES))[0]
     name, uid = before.metadata.name, before.metadata.uid
     cpu, memory = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
@@ -281,7 +291,7 @@ async def test_a_watch_lists_the_objects_and_then_reports_changes(world: World) 
     """First everything, then a synced bookmark, then each change in order; from a version only what came after."""
     ours = f"metadata.namespace={NAMESPACE},metadata.name=watched"
     await world.kube.create(CONFIG_MAPS, config_map("watched", a="1"))
-    received: list[Change[objects.ConfigMap]] = []
+    received: list[Change[ConfigMap]] = []
     listed = asyncio.Event()
 
     async def watch() -> None:
@@ -309,7 +319,7 @@ async def test_a_watch_lists_the_objects_and_then_reports_changes(world: World) 
         assert received[3] == await anext(changes)
 
 
-async def delete(world: World, resource: Resource[objects.ConfigMap], name: str) -> None:
+async def delete(world: World, resource: Resource[ConfigMap], name: str) -> None:
     if isinstance(world, MemoryWorld):
         world.kube.remove(resource, name, NAMESPACE)
     if isinstance(world, RealWorld):
@@ -339,10 +349,10 @@ async def test_the_status_of_a_pod_that_waits(world: World) -> None:
     """One condition and the nominated node change, each alone; other conditions remain."""
     pod = await world.pending_pod("waits")
     uid, moment = pod.metadata.uid, datetime.fromtimestamp(1_700_000_000.5, UTC)
-    first = objects.ExplainedCondition(
+    first = ExplainedCondition(
         type="PodScheduled", status="False", reason="Unschedulable", message="no", last_transition_time=moment
     )
-    other = objects.ExplainedCondition(type="example.com/other", status="True", last_transition_time=moment)
+    other = ExplainedCondition(type="example.com/other", status="True", last_transition_time=moment)
 
     for condition in (other, first, msgspec.structs.replace(first, reason="SchedulerError")):
         await world.kube.set_pod_status(NAMESPACE, "waits", uid=uid, condition=condition)
@@ -363,11 +373,11 @@ async def test_the_status_of_a_pod_that_waits(world: World) -> None:
 
 async def test_a_volume_is_reserved_for_a_claim(world: World) -> None:
     """As long as nobody has changed it; then the claim is bound to it by its controller."""
-    spec = objects.PersistentVolumeSpec(capacity={"storage": "1Gi"}, access_modes=["ReadWriteOnce"])
+    spec = PersistentVolumeSpec(capacity={"storage": "1Gi"}, access_modes=["ReadWriteOnce"])
     name, key = "reserved", {"namespace": NAMESPACE, "name": "reserving"}
     if isinstance(world, MemoryWorld):
-        world.kube.put(VOLUMES, objects.PersistentVolume(metadata=objects.ObjectMeta(name=name), spec=spec))
-        world.kube.put(CLAIMS, objects.PersistentVolumeClaim(metadata=objects.ObjectMeta(**key)))
+        world.kube.put(VOLUMES, PersistentVolume(metadata=ObjectMeta(name=name), spec=spec))
+        world.kube.put(CLAIMS, PersistentVolumeClaim(metadata=ObjectMeta(**key)))
     if isinstance(world, RealWorld):
         modes = {"accessModes": ["ReadWriteOnce"], "storageClassName": "none"}
         size = {"storage": "1Gi"}
@@ -459,7 +469,7 @@ async def test_everything_that_may_be_read_can_be_read(real: RealWorld) -> None:
     assert list(real.kube.unreadable) == []
 
 
-class AnyLease(objects.Object, frozen=True, kw_only=True):
+class AnyLease(Object, frozen=True, kw_only=True):
     """A Lease with times that a user wrote."""
 
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -470,7 +480,7 @@ async def test_a_real_api_server_accepts_a_year_that_hides_nothing(real: RealWor
     written = msgspec.structs.replace(LEASES, model=AnyLease)
     for name, year in (("first", "2026"), ("odd", "0000"), ("second", "2026"), ("far", "9999")):
         time = f"{year}-12-31T23:59:59.000000{'-11:00' if year == '9999' else 'Z'}"
-        metadata = objects.ObjectMeta(name=name, namespace=NAMESPACE)
+        metadata = ObjectMeta(name=name, namespace=NAMESPACE)
         await real.kube.create(written, AnyLease(metadata=metadata, spec={"renewTime": time, "holderIdentity": "me"}))
 
     listed = {each.metadata.name: each for each in await real.kube.list(LEASES, NAMESPACE)}
@@ -502,9 +512,9 @@ async def test_a_real_api_server_accepts_requests_that_no_machine_has(real: Real
     pod = await real.pending_pod("huge")
     await real.remove(pod)
     name = f"huge-{cpu[:1]}"
-    container = objects.Container(name="c", image="none", resources=objects.ResourceRequirements(requests={"cpu": cpu}))
+    container = Container(name="c", image="none", resources=ResourceRequirements(requests={"cpu": cpu}))
     spec = msgspec.structs.replace(pod.spec, containers=[container], scheduler_name="nobody", node_name="")
-    pod = objects.Pod(metadata=objects.ObjectMeta(name=name, namespace=NAMESPACE), spec=spec)
+    pod = Pod(metadata=ObjectMeta(name=name, namespace=NAMESPACE), spec=spec)
     stored = await real.kube.create(PODS, pod)
     assert with_known_amounts(stored).metadata.unreadable
     assert requested(stored)["cpu"] in (0, -1_000)

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import Lease
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.kubernetes.fence import PROBE, RETRY_PERIOD, until_fenced
 from equipoise.runtime.process.health import Health

@@ -11,7 +11,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import BaseTestServer, TestServer
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.runtime.configuration.sections import Kubernetes
 from equipoise.runtime.kubernetes.availability import FAILURE_SECONDS
 from equipoise.runtime.kubernetes.client import (
@@ -125,7 +125,7 @@ def api(server: tuple[Server, BaseTestServer]) -> Server:
     return server[0]
 
 
-async def received(kube: Kube, since: str = "1") -> list[Change[objects.Pod]]:
+async def received(kube: Kube, since: str = "1") -> list[Change[Pod]]:
     async with asyncio.timeout(60), aclosing(kube.watch(PODS, since=since)) as changes:
         return [change async for change in changes]
 

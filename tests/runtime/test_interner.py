@@ -4,28 +4,30 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.pod import Container, ContainerPort, Pod, PodSpec, PodStatus, Toleration
 from equipoise.runtime.kubernetes.reflector import FEW_PARTS, Interner
 
 TEXTS = st.sampled_from(["", "a", "b"])
 
 
-def a_pod(name: str, app: str, key: str) -> objects.Pod:
+def a_pod(name: str, app: str, key: str) -> Pod:
     """Decoded again each time, as the API server's bytes are."""
-    pod = objects.Pod(
-        metadata=objects.ObjectMeta(name=name, namespace="shop", labels={"app": app} if app else {}),
-        spec=objects.PodSpec(
+    pod = Pod(
+        metadata=ObjectMeta(name=name, namespace="shop", labels={"app": app} if app else {}),
+        spec=PodSpec(
             node_name="node-a",
-            containers=[objects.Container(ports=[objects.ContainerPort(host_port=80)])],
-            tolerations=[objects.Toleration(key=key)] if key else [],
+            containers=[Container(ports=[ContainerPort(host_port=80)])],
+            tolerations=[Toleration(key=key)] if key else [],
         ),
-        status=objects.PodStatus(phase="Running"),
+        status=PodStatus(phase="Running"),
     )
-    return msgspec.json.decode(msgspec.json.encode(pod), type=objects.Pod)
+    return msgspec.json.decode(msgspec.json.encode(pod), type=Pod)
 
 
 @given(pods=st.lists(st.builds(a_pod, TEXTS, TEXTS, TEXTS), max_size=6))
-def test_what_is_shared_is_equal(pods: list[objects.Pod]) -> None:
+def test_what_is_shared_is_equal(pods: list[Pod]) -> None:
     """Every object reads as before."""
     sharing = Interner()
 
@@ -33,7 +35,7 @@ def test_what_is_shared_is_equal(pods: list[objects.Pod]) -> None:
 
 
 @given(pod=st.builds(a_pod, TEXTS, TEXTS, TEXTS), before=st.builds(a_pod, TEXTS, TEXTS, TEXTS))
-def test_an_earlier_version_changes_nothing(pod: objects.Pod, before: objects.Pod) -> None:
+def test_an_earlier_version_changes_nothing(pod: Pod, before: Pod) -> None:
     sharing = Interner()
 
     assert pod == sharing.intern(pod, sharing.intern(before))
@@ -74,5 +76,5 @@ def test_parts_of_deleted_objects_are_forgotten() -> None:
     assert sharing.intern(a_config_map("kept")).metadata.labels is kept.metadata.labels
 
 
-def a_config_map(label: str) -> objects.ConfigMap:
-    return objects.ConfigMap(metadata=objects.ObjectMeta(labels={"n": label}))
+def a_config_map(label: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(labels={"n": label}))

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kube_worlds import NAMESPACE, RealWorld
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.kubernetes.client import LEASES, Kube
 from equipoise.runtime.kubernetes.leader_election import lead
@@ -102,16 +103,16 @@ class Election:
         return [candidate.identity for candidate in self.candidates if candidate.working]
 
     @property
-    def lease(self) -> objects.LeaseSpec:
+    def lease(self) -> LeaseSpec:
         return self.kube.stored(LEASES)[0].spec
 
     def hold(self, holder: str, **fields: Any) -> None:
         """Somebody writes the Lease."""
-        spec = objects.LeaseSpec(holder_identity=holder, lease_duration_seconds=15, lease_transitions=7)
+        spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=15, lease_transitions=7)
         self.kube.put(
             LEASES,
-            objects.Lease(
-                metadata=objects.ObjectMeta(name="descheduler", namespace=NAMESPACE),
+            Lease(
+                metadata=ObjectMeta(name="descheduler", namespace=NAMESPACE),
                 spec=msgspec.structs.replace(spec, **fields),
             ),
         )

@@ -10,7 +10,9 @@ import pytest
 from kube_worlds import NAMESPACE, RealWorld
 from structlog.testing import capture_logs
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, PODS, KubeError
 from equipoise.runtime.kubernetes.reflector import Reflector
 from equipoise.runtime.process.clock import SystemClock
@@ -21,11 +23,11 @@ Received = list[tuple[str | None, str | None]]
 """What `data["v"]` was before and after; None for absent."""
 
 
-def item(name: str, v: str = "1", **metadata: Any) -> objects.ConfigMap:
-    return objects.ConfigMap(metadata=objects.ObjectMeta(name=name, namespace=NAMESPACE, **metadata), data={"v": v})
+def item(name: str, v: str = "1", **metadata: Any) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace=NAMESPACE, **metadata), data={"v": v})
 
 
-def value(held: objects.ConfigMap | None) -> str | None:
+def value(held: ConfigMap | None) -> str | None:
     return None if held is None else f"{held.metadata.name}={held.data.get('v')}"
 
 
@@ -260,7 +262,7 @@ async def test_wait_synced_reports_why_it_waits() -> None:
 async def test_only_fields_that_are_read_are_stored() -> None:
     """`trim` is applied before an object is stored or reported; equal labels are one text in memory."""
 
-    def trim(held: objects.ConfigMap) -> objects.ConfigMap:
+    def trim(held: ConfigMap) -> ConfigMap:
         return msgspec.structs.replace(held, metadata=msgspec.structs.replace(held.metadata, annotations={}))
 
     clock = ManualClock()
@@ -278,7 +280,7 @@ async def test_only_fields_that_are_read_are_stored() -> None:
 async def test_follows_a_real_api_server(real: RealWorld) -> None:
     """Pods that are there, a pod that changes, and a pod that goes."""
     pod = await real.run_pod("followed")
-    received: asyncio.Queue[tuple[objects.Pod | None, objects.Pod | None]] = asyncio.Queue()
+    received: asyncio.Queue[tuple[Pod | None, Pod | None]] = asyncio.Queue()
     reflector = Reflector(
         real.kube,
         PODS,
@@ -342,7 +344,7 @@ async def test_a_change_that_cannot_be_processed_ends_nothing() -> None:
     kube = MemoryKube(clock)
     received: Received = []
 
-    def on_change(before: objects.ConfigMap | None, after: objects.ConfigMap | None) -> None:
+    def on_change(before: ConfigMap | None, after: ConfigMap | None) -> None:
         if after is not None and after.data["v"] == "bad":
             raise OverflowError("too large")
         received.append((value(before), value(after)))
@@ -371,7 +373,7 @@ async def test_an_object_that_cannot_be_trimmed_ends_nothing() -> None:
     clock = ManualClock()
     kube = MemoryKube(clock)
 
-    def trim(value: objects.ConfigMap) -> objects.ConfigMap:
+    def trim(value: ConfigMap) -> ConfigMap:
         if value.data["v"] == "bad":
             raise OverflowError("too large")
         return value

@@ -11,7 +11,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from scheduling.pods import a_node, a_pod
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.runtime.bus import Bus
 from equipoise.runtime.kubernetes.client import NODES, PODS
 from equipoise.runtime.process.health import Health
@@ -58,7 +58,7 @@ class Live:
     def add_pod(self, name: str, cpu: str = "1", **fields: Any) -> None:
         self.kube.put(PODS, pending(name, cpu, **fields))
 
-    def pod(self, name: str) -> objects.Pod:
+    def pod(self, name: str) -> Pod:
         return next(each for each in self.kube.stored(PODS) if each.metadata.name == name)
 
     def node_of(self, name: str) -> str:
@@ -85,7 +85,7 @@ class Live:
         await self.clock.advance(0)
 
 
-def pending(name: str, cpu: str = "1", *, scheduler: str = SCHEDULER_NAME, **fields: Any) -> objects.Pod:
+def pending(name: str, cpu: str = "1", *, scheduler: str = SCHEDULER_NAME, **fields: Any) -> Pod:
     """One that waits for this scheduler."""
     pod = a_pod(name, {"cpu": cpu}, scheduler_name=scheduler, **fields).pod
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Pending"))

@@ -14,7 +14,7 @@ from scorer.clusters import a_cycle, an_outcome
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
-from equipoise.contracts.kubernetes.objects import OwnerReference
+from equipoise.contracts.kubernetes.objects.metadata import OwnerReference
 from equipoise.runtime.bus import Bus, BusUnavailable
 from equipoise.runtime.process.health import Health
 from equipoise.scheduler.decisions.load_policy import NAME, LoadPolicy

@@ -10,7 +10,8 @@ import pytest
 from scheduler.live_schedulers import live_scheduler, pending
 from scheduling.pods import a_node
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.storage import PersistentVolumeClaim
 from equipoise.runtime.kubernetes.client import (
     BUDGETS,
     CLAIMS,
@@ -77,7 +78,7 @@ async def test_whatever_an_object_contains_the_other_pods_are_scheduled(part: in
     chosen = random.Random(part).sample(CASES, 25)
     async with live_scheduler() as live:
         live.add_node(cpu="1000")
-        live.kube.put(CLAIMS, objects.PersistentVolumeClaim(metadata=objects.ObjectMeta(name="c", namespace="default")))
+        live.kube.put(CLAIMS, PersistentVolumeClaim(metadata=ObjectMeta(name="c", namespace="default")))
         for number, (resource, document, place, value) in enumerate(chosen):
             live.kube.put_json(resource, changed(document, place, value, f"bad-{number}"))
         live.add_pod("good")

@@ -7,7 +7,16 @@ import pytest
 from scheduler.live_schedulers import held_up, live_scheduler, pending
 from structlog.testing import capture_logs
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.pod import ClaimSource, Container, Pod, Volume
+from equipoise.contracts.kubernetes.objects.storage import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeSpec,
+    PersistentVolumeStatus,
+    StorageClass,
+)
 from equipoise.runtime.kubernetes.client import CLAIMS, LEASES, NODES, PODS, STORAGE_CLASSES, VOLUMES
 from equipoise.scheduler.shell import event_recorder
 from equipoise.scheduler.shell.event_recorder import WRITERS
@@ -366,16 +375,14 @@ async def test_a_pod_whose_claim_waits_for_it_gets_a_volume_first() -> None:
     Meanwhile others are scheduled, however many wait for volumes.
     """
     async with live_scheduler() as live:
-        waits = objects.StorageClass(
-            metadata=objects.ObjectMeta(name="local"), volume_binding_mode="WaitForFirstConsumer"
-        )
+        waits = StorageClass(metadata=ObjectMeta(name="local"), volume_binding_mode="WaitForFirstConsumer")
         live.kube.put(STORAGE_CLASSES, waits)
         live.add_node("node-1", cpu="100")
         for number in range(BINDINGS):
             live.kube.put(VOLUMES, a_volume(f"disk-{number}"))
             live.kube.put(CLAIMS, a_claim(f"data-{number}"))
-            source = objects.ClaimSource(claim_name=f"data-{number}")
-            live.add_pod(f"db-{number}", volumes=[objects.Volume(name="data", persistent_volume_claim=source)])
+            source = ClaimSource(claim_name=f"data-{number}")
+            live.add_pod(f"db-{number}", volumes=[Volume(name="data", persistent_volume_claim=source)])
         await live.settle()
         live.add_pod("web")
         await live.settle()
@@ -390,25 +397,25 @@ async def test_a_pod_whose_claim_waits_for_it_gets_a_volume_first() -> None:
         assert ("node-1", "") == (live.node_of("db-3"), live.node_of("db-4"))
 
 
-def a_volume(name: str) -> objects.PersistentVolume:
-    return objects.PersistentVolume(
-        metadata=objects.ObjectMeta(name=name),
-        spec=objects.PersistentVolumeSpec(
+def a_volume(name: str) -> PersistentVolume:
+    return PersistentVolume(
+        metadata=ObjectMeta(name=name),
+        spec=PersistentVolumeSpec(
             storage_class_name="local", capacity={"storage": "1Gi"}, access_modes=["ReadWriteOnce"]
         ),
-        status=objects.PersistentVolumeStatus(phase="Available"),
+        status=PersistentVolumeStatus(phase="Available"),
     )
 
 
-def a_claim(name: str, *, volume: str = "") -> objects.PersistentVolumeClaim:
+def a_claim(name: str, *, volume: str = "") -> PersistentVolumeClaim:
     """Bound to the volume if there is one."""
     annotations = {"pv.kubernetes.io/bind-completed": "yes"} if volume else {}
-    return objects.PersistentVolumeClaim(
-        metadata=objects.ObjectMeta(name=name, namespace="default", annotations=annotations),
-        spec=objects.PersistentVolumeClaimSpec(
+    return PersistentVolumeClaim(
+        metadata=ObjectMeta(name=name, namespace="default", annotations=annotations),
+        spec=PersistentVolumeClaimSpec(
             storage_class_name="local",
             access_modes=["ReadWriteOnce"],
-            resources=objects.ResourceRequirements(requests={"storage": "1Gi"}),
+            resources=ResourceRequirements(requests={"storage": "1Gi"}),
             volume_name=volume,
         ),
     )
@@ -504,7 +511,7 @@ async def test_plugins_of_the_binding_cycle_are_called() -> None:
     assert [*first, *again] == plugin.told
 
 
-def _with_uid(pod: objects.Pod, uid: str) -> objects.Pod:
+def _with_uid(pod: Pod, uid: str) -> Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid))
 
 
@@ -512,9 +519,9 @@ HUGE = ["1e308", "10E", "9223372036854775807", "9" * 5_000]
 UNREADABLE = "1e" + "9" * 5_000
 
 
-def asking(name: str, cpu: str, **spec: Any) -> objects.Pod:
+def asking(name: str, cpu: str, **spec: Any) -> Pod:
     pod = pending(name)
-    container = objects.Container(resources=objects.ResourceRequirements(requests={"cpu": cpu}))
+    container = Container(resources=ResourceRequirements(requests={"cpu": cpu}))
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=[container], **spec))
 
 

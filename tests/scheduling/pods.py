@@ -4,21 +4,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from equipoise.contracts.kubernetes.objects import (
-    Container,
-    LabelSelector,
-    Node,
-    NodeSpec,
-    NodeStatus,
-    ObjectMeta,
-    Pod,
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, NodeStatus, Taint
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodSpec, PodStatus
+from equipoise.contracts.kubernetes.objects.workload import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
-    PodSpec,
-    PodStatus,
-    ResourceRequirements,
-    Taint,
 )
 from equipoise.scheduling.framework.framework import POINTS, Framework
 from equipoise.scheduling.framework.plugin import Plugin

@@ -4,28 +4,28 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from scheduling.pods import a_framework
 
-from equipoise.contracts.kubernetes.objects import (
-    ClaimSource,
+from equipoise.contracts.kubernetes.objects.metadata import (
+    ObjectMeta,
+    ObjectReference,
+    ResourceRequirements,
+    SelectorRequirement,
+)
+from equipoise.contracts.kubernetes.objects.node import NodeSelector, NodeSelectorTerm
+from equipoise.contracts.kubernetes.objects.pod import ClaimSource, Volume
+from equipoise.contracts.kubernetes.objects.storage import (
     CSINode,
     CSINodeDriver,
     CSINodeSpec,
     CsiVolume,
-    NodeSelector,
-    NodeSelectorTerm,
-    ObjectMeta,
-    ObjectReference,
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
     PersistentVolumeClaimStatus,
     PersistentVolumeSpec,
     PersistentVolumeStatus,
-    ResourceRequirements,
-    SelectorRequirement,
     StorageClass,
     TopologyRequirement,
     TopologyTerm,
-    Volume,
     VolumeCount,
     VolumeNodeAffinity,
 )

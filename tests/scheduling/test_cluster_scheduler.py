@@ -8,17 +8,11 @@ import pytest
 import yaml
 from scheduling.pods import a_budget, a_node, a_pod
 
-from equipoise.contracts.kubernetes.objects import (
-    ClaimSource,
-    KubernetesService,
-    KubernetesServiceSpec,
-    Namespace,
-    ObjectMeta,
-    PersistentVolumeClaim,
-    Pod,
-    SchedulingGate,
-    Volume,
-)
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.pod import ClaimSource, Pod, SchedulingGate, Volume
+from equipoise.contracts.kubernetes.objects.storage import PersistentVolumeClaim
+from equipoise.contracts.kubernetes.objects.workload import KubernetesService, KubernetesServiceSpec
 from equipoise.scheduling import ClusterScheduler, read_configuration, read_pod
 from equipoise.scheduling.cluster_scheduler import KINDS
 from equipoise.scheduling.model.snapshot import ClusterSnapshot

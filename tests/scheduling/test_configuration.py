@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.kubernetes.objects import TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects.pod import TopologySpreadConstraint
 from equipoise.scheduling.configuration import (
     InvalidConfiguration,
     SchedulerConfiguration,

@@ -13,18 +13,17 @@ from hypothesis import strategies as st
 from scheduling.pods import a_node, a_pod
 from scheduling.topology import HOST, ZONE
 
-from equipoise.contracts.kubernetes.objects import (
-    Container,
-    ContainerImage,
-    KubernetesService,
-    KubernetesServiceSpec,
+from equipoise.contracts.kubernetes.objects.metadata import (
     LabelSelector,
-    Node,
     ObjectMeta,
     OwnerReference,
     ResourceRequirements,
-    Taint,
-    Toleration,
+)
+from equipoise.contracts.kubernetes.objects.node import ContainerImage, Node, Taint
+from equipoise.contracts.kubernetes.objects.pod import Container, Toleration
+from equipoise.contracts.kubernetes.objects.workload import (
+    KubernetesService,
+    KubernetesServiceSpec,
     WorkloadObject,
     WorkloadSpec,
 )

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scheduling.pods import a_node, a_pod
 from scheduling.storage import a_claim, a_class, a_storage, a_volume, uses
 
-from equipoise.contracts.kubernetes.objects import LabelSelector, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
+from equipoise.contracts.kubernetes.objects.pod import TopologySpreadConstraint
 from equipoise.scheduling.configuration import (
     InvalidConfiguration,
     SchedulerConfiguration,

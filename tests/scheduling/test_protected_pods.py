@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from scheduling.pods import a_node, a_pod
 
-from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.scheduling.cluster_scheduler import ClusterScheduler
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.preemption.protected_pods import ProtectedPods

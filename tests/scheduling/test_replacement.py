@@ -5,19 +5,16 @@ from typing import Any
 import pytest
 from scheduling.pods import a_node, a_pod
 
-from equipoise.contracts.kubernetes.objects import (
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelector, NodeSelectorTerm, Taint
+from equipoise.contracts.kubernetes.objects.pod import (
     Affinity,
     ClaimSource,
     Container,
     ContainerPort,
-    LabelSelector,
     NodeAffinity,
-    NodeSelector,
-    NodeSelectorTerm,
     PodAffinity,
     PodAffinityTerm,
-    SelectorRequirement,
-    Taint,
     TopologySpreadConstraint,
     Volume,
 )

@@ -8,14 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scheduling.pods import a_framework, a_node, a_pod
 
-from equipoise.contracts.kubernetes.objects import (
-    Affinity,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorTerm,
-    SelectorRequirement,
-    Taint,
-)
+from equipoise.contracts.kubernetes.objects.metadata import SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelector, NodeSelectorTerm, Taint
+from equipoise.contracts.kubernetes.objects.pod import Affinity, NodeAffinity
 from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.status import Code, PluginStatus

@@ -7,15 +7,9 @@ import numpy as np
 from hypothesis import strategies as st
 from scheduling.pods import a_framework, a_node, a_pod
 
-from equipoise.contracts.kubernetes.objects import (
-    Affinity,
-    LabelSelector,
-    Node,
-    PodAffinity,
-    PodAffinityTerm,
-    SelectorRequirement,
-    WeightedPodAffinityTerm,
-)
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.diagnosis import FilterDiagnosis
 from equipoise.scheduling.framework.status import Code

@@ -12,13 +12,9 @@ from scorer.test_laws import EXAMPLES
 
 from equipoise.contracts.configuration.settings import Coverage, LoadSettings
 from equipoise.contracts.kubernetes.labels import HOSTNAME
-from equipoise.contracts.kubernetes.objects import (
-    NodeSelector,
-    NodeSelectorTerm,
-    SelectorRequirement,
-    Taint,
-    Toleration,
-)
+from equipoise.contracts.kubernetes.objects.metadata import SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelector, NodeSelectorTerm, Taint
+from equipoise.contracts.kubernetes.objects.pod import Toleration
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES, WorkloadHint
 from equipoise.contracts.messages.resources import Resources

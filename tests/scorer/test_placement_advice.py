@@ -7,7 +7,7 @@ from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_
 from scorer.clusters import a_cycle, a_pod, a_scoring_state, an_outcome
 
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
-from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.messages.advice import PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources

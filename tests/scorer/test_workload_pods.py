@@ -2,7 +2,7 @@
 
 from builders import NOW, a_placed_pod, a_placement, a_workload
 
-from equipoise.contracts.kubernetes.objects import Toleration
+from equipoise.contracts.kubernetes.objects.pod import Toleration
 from equipoise.scorer.state.placement_hints.workload_pods import WorkloadPods
 
 SPAN = 60.0

@@ -13,7 +13,8 @@ from prometheus_client import CollectorRegistry
 from equipoise.binder.decisions.event import fence_probe
 from equipoise.binder.decisions.eviction_response import read_response
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE
-from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import Lease
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import EVENTS, PODS, EvictionResult, KubeError, Resource

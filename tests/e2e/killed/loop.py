@@ -21,7 +21,7 @@ from equipoise.annotator.decisions.replicas import SELECTOR, live_members
 from equipoise.contracts.bus.subjects import PREFIX, SCORE_EXPLAIN, ServiceName
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.annotations import read_node_load, read_workload_usage
-from equipoise.contracts.kubernetes.objects import Lease
+from equipoise.contracts.kubernetes.objects.cluster import Lease
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.runtime.bus import Bus, BusError, Delivery, connect

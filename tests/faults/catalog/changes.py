@@ -6,7 +6,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from equipoise.binder.shell.ledger_store import pause, resume
-from equipoise.contracts.kubernetes import objects as kubernetes
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
@@ -153,11 +154,9 @@ async def _lease_deleted(rig: Rig, intent: EvictionIntent) -> AsyncIterator[Whic
     yield {}
     await rig.all_settled()
     # With a higher number than before: the checks order leaders by it.
-    spec = kubernetes.LeaseSpec(
-        holder_identity="faults", lease_duration_seconds=1, lease_transitions=intent.epoch.transitions + 1
-    )
-    metadata = kubernetes.ObjectMeta(name=DESCHEDULER_LEASE, namespace=OWN)
-    lease = await rig.kube.create(LEASES, kubernetes.Lease(metadata=metadata, spec=spec))
+    spec = LeaseSpec(holder_identity="faults", lease_duration_seconds=1, lease_transitions=intent.epoch.transitions + 1)
+    metadata = ObjectMeta(name=DESCHEDULER_LEASE, namespace=OWN)
+    lease = await rig.kube.create(LEASES, Lease(metadata=metadata, spec=spec))
     rig.descheduler.epoch, rig.descheduler.epoch_held = epoch_of(lease), True
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from scheduling.pods import a_node
 
 from equipoise.contracts.kubernetes.labels import satisfies, selects_node
-from equipoise.contracts.kubernetes.objects import Node, NodeSelector, NodeSelectorTerm, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.metadata import SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import Node, NodeSelector, NodeSelectorTerm
 from equipoise.scheduling.model.node_labels import LabelColumn, NodeLabels
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "", "in")

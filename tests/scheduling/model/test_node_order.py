@@ -2,7 +2,7 @@
 
 from scheduling.pods import a_node
 
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"

@@ -9,7 +9,7 @@ from scheduling.pods import a_pod
 from scheduling.topology import apart, app, near, pods, selectors, term
 
 from equipoise.contracts.kubernetes.labels import selects
-from equipoise.contracts.kubernetes.objects import LabelSelector, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, SelectorRequirement
 from equipoise.scheduling.model.pod_groups import SimilarPodsIndex, count_by_node
 from equipoise.scheduling.model.pod_info import PodInfo
 

@@ -8,17 +8,15 @@ import msgspec
 import pytest
 from scheduling.pods import a_framework, a_node, a_pod
 
-from equipoise.contracts.kubernetes.objects import (
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ResourceRequirements, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelectorTerm
+from equipoise.contracts.kubernetes.objects.pod import (
     Affinity,
     Container,
-    LabelSelector,
-    NodeSelectorTerm,
     Pod,
     PodAffinity,
     PodAffinityTerm,
     PreferredNodes,
-    ResourceRequirements,
-    SelectorRequirement,
 )
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.nominated import Nominated

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.kubernetes.objects import Node, NodeStatus, ObjectMeta, Pod
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.unreadable.lenient_decoding import convert_object
 from equipoise.scheduling.model.amounts import allocatable, requested, requested_by_containers, requested_or_assumed
 from equipoise.scheduling.model.quantities import MILLI, ZERO, read_quantity

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scheduling.pods import a_node, a_pod
 
-from equipoise.contracts.kubernetes.objects import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelector, NodeSelectorTerm
 from equipoise.scheduling.model.pod_groups import count_by_node
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Node, Object, Pod
+from equipoise.contracts.kubernetes.objects.metadata import Object
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Pod
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,9 @@ from scheduling.parity.scheduler_log import Attempt, read_attempts, read_node_or
 from scheduling.parity.stored_objects import CLUSTER_WIDE, NAMESPACED, OTHERS
 from scheduling.parity.volume_provisioner import provision
 
-from equipoise.contracts.kubernetes.objects import Node, Object, Pod
+from equipoise.contracts.kubernetes.objects.metadata import Object
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
 

@@ -1,16 +1,18 @@
 """The kinds of objects of a random cluster, besides nodes and pods, and where the API server has them."""
 
-from equipoise.contracts.kubernetes.objects import (
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import Object
+from equipoise.contracts.kubernetes.objects.storage import (
     CSINode,
-    KubernetesService,
-    Namespace,
-    Object,
     PersistentVolume,
     PersistentVolumeClaim,
-    PodDisruptionBudget,
-    ReplicationController,
     StorageClass,
     VolumeAttachment,
+)
+from equipoise.contracts.kubernetes.objects.workload import (
+    KubernetesService,
+    PodDisruptionBudget,
+    ReplicationController,
     WorkloadObject,
 )
 

@@ -6,15 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scheduling.pods import a_pod
 
-from equipoise.contracts.kubernetes.objects import (
-    Container,
-    ContainerImage,
-    ImageSource,
-    Node,
-    NodeStatus,
-    ObjectMeta,
-    Volume,
-)
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import ContainerImage, Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Container, ImageSource, Volume
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot

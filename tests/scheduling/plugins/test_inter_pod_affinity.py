@@ -29,7 +29,10 @@ from scheduling.topology import (
 )
 
 from equipoise.contracts.kubernetes.labels import selects
-from equipoise.contracts.kubernetes.objects import Affinity, LabelSelector, Namespace, Node, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Affinity
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import AffinityTerm, PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot

@@ -3,14 +3,9 @@
 import pytest
 from scheduling.pods import a_framework, a_node, a_pod
 
-from equipoise.contracts.kubernetes.objects import (
-    Affinity,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorTerm,
-    PreferredNodes,
-    SelectorRequirement,
-)
+from equipoise.contracts.kubernetes.objects.metadata import SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelector, NodeSelectorTerm
+from equipoise.contracts.kubernetes.objects.pod import Affinity, NodeAffinity, PreferredNodes
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.framework import PluginFailed
 from equipoise.scheduling.model.pod_info import PodInfo

@@ -7,12 +7,12 @@ from kube_objects import owned_by
 from scheduling.pods import a_framework, a_node, a_pod
 from scheduling.storage import a_claim, a_class, a_csi_node, a_storage, a_volume, refusals, uses
 
-from equipoise.contracts.kubernetes.objects import (
+from equipoise.contracts.kubernetes.objects.metadata import OwnerReference
+from equipoise.contracts.kubernetes.objects.pod import Volume
+from equipoise.contracts.kubernetes.objects.storage import (
     AttachmentSource,
     CSINode,
-    OwnerReference,
     PersistentVolumeClaim,
-    Volume,
     VolumeAttachment,
     VolumeAttachmentSpec,
 )

@@ -30,7 +30,9 @@ from scheduling.topology import (
 )
 
 from equipoise.contracts.kubernetes.labels import selects
-from equipoise.contracts.kubernetes.objects import LabelSelector, Node, Taint, Toleration, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
+from equipoise.contracts.kubernetes.objects.node import Node, Taint
+from equipoise.contracts.kubernetes.objects.pod import Toleration, TopologySpreadConstraint
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot

@@ -4,7 +4,7 @@ import random
 
 from scheduling.pods import a_node, a_pod
 
-from equipoise.contracts.kubernetes.objects import Condition
+from equipoise.contracts.kubernetes.objects.metadata import Condition
 from equipoise.scheduling import ClusterScheduler
 from equipoise.scheduling.framework.status import PluginStatus, unresolvable, unschedulable
 from equipoise.scheduling.plugins.default_preemption import NOT_HELPFUL, TERMINATING, DefaultPreemption

@@ -7,14 +7,8 @@ from scheduling.pods import a_node, a_pod
 from scheduling.storage import uses
 from scheduling.topology import HOST, ZONE, apart, app, in_zone, near, term
 
-from equipoise.contracts.kubernetes.objects import (
-    Container,
-    ContainerPort,
-    Node,
-    Taint,
-    Toleration,
-    TopologySpreadConstraint,
-)
+from equipoise.contracts.kubernetes.objects.node import Node, Taint
+from equipoise.contracts.kubernetes.objects.pod import Container, ContainerPort, Toleration, TopologySpreadConstraint
 from equipoise.scheduling.configuration import default_configuration
 from equipoise.scheduling.framework.events import ClusterEvent, QueueingHint
 from equipoise.scheduling.model.pod_info import PodInfo

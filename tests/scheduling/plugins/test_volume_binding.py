@@ -12,16 +12,13 @@ from kube_objects import owned_by
 from scheduling.pods import a_framework, a_node, a_pod
 from scheduling.storage import HOST, ZONE, a_claim, a_class, a_storage, a_volume, refusals, uses
 
-from equipoise.contracts.kubernetes.objects import (
-    LabelSelector,
-    NodeSelector,
-    NodeSelectorTerm,
-    ObjectReference,
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectReference, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelector, NodeSelectorTerm
+from equipoise.contracts.kubernetes.objects.pod import Volume
+from equipoise.contracts.kubernetes.objects.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeSpec,
-    SelectorRequirement,
-    Volume,
     VolumeNodeAffinity,
 )
 from equipoise.scheduling.framework.cycle_state import CycleState

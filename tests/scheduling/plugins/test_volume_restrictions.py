@@ -6,13 +6,7 @@ import pytest
 from scheduling.pods import a_framework, a_node, a_pod
 from scheduling.storage import a_claim, a_storage, refusals, uses
 
-from equipoise.contracts.kubernetes.objects import (
-    BlockStore,
-    IscsiDisk,
-    PersistentDisk,
-    RbdImage,
-    Volume,
-)
+from equipoise.contracts.kubernetes.objects.pod import BlockStore, IscsiDisk, PersistentDisk, RbdImage, Volume
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import PodInfo

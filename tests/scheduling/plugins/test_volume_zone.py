@@ -4,7 +4,8 @@ import pytest
 from scheduling.pods import a_node, a_pod
 from scheduling.storage import ZONE, a_claim, a_class, a_storage, a_volume, refusals, uses
 
-from equipoise.contracts.kubernetes.objects import PersistentVolumeClaim, Volume
+from equipoise.contracts.kubernetes.objects.pod import Volume
+from equipoise.contracts.kubernetes.objects.storage import PersistentVolumeClaim
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.volumes.volume_zone import REASON, VolumeZone

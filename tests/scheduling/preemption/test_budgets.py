@@ -2,9 +2,8 @@
 
 from scheduling.pods import a_pod
 
-from equipoise.contracts.kubernetes.objects import (
-    LabelSelector,
-    ObjectMeta,
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
+from equipoise.contracts.kubernetes.objects.workload import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,

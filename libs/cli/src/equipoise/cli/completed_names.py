@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from equipoise.contracts.kubernetes.objects import Object
+    from equipoise.contracts.kubernetes.objects.metadata import Object
     from equipoise.runtime.kubernetes.client import Resource
 
 TIMEOUT = 10.0

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from equipoise.annotator.decisions.replicas import live_members
 from equipoise.contracts.bus.subjects import ServiceName
-from equipoise.contracts.kubernetes.objects import Lease
+from equipoise.contracts.kubernetes.objects.cluster import Lease
 from equipoise.runtime.kubernetes.client import LEASES, Kube
 from equipoise.runtime.process.clock import Clock
 

@@ -1,6 +1,6 @@
 """Pods of servers and services, with what a client must know of them."""
 
-from equipoise.contracts.kubernetes.objects import ApiValue, ExplainedCondition, Object, is_ready
+from equipoise.contracts.kubernetes.objects.metadata import ApiValue, ExplainedCondition, Object, is_ready
 from equipoise.runtime.kubernetes.client import Resource
 
 

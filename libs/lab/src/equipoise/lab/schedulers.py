@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from equipoise.contracts.kubernetes.objects import PodDisruptionBudget, PreferredNodes
+from equipoise.contracts.kubernetes.objects.pod import PreferredNodes
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.lab.model.anti_affinity import AntiAffinityIndex, TraceAntiAffinity
 from equipoise.lab.model.cluster_objects import APP, KIND, node_object, owner_of_pods, pod_template

@@ -11,7 +11,7 @@ import numpy as np
 from equipoise.collector.settings import ProfileSettings
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
-from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod

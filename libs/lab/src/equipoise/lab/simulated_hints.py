@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from equipoise.contracts.kubernetes.labels import HOSTNAME
-from equipoise.contracts.kubernetes.objects import NodeSelectorTerm, PreferredNodes, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.metadata import SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelectorTerm
+from equipoise.contracts.kubernetes.objects.pod import PreferredNodes
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod, WeightedNodes, WorkloadHint
 from equipoise.contracts.messages.pod_demand import PodDemand

@@ -5,19 +5,21 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import (
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import Object
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.objects.storage import (
     CSINode,
-    KubernetesService,
-    Namespace,
-    Node,
-    Object,
     PersistentVolume,
     PersistentVolumeClaim,
-    Pod,
-    PodDisruptionBudget,
-    ReplicationController,
     StorageClass,
     VolumeAttachment,
+)
+from equipoise.contracts.kubernetes.objects.workload import (
+    KubernetesService,
+    PodDisruptionBudget,
+    ReplicationController,
     WorkloadObject,
 )
 from equipoise.contracts.unreadable.lenient_decoding import as_accepted

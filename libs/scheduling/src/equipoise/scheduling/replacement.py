@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from equipoise.contracts.kubernetes.objects import LabelSelector
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
 from equipoise.scheduling.configuration import default_configuration
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.diagnosis import FilterDiagnosis, passed_all

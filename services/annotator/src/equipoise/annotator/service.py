@@ -40,7 +40,8 @@ from equipoise.contracts.bus import channels
 from equipoise.contracts.hashing import owner, request_interval
 from equipoise.contracts.kubernetes.annotations import AnnotationValue, as_annotations, means
 from equipoise.contracts.kubernetes.crane import crane_annotations
-from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import Lease
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.load.collection_cycles import CollectionCycles
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.reclaimed import ReclaimedNode

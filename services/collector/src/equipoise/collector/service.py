@@ -28,7 +28,8 @@ from equipoise.collector.state.previous_messages import PreviousMessages, Publis
 from equipoise.collector.state.utilization import unknown_summary
 from equipoise.contracts.bus import channels
 from equipoise.contracts.configuration.settings import LoadSettings, Window
-from equipoise.contracts.kubernetes.objects import Node, Pod
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
 from equipoise.runtime.async_tools.cancel import run_with_guard

@@ -15,7 +15,9 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
-from equipoise.contracts.kubernetes.objects import Lease, Object, ObjectMeta, PersistentVolume, PersistentVolumeClaim
+from equipoise.contracts.kubernetes.objects.cluster import Lease
+from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
+from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.bus import Bus, BusError, connect

@@ -15,7 +15,7 @@ from equipoise.cli.options import Output
 from equipoise.cli.terminal import count, listed, print_result
 from equipoise.collector.decisions.pod_times import FINISHED
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, requests_reclaimed
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.requests import pod_requests
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.runtime.configuration import Kubernetes, Logging

@@ -16,7 +16,7 @@ from equipoise.cli.options import BusOptions, ClusterOptions
 from equipoise.cli.port_forward import forwarded_port
 from equipoise.cli.server_pods import SERVER_PODS, SecretKey, ServerPod
 from equipoise.cli.up.running_up import RunningUp, note_use, running_up
-from equipoise.contracts.kubernetes.objects import Object
+from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.connection import ClusterNats, ForwardedNats
 from equipoise.runtime.configuration import Kubernetes, Nats, Tls

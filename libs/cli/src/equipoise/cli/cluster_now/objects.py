@@ -7,7 +7,8 @@ import msgspec
 
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.prometheus.services import SERVICES
-from equipoise.contracts.kubernetes.objects import Object, OwnerReference, WorkloadObject
+from equipoise.contracts.kubernetes.objects.metadata import Object, OwnerReference
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts, with_known_amounts
 from equipoise.descheduler.decisions.evaluation.read_annotations import with_read_annotations

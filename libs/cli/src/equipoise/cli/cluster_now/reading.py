@@ -21,7 +21,7 @@ from equipoise.collector.sources.prometheus.prometheus_source import PrometheusS
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.eviction.protection import Rules
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import WorkloadUtilization

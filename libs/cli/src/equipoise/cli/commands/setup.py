@@ -33,7 +33,8 @@ async def create_resources(configuration: Path | None, environment: Mapping[str,
     """
     from equipoise.binder.shell.ledger_store import create_ledger
     from equipoise.cli.service_settings import all_settings, read_file
-    from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta
+    from equipoise.contracts.kubernetes.objects.cluster import Namespace
+    from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
     from equipoise.runtime.bus.setup import setup_streams
     from equipoise.runtime.kubernetes.client import NAMESPACES, NotFound
     from equipoise.runtime.kubernetes.connection import connect_kube

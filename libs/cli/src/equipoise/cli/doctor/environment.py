@@ -14,7 +14,7 @@ from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource, open_source
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Object
+from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.runtime.kubernetes.client import Resource
 
 

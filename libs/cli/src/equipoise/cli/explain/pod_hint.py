@@ -6,7 +6,7 @@ from equipoise.cli.terminal import count
 from equipoise.contracts.hints.hinted_pod import hint_weights
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.labels import HOSTNAME
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.runtime.kubernetes.client import NODES, PODS, Kube
 

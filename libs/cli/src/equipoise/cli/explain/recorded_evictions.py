@@ -10,7 +10,7 @@ from equipoise.binder.shell.ledger_store import NAME, NotInstalled, read_install
 from equipoise.binder.state.ledger import CERTAIN, Ledger, LedgerClosed, LedgerEntry, PastEviction
 from equipoise.cli.explain.eviction_history import EvictionRecord
 from equipoise.cli.terminal import count, listed, time_of_day
-from equipoise.contracts.kubernetes.objects import Object, ObjectReference
+from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectReference
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.resources import Resources

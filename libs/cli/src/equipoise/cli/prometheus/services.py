@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import ApiValue, Object
+from equipoise.contracts.kubernetes.objects.metadata import ApiValue, Object
 from equipoise.runtime.kubernetes.client import Resource
 
 

@@ -8,7 +8,7 @@ ask for it.
 from collections.abc import Mapping
 from typing import Literal
 
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.requests import pod_limit
 from equipoise.contracts.messages.resources import Resources
 

@@ -6,7 +6,7 @@ k8s/base/fence.yaml requires its permission.
 
 from collections.abc import Sequence
 
-from equipoise.contracts.kubernetes.objects import PolicyRule
+from equipoise.contracts.kubernetes.objects.access import PolicyRule
 
 APPROVAL_ROLE = "equipoise-approved-evictions"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 
 GANG_KEYS: Mapping[str, str] = {
     "scheduling.k8s.io/group-name": "PodGroup of Volcano",

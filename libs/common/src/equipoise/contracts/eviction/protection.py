@@ -14,7 +14,10 @@ from equipoise.contracts.configuration.settings import SYSTEM_CRITICAL, Namespac
 from equipoise.contracts.eviction.gangs import gang_of
 from equipoise.contracts.eviction.scheduling_constraints import MOST_CONSTRAINTS, has_too_many_constraints
 from equipoise.contracts.kubernetes.labels import integer
-from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta, Pod, WorkloadObject, is_ready
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, is_ready
+from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.plain_text import plain_text
 

@@ -3,14 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from equipoise.contracts.kubernetes.objects import (
-    Affinity,
-    LabelSelector,
-    NodeSelectorTerm,
-    PodAffinity,
-    PodSpec,
-    SelectorRequirement,
-)
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelectorTerm
+from equipoise.contracts.kubernetes.objects.pod import Affinity, PodAffinity, PodSpec
 
 MOST_CONSTRAINTS = 500
 """A pod with more is not planned with. The API server accepts over ten thousand, which take seconds on many nodes."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.labels import HOSTNAME
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 
 
 def hint_weights(pod: Pod) -> Mapping[str, int] | None:

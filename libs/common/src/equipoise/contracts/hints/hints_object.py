@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import ApiValue, Int64, Object, Time
+from equipoise.contracts.kubernetes.objects.metadata import ApiValue, Int64, Object, Time
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
 
 

@@ -3,13 +3,9 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from equipoise.contracts.kubernetes.objects import (
-    LabelSelector,
-    NodeSelector,
-    NodeSelectorTerm,
-    PodSpec,
-    SelectorRequirement,
-)
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelector, NodeSelectorTerm
+from equipoise.contracts.kubernetes.objects.pod import PodSpec
 
 HOSTNAME = "kubernetes.io/hostname"
 """Label of a node. Its value can differ from the node's name."""

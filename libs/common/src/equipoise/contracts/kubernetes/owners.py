@@ -9,7 +9,8 @@ The API server accepts any text in an owner reference: one that cannot be the na
 import re
 from collections.abc import Callable, Mapping
 
-from equipoise.contracts.kubernetes.objects import OwnerReference, Pod
+from equipoise.contracts.kubernetes.objects.metadata import OwnerReference
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.workload import Workload
 
 OWNED_KINDS: frozenset[tuple[str, str]] = frozenset({("apps", "ReplicaSet"), ("batch", "Job")})

@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Iterator
 
 from equipoise.contracts.colocation.bands import RESOURCE_NAMES, OfferedBand
-from equipoise.contracts.kubernetes.objects import Node, NodeSpec, NodeStatus, ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, NodeStatus
 from equipoise.contracts.kubernetes.requests import Amounts
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources

@@ -6,7 +6,7 @@ are moved, and placement hints name nodes, only where a pod of the workload is o
 
 from collections.abc import Collection, Mapping
 
-from equipoise.contracts.kubernetes.objects import NodeSelector
+from equipoise.contracts.kubernetes.objects.node import NodeSelector
 
 OS, ARCHITECTURE, WINDOWS_BUILD = "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/windows-build"
 """Labels that every kubelet sets on its node; the last one on Windows only, whose images need the same build."""

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.quantity import known_quantity
 from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS
 

@@ -8,7 +8,8 @@ from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Container, ContainerStatus, Pod, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.metadata import ResourceRequirements
+from equipoise.contracts.kubernetes.objects.pod import Container, ContainerStatus, Pod
 from equipoise.contracts.kubernetes.quantity import magnitude, most_of, parse_quantity
 
 Amounts = dict[str, float]

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from equipoise.contracts.kubernetes.labels import integer
-from equipoise.contracts.kubernetes.objects import Taint, Toleration
+from equipoise.contracts.kubernetes.objects.node import Taint
+from equipoise.contracts.kubernetes.objects.pod import Toleration
 
 REMOVAL_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"})
 """The node will be removed, and the autoscaler drains it: it is neither source nor target."""

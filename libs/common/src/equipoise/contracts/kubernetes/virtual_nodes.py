@@ -6,7 +6,7 @@ all (KWOK). No DaemonSet runs there, so node-exporter and kubelet have no series
 
 from collections.abc import Iterable, Mapping
 
-from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.objects.node import Taint
 
 LABELS: Mapping[tuple[str, str], str] = {
     ("type", "virtual-kubelet"): "virtual-kubelet",

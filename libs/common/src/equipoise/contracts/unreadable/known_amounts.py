@@ -12,14 +12,9 @@ from functools import lru_cache
 import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_NAMES
-from equipoise.contracts.kubernetes.objects import (
-    Container,
-    ContainerStatus,
-    Node,
-    ObjectMeta,
-    Pod,
-    ResourceRequirements,
-)
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Container, ContainerStatus, Pod
 from equipoise.contracts.kubernetes.quantity import known_quantity, most_of
 from equipoise.contracts.kubernetes.requests import pod_requests
 

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import CustomWorkload, Object, ObjectMeta, WorkloadObject
+from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
+from equipoise.contracts.kubernetes.objects.workload import CustomWorkload, WorkloadObject
 from equipoise.contracts.plain_text import plain_text
 
 T = TypeVar("T", bound=Object)

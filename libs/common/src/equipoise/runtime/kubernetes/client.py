@@ -8,12 +8,30 @@ import msgspec
 
 from equipoise.contracts.hints.definition import GROUP, KIND, PLURAL, VERSION
 from equipoise.contracts.hints.hints_object import HintsObject
-from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
+from equipoise.contracts.kubernetes.objects.access import AccessReview, AdmissionPolicy, Role
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Event, Lease, Namespace
+from equipoise.contracts.kubernetes.objects.metadata import ExplainedCondition, Object
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.objects.storage import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from equipoise.contracts.kubernetes.objects.workload import (
+    CustomWorkload,
+    KubernetesService,
+    PodDisruptionBudget,
+    Scale,
+    WorkloadObject,
+)
 from equipoise.contracts.plain_text import plain_text
 from equipoise.runtime.process.unreadable import UnreadableThings
 
-T = TypeVar("T", bound=objects.Object)
+T = TypeVar("T", bound=Object)
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -54,42 +72,40 @@ def _core(plural: str, kind: str, model: type[T], *, namespaced: bool = True) ->
     return Resource(group="", version="v1", plural=plural, kind=kind, model=model, namespaced=namespaced)
 
 
-NODES = _core("nodes", "Node", objects.Node, namespaced=False)
-PODS = _core("pods", "Pod", objects.Pod)
-NAMESPACES = _core("namespaces", "Namespace", objects.Namespace, namespaced=False)
-CONFIG_MAPS = _core("configmaps", "ConfigMap", objects.ConfigMap)
-CLAIMS = _core("persistentvolumeclaims", "PersistentVolumeClaim", objects.PersistentVolumeClaim)
-VOLUMES = _core("persistentvolumes", "PersistentVolume", objects.PersistentVolume, namespaced=False)
-SERVICES = _core("services", "Service", objects.KubernetesService)
-SERVICE_ACCOUNTS = _core("serviceaccounts", "ServiceAccount", objects.Object)
-EVENTS = Resource(group="events.k8s.io", version="v1", plural="events", kind="Event", model=objects.Event)
-LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", model=objects.Lease)
+NODES = _core("nodes", "Node", Node, namespaced=False)
+PODS = _core("pods", "Pod", Pod)
+NAMESPACES = _core("namespaces", "Namespace", Namespace, namespaced=False)
+CONFIG_MAPS = _core("configmaps", "ConfigMap", ConfigMap)
+CLAIMS = _core("persistentvolumeclaims", "PersistentVolumeClaim", PersistentVolumeClaim)
+VOLUMES = _core("persistentvolumes", "PersistentVolume", PersistentVolume, namespaced=False)
+SERVICES = _core("services", "Service", KubernetesService)
+SERVICE_ACCOUNTS = _core("serviceaccounts", "ServiceAccount", Object)
+EVENTS = Resource(group="events.k8s.io", version="v1", plural="events", kind="Event", model=Event)
+LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", model=Lease)
 _RBAC = "rbac.authorization.k8s.io"
-ROLES = Resource(group=_RBAC, version="v1", plural="roles", kind="Role", model=objects.Role)
-ROLE_BINDINGS = Resource(group=_RBAC, version="v1", plural="rolebindings", kind="RoleBinding", model=objects.Object)
+ROLES = Resource(group=_RBAC, version="v1", plural="roles", kind="Role", model=Role)
+ROLE_BINDINGS = Resource(group=_RBAC, version="v1", plural="rolebindings", kind="RoleBinding", model=Object)
 ADMISSION_POLICIES = Resource(
     group="admissionregistration.k8s.io", version="v1", plural="validatingadmissionpolicies",
-    kind="ValidatingAdmissionPolicy", model=objects.AdmissionPolicy, namespaced=False,
+    kind="ValidatingAdmissionPolicy", model=AdmissionPolicy, namespaced=False,
 )  # fmt: skip
 _STORAGE = "storage.k8s.io"
 STORAGE_CLASSES = Resource(
-    group=_STORAGE, version="v1", plural="storageclasses", kind="StorageClass", model=objects.StorageClass,
+    group=_STORAGE, version="v1", plural="storageclasses", kind="StorageClass", model=StorageClass,
     namespaced=False,
 )  # fmt: skip
-CSI_NODES = Resource(
-    group=_STORAGE, version="v1", plural="csinodes", kind="CSINode", model=objects.CSINode, namespaced=False
-)
+CSI_NODES = Resource(group=_STORAGE, version="v1", plural="csinodes", kind="CSINode", model=CSINode, namespaced=False)
 VOLUME_ATTACHMENTS = Resource(
-    group=_STORAGE, version="v1", plural="volumeattachments", kind="VolumeAttachment", model=objects.VolumeAttachment,
+    group=_STORAGE, version="v1", plural="volumeattachments", kind="VolumeAttachment", model=VolumeAttachment,
     namespaced=False,
 )  # fmt: skip
 BUDGETS = Resource(
     group="policy", version="v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget",
-    model=objects.PodDisruptionBudget,
+    model=PodDisruptionBudget,
 )  # fmt: skip
 ACCESS_REVIEWS = Resource(
     group="authorization.k8s.io", version="v1", plural="subjectaccessreviews", kind="SubjectAccessReview",
-    model=objects.AccessReview, namespaced=False,
+    model=AccessReview, namespaced=False,
 )  # fmt: skip
 HINTS = Resource(group=GROUP, version=VERSION, plural=PLURAL, kind=KIND, model=HintsObject)
 SELF_ACCESS_REVIEWS = msgspec.structs.replace(
@@ -97,8 +113,8 @@ SELF_ACCESS_REVIEWS = msgspec.structs.replace(
 )
 
 
-def _workloads(group: str, version: str, plural: str, kind: str) -> Resource[objects.WorkloadObject]:
-    return Resource(group=group, version=version, plural=plural, kind=kind, model=objects.WorkloadObject)
+def _workloads(group: str, version: str, plural: str, kind: str) -> Resource[WorkloadObject]:
+    return Resource(group=group, version=version, plural=plural, kind=kind, model=WorkloadObject)
 
 
 DEPLOYMENTS = _workloads("apps", "v1", "deployments", "Deployment")
@@ -111,7 +127,7 @@ REPLICATION_CONTROLLERS = _workloads("", "v1", "replicationcontrollers", "Replic
 CLONE_SETS = _workloads("apps.kruise.io", "v1alpha1", "clonesets", "CloneSet")
 ROLLOUTS = _workloads("argoproj.io", "v1alpha1", "rollouts", "Rollout")
 
-WORKLOAD_RESOURCES: Mapping[tuple[str, str], Resource[objects.WorkloadObject]] = {
+WORKLOAD_RESOURCES: Mapping[tuple[str, str], Resource[WorkloadObject]] = {
     (resource.group, resource.kind): resource
     for resource in (
         DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS, REPLICATION_CONTROLLERS, CLONE_SETS,
@@ -120,29 +136,29 @@ WORKLOAD_RESOURCES: Mapping[tuple[str, str], Resource[objects.WorkloadObject]] =
 }  # fmt: skip
 
 
-def mutating_policies(version: str) -> Resource[objects.Object]:
+def mutating_policies(version: str) -> Resource[Object]:
     """MutatingAdmissionPolicies, in a version that the API server serves."""
     return Resource(
-        group=API_GROUP, version=version, plural="mutatingadmissionpolicies", kind=POLICY_KIND, model=objects.Object,
+        group=API_GROUP, version=version, plural="mutatingadmissionpolicies", kind=POLICY_KIND, model=Object,
         namespaced=False,
     )  # fmt: skip
 
 
-def mutating_bindings(version: str) -> Resource[objects.Object]:
+def mutating_bindings(version: str) -> Resource[Object]:
     """Their bindings."""
     return msgspec.structs.replace(
         mutating_policies(version), plural="mutatingadmissionpolicybindings", kind=f"{POLICY_KIND}Binding"
     )
 
 
-def scale_of(resource: Resource[Any]) -> Resource[objects.Scale]:
+def scale_of(resource: Resource[Any]) -> Resource[Scale]:
     """The desired and actual replicas, for a kind that has the scale subresource."""
-    return msgspec.structs.replace(resource, kind="Scale", model=objects.Scale, subresource="scale")
+    return msgspec.structs.replace(resource, kind="Scale", model=Scale, subresource="scale")
 
 
-def metadata_of(resource: Resource[Any]) -> Resource[objects.Object]:
+def metadata_of(resource: Resource[Any]) -> Resource[Object]:
     """The same kind, to list only the metadata of its objects."""
-    return msgspec.structs.replace(resource, model=objects.Object)
+    return msgspec.structs.replace(resource, model=Object)
 
 
 class KubeError(Exception):
@@ -271,7 +287,7 @@ class Kube(Protocol):
         """
         ...
 
-    async def find_scalable(self, group: str, kind: str) -> Resource[objects.CustomWorkload] | None:
+    async def find_scalable(self, group: str, kind: str) -> Resource[CustomWorkload] | None:
         """Discovers a namespaced kind in the group's preferred version; None: it has no scale subresource."""
         ...
 
@@ -326,7 +342,7 @@ class Kube(Protocol):
         name: str,
         *,
         uid: str,
-        condition: objects.ExplainedCondition | None = None,
+        condition: ExplainedCondition | None = None,
         nominated_node: str | None = None,
     ) -> None:
         """Patches the condition of this type, and status.nominatedNodeName ("" removes it); None leaves it alone.
@@ -335,7 +351,7 @@ class Kube(Protocol):
         """
         ...
 
-    async def reserve_volume(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> None:
+    async def reserve_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
         """Sets spec.claimRef of the volume: kube-controller-manager then binds the claim to it.
 
         Raises Conflict if the volume has changed since it was read.

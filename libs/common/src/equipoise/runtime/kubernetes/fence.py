@@ -6,7 +6,7 @@ without the policy.
 
 from typing import TypeVar
 
-from equipoise.contracts.kubernetes.objects import Object
+from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.runtime.kubernetes.client import Kube, KubeError, Resource
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health

@@ -11,7 +11,9 @@ from typing import Any, Protocol, TypeVar
 import aiohttp
 import msgspec
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.metadata import ExplainedCondition, Object
+from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
+from equipoise.contracts.kubernetes.objects.workload import CustomWorkload
 from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS, read_object
 from equipoise.contracts.unreadable.long_objects import event_of_long_object
 from equipoise.runtime.kubernetes import responses
@@ -36,7 +38,7 @@ from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.failure_reason import failure_reason
 from equipoise.runtime.process.unreadable import UnreadableThings
 
-T = TypeVar("T", bound=objects.Object)
+T = TypeVar("T", bound=Object)
 Response = TypeVar("Response")
 
 CONNECT_SECONDS = 5.0
@@ -164,7 +166,7 @@ class ApiServer:
             async for change in changes:
                 yield change
 
-    async def find_scalable(self, group: str, kind: str) -> Resource[objects.CustomWorkload] | None:
+    async def find_scalable(self, group: str, kind: str) -> Resource[CustomWorkload] | None:
         version = "v1"
         if group:
             served = await self._request(f"get group {group}", "GET", path_of("apis", group), responses.read_group)
@@ -256,7 +258,7 @@ class ApiServer:
         name: str,
         *,
         uid: str,
-        condition: objects.ExplainedCondition | None = None,
+        condition: ExplainedCondition | None = None,
         nominated_node: str | None = None,
     ) -> None:
         await self._request(
@@ -270,7 +272,7 @@ class ApiServer:
             accept=METADATA_ONLY,
         )
 
-    async def reserve_volume(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> None:
+    async def reserve_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
         name = volume.metadata.name
         await self._request(
             _what("reserve", VOLUMES, "", name),
@@ -369,7 +371,7 @@ class ApiServer:
         what = _what("list", resource, namespace, "")
         path = resource.path(namespace)
         query = dict(selection)
-        accept = METADATA_LIST if resource.model is objects.Object else "application/json"
+        accept = METADATA_LIST if resource.model is Object else "application/json"
         size = self._page_sizes.get(path, PAGE_SIZE)
         while True:
             query["limit"] = str(size)

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Lease
+from equipoise.contracts.kubernetes.objects.cluster import Lease
 from equipoise.runtime.kubernetes.client import LEASES, Forbidden, Kube, KubeError
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import Clock

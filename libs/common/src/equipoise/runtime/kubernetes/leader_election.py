@@ -14,7 +14,8 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 import structlog
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import LEASES, Conflict, Kube, KubeError, NotFound
@@ -109,7 +110,7 @@ class _Elector:
     _missing_since: float | None = None
     """The time at which the Lease was first found to be missing (monotonic)."""
 
-    _seen: objects.Lease = field(default_factory=objects.Lease)
+    _seen: Lease = field(default_factory=Lease)
     """The Lease as last read or written."""
 
     _seen_at: float = 0.0
@@ -182,8 +183,8 @@ class _Elector:
 
     async def _create(self) -> None:
         sent = self.clock.monotonic()
-        metadata = objects.ObjectMeta(name=self.name, namespace=self.namespace)
-        lease = objects.Lease(metadata=metadata, spec=objects.LeaseSpec(**self._mine()))
+        metadata = ObjectMeta(name=self.name, namespace=self.namespace)
+        lease = Lease(metadata=metadata, spec=LeaseSpec(**self._mine()))
         self._see(await self.kube.create(LEASES, lease))
         self._renewed_at = sent
 
@@ -224,7 +225,7 @@ class _Elector:
         self._see(await self.kube.replace(LEASES, msgspec.structs.replace(self._seen, spec=spec)))
         self._renewed_at = sent
 
-    def _see(self, lease: objects.Lease) -> None:
+    def _see(self, lease: Lease) -> None:
         if (lease.metadata.uid, lease.spec) != (self._seen.metadata.uid, self._seen.spec):
             self._seen_at = self.clock.monotonic()
         self._seen = lease
@@ -246,5 +247,5 @@ class _Elector:
         return datetime.fromtimestamp(self.clock.now(), UTC)
 
     @staticmethod
-    def _term(lease: objects.Lease) -> tuple[str, int, str]:
+    def _term(lease: Lease) -> tuple[str, int, str]:
         return lease.metadata.uid, lease.spec.lease_transitions, lease.spec.holder_identity

@@ -11,15 +11,15 @@ from typing import Any, Generic, NoReturn, TypeVar
 import msgspec
 import structlog
 
-from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.labels import integer
+from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.runtime.async_tools.batching import in_batches
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import Change, Expired, Kube, KubeError, Resource
 from equipoise.runtime.kubernetes.unreadable_objects import object_name
 from equipoise.runtime.process.clock import Clock
 
-T = TypeVar("T", bound=objects.Object)
+T = TypeVar("T", bound=Object)
 Key = tuple[str, str]
 """Namespace and name."""
 
@@ -320,7 +320,7 @@ class Reflector(Generic[T]):
         raise KubeError(0, INACTIVE, f"the watch of {self._resource.plural} had no events for {quiet:.0f} s")
 
 
-def _key(value: objects.Object) -> Key:
+def _key(value: Object) -> Key:
     return value.metadata.namespace, value.metadata.name
 
 

@@ -8,7 +8,9 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects.metadata import ExplainedCondition, Object, ObjectMeta, ObjectReference
+from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
+from equipoise.contracts.kubernetes.objects.workload import CustomWorkload
 from equipoise.contracts.plain_text import plain_text
 from equipoise.contracts.unreadable.lenient_decoding import (
     DECODE_ERRORS,
@@ -19,7 +21,7 @@ from equipoise.contracts.unreadable.lenient_decoding import (
 )
 from equipoise.runtime.kubernetes.client import Change, EvictionResult, KubeError, Resource, error_for_status
 
-T = TypeVar("T", bound=objects.Object)
+T = TypeVar("T", bound=Object)
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 TEXT_LIMIT = 1_000
 """Characters of the text of an error response: webhooks and proxies send whole pages, and outcomes contain it."""
@@ -111,7 +113,7 @@ read_group = msgspec.json.Decoder(DiscoveredGroup).decode
 read_kinds = msgspec.json.Decoder(Kinds).decode
 
 
-def scalable(kinds: Kinds, *, group: str, version: str, kind: str) -> Resource[objects.CustomWorkload] | None:
+def scalable(kinds: Kinds, *, group: str, version: str, kind: str) -> Resource[CustomWorkload] | None:
     """The resource of this kind, if it is namespaced and has the scale subresource."""
     served_kinds = kinds.resources or ()
     names = {served.name for served in served_kinds}
@@ -119,7 +121,7 @@ def scalable(kinds: Kinds, *, group: str, version: str, kind: str) -> Resource[o
     plural = next((name for name in found if "/" not in name and f"{name}/scale" in names), None)
     if plural is None:
         return None
-    return Resource(group=group, version=version, plural=plural, kind=kind, model=objects.CustomWorkload)
+    return Resource(group=group, version=version, plural=plural, kind=kind, model=CustomWorkload)
 
 
 class _Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -137,7 +139,7 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Bookmark(msgspec.Struct, frozen=True, kw_only=True):
-    metadata: objects.ObjectMeta
+    metadata: ObjectMeta
 
 
 _frame = msgspec.json.Decoder(_Frame)
@@ -271,9 +273,7 @@ def annotation_patch(
     ]
 
 
-def pod_status_patch(
-    *, uid: str, condition: objects.ExplainedCondition | None, nominated_node: str | None
-) -> dict[str, Any]:
+def pod_status_patch(*, uid: str, condition: ExplainedCondition | None, nominated_node: str | None) -> dict[str, Any]:
     """The body of a strategic merge patch, which changes the condition of this type only."""
     status: dict[str, Any] = {}
     if condition is not None:
@@ -286,10 +286,10 @@ def pod_status_patch(
     return {"metadata": {"uid": uid}, "status": status}
 
 
-def reservation_patch(volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> dict[str, Any]:
+def reservation_patch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> dict[str, Any]:
     """The body of a merge patch, as kube-scheduler writes it: the annotation marks a binding that may be undone."""
     metadata = claim.metadata
-    reference = objects.ObjectReference(
+    reference = ObjectReference(
         api_version="v1",
         kind="PersistentVolumeClaim",
         namespace=metadata.namespace,

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable
 from typing import TypeVar
 
-from equipoise.contracts.kubernetes.objects import Object
+from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.runtime.kubernetes.client import UnreadableObject
 from equipoise.runtime.process.unreadable import UnreadableThings
 

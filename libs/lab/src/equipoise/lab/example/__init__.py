@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from equipoise.contracts.kubernetes.objects import Toleration
+from equipoise.contracts.kubernetes.objects.pod import Toleration
 from equipoise.lab.model.trace import (
     AntiAffinity,
     Trace,

@@ -17,7 +17,7 @@ import msgspec
 
 from equipoise.contracts.bounds import MAX_BYTES
 from equipoise.contracts.kubernetes.labels import is_label_value, selects
-from equipoise.contracts.kubernetes.objects import Toleration
+from equipoise.contracts.kubernetes.objects.pod import Toleration
 from equipoise.lab.formats.draft import DraftBudget, DraftPod, DraftRule, TraceDraft, sampled_nodes, slice_note
 from equipoise.lab.formats.tables import (
     SUFFIX,

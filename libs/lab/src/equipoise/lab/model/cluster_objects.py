@@ -5,21 +5,18 @@ from collections.abc import Mapping
 import msgspec
 
 from equipoise.contracts.kubernetes.labels import HOSTNAME, REGION, ZONE
-from equipoise.contracts.kubernetes.objects import (
-    Container,
+from equipoise.contracts.kubernetes.objects.metadata import (
     LabelSelector,
-    Node,
-    NodeSpec,
-    NodeStatus,
     Object,
     ObjectMeta,
     OwnerReference,
-    Pod,
-    PodSpec,
+    ResourceRequirements,
+)
+from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodSpec, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects.workload import (
     ReplicationController,
     ReplicationControllerSpec,
-    ResourceRequirements,
-    TopologySpreadConstraint,
     WorkloadObject,
     WorkloadSpec,
 )

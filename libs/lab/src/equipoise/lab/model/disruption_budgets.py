@@ -10,13 +10,11 @@ import msgspec
 from equipoise.binder.decisions.eviction_response import read_response
 from equipoise.binder.decisions.result import Finish
 from equipoise.contracts.kubernetes.labels import selects
-from equipoise.contracts.kubernetes.objects import (
-    LabelSelector,
-    ObjectMeta,
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.workload import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
-    SelectorRequirement,
 )
 from equipoise.lab.model.cluster_objects import WORKLOAD, workload_label
 from equipoise.lab.model.trace import TraceBudget, TraceWorkload

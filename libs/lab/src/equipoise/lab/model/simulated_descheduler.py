@@ -20,8 +20,22 @@ from equipoise.binder.state.ledger import Ledger, ReplacementStatus, new_entry
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.contracts.eviction.protection import Rules
-from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import (
+    Condition,
+    LabelSelector,
+    ObjectMeta,
+    OwnerReference,
+    SelectorRequirement,
+)
+from equipoise.contracts.kubernetes.objects.node import Node, NodeSelector, NodeSelectorTerm
+from equipoise.contracts.kubernetes.objects.pod import Affinity, NodeAffinity, Pod, PodStatus
+from equipoise.contracts.kubernetes.objects.workload import (
+    PodDisruptionBudget,
+    WorkloadObject,
+    WorkloadSpec,
+    WorkloadStatus,
+)
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import HourlyUsage
@@ -72,13 +86,13 @@ class SimulatedDescheduler:
     excluded: Callable[[Workload], Collection[str]]
     """Nodes that anti-affinity excludes for the pods of a workload."""
 
-    nodes: Mapping[str, objects.Node]
+    nodes: Mapping[str, Node]
     """The nodes by name, as kube-scheduler sees them."""
 
     template: Callable[[str], Pod]
     """The pod as it was created, by UID of a pod on a node."""
 
-    budgets: Callable[[], Sequence[objects.PodDisruptionBudget]]
+    budgets: Callable[[], Sequence[PodDisruptionBudget]]
     """All, now."""
 
     evict: Callable[[EvictionIntent], Finish | None]
@@ -227,7 +241,7 @@ def paced(settings: DeschedulerSettings, tick: float) -> DeschedulerSettings:
     )
 
 
-_LONG_AGO = objects.Condition(type="Ready", status="True", last_transition_time=datetime.fromtimestamp(0, UTC))
+_LONG_AGO = Condition(type="Ready", status="True", last_transition_time=datetime.fromtimestamp(0, UTC))
 
 
 class ApiObjects:
@@ -238,7 +252,7 @@ class ApiObjects:
         *,
         replicas: Callable[[Workload], int],
         excluded: Callable[[Workload], Collection[str]],
-        nodes: Mapping[str, objects.Node],
+        nodes: Mapping[str, Node],
         template: Callable[[str], Pod],
     ) -> None:
         """`replicas`: desired replicas; the others are those of `SimulatedDescheduler`."""
@@ -246,19 +260,19 @@ class ApiObjects:
         self._all_nodes = nodes
         self._template = template
         self._excluded = excluded
-        self._nodes: dict[str, objects.Node] = {}
+        self._nodes: dict[str, Node] = {}
         self._placed: dict[str, dict[str, PlacedPod]] = {}
         """The pods by node and UID."""
 
         self._pods: dict[str, Pod] = {}
         self._reader = PodReader()
         self._infos: dict[str, PodInfo] = {}
-        self._owners: dict[Workload, list[objects.OwnerReference]] = {}
-        self._selectors: dict[Workload, objects.LabelSelector] = {}
+        self._owners: dict[Workload, list[OwnerReference]] = {}
+        self._selectors: dict[Workload, LabelSelector] = {}
         """The selectors of the workloads whose pods kube-scheduler spreads by default."""
 
-        self._replica_sets: dict[Workload, objects.WorkloadObject] = {}
-        self._namespaces: dict[str, objects.Namespace] = {}
+        self._replica_sets: dict[Workload, WorkloadObject] = {}
+        self._namespaces: dict[str, Namespace] = {}
 
     @property
     def nodes(self) -> Collection[str]:
@@ -290,7 +304,7 @@ class ApiObjects:
             if pod.running_since is not None and not pod.terminating
         )
 
-    def watched(self, budgets: Sequence[objects.PodDisruptionBudget]) -> WatchedObjects:
+    def watched(self, budgets: Sequence[PodDisruptionBudget]) -> WatchedObjects:
         existing = Counter(pod.workload for placed in self._placed.values() for pod in placed.values())
         running = self.running()
         workloads = [workload for workload in existing if workload is not None]
@@ -321,10 +335,10 @@ class ApiObjects:
     def _pod(self, placed: PlacedPod, node: str) -> Pod:
         workload = placed.workload
         created = datetime.fromtimestamp(placed.placed_at, UTC)
-        namespace = objects.Namespace(metadata=objects.ObjectMeta(name=placed.namespace))
+        namespace = Namespace(metadata=ObjectMeta(name=placed.namespace))
         self._namespaces.setdefault(placed.namespace, namespace)
         if workload is not None and workload not in self._owners:
-            reference = objects.OwnerReference(
+            reference = OwnerReference(
                 api_version=f"{workload.group}/v1" if workload.group else "v1",
                 kind=workload.kind,
                 name=workload.name,
@@ -335,7 +349,7 @@ class ApiObjects:
         template = self._template(placed.uid)
         since = None if placed.running_since is None else datetime.fromtimestamp(placed.running_since, UTC)
         return Pod(
-            metadata=objects.ObjectMeta(
+            metadata=ObjectMeta(
                 name=placed.name,
                 namespace=placed.namespace,
                 uid=placed.uid,
@@ -346,7 +360,7 @@ class ApiObjects:
             ),
             # No moves to nodes with taints are planned.
             spec=msgspec.structs.replace(template.spec, node_name=node, tolerations=[]),
-            status=objects.PodStatus(
+            status=PodStatus(
                 phase="Pending" if since is None else "Running",
                 conditions=[] if since is None else [_LONG_AGO],
                 start_time=since,
@@ -354,46 +368,44 @@ class ApiObjects:
             ),
         )
 
-    def _owners_of(self, workload: Workload, template: Pod) -> list[objects.OwnerReference]:
+    def _owners_of(self, workload: Workload, template: Pod) -> list[OwnerReference]:
         """The owners of a pod. Adds the selectors of the owners."""
         controller = template.metadata.controller
         if controller is None:
             return self._owners[workload]
-        selector = objects.LabelSelector(match_labels=template.metadata.labels)
+        selector = LabelSelector(match_labels=template.metadata.labels)
         if controller.kind == workload.kind:
             self._selectors.setdefault(workload, selector)
             return self._owners[workload]
         key = Workload(kind=controller.kind, group="apps", namespace=workload.namespace, name=controller.name)
         if key not in self._replica_sets:
-            self._replica_sets[key] = objects.WorkloadObject(
+            self._replica_sets[key] = WorkloadObject(
                 kind=key.kind,
-                metadata=objects.ObjectMeta(
-                    name=key.name, namespace=key.namespace, owner_references=self._owners[workload]
-                ),
-                spec=objects.WorkloadSpec(selector=selector),
+                metadata=ObjectMeta(name=key.name, namespace=key.namespace, owner_references=self._owners[workload]),
+                spec=WorkloadSpec(selector=selector),
             )
         return template.metadata.owner_references
 
-    def _workload(self, workload: Workload, existing: int, running: int) -> objects.WorkloadObject:
-        return objects.WorkloadObject(
+    def _workload(self, workload: Workload, existing: int, running: int) -> WorkloadObject:
+        return WorkloadObject(
             kind=workload.kind,
-            metadata=objects.ObjectMeta(name=workload.name, namespace=workload.namespace),
-            spec=objects.WorkloadSpec(replicas=self._replicas(workload), selector=self._selectors.get(workload)),
-            status=objects.WorkloadStatus(
+            metadata=ObjectMeta(name=workload.name, namespace=workload.namespace),
+            spec=WorkloadSpec(replicas=self._replicas(workload), selector=self._selectors.get(workload)),
+            status=WorkloadStatus(
                 replicas=existing, ready_replicas=running, updated_replicas=existing, available_replicas=running
             ),
         )
 
 
-def _ready(node: objects.Node) -> objects.Node:
+def _ready(node: Node) -> Node:
     return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, conditions=[_LONG_AGO]))
 
 
-def _not_on(nodes: Collection[str]) -> objects.Affinity:
+def _not_on(nodes: Collection[str]) -> Affinity:
     rule = SelectorRequirement(key="metadata.name", operator="NotIn", values=list(nodes))
     selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[rule])])
-    return objects.Affinity(node_affinity=objects.NodeAffinity(required=selector))
+    return Affinity(node_affinity=NodeAffinity(required=selector))
 
 
-def _with_affinity(pod: Pod, affinity: objects.Affinity) -> Pod:
+def _with_affinity(pod: Pod, affinity: Affinity) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, affinity=affinity))

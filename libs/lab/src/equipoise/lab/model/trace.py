@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from equipoise.contracts.kubernetes.objects import Taint, Toleration, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects.node import Taint
+from equipoise.contracts.kubernetes.objects.pod import Toleration, TopologySpreadConstraint
 
 Array = npt.NDArray[np.float64]
 

@@ -8,7 +8,10 @@ import msgspec
 
 from equipoise.collector.decisions.pod_times import FINISHED
 from equipoise.contracts.kubernetes.labels import HOSTNAME, selects
-from equipoise.contracts.kubernetes.objects import Affinity, Node, OwnerReference, Pod, PodDisruptionBudget
+from equipoise.contracts.kubernetes.objects.metadata import OwnerReference
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Affinity, Pod
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.kubernetes.raw_allocatable import base_of

@@ -8,7 +8,8 @@ from statistics import median
 from equipoise.collector.sources.prometheus.client import PrometheusClient
 from equipoise.collector.sources.prometheus.http import QueryTooLarge
 from equipoise.collector.sources.prometheus.samples import number
-from equipoise.contracts.kubernetes.objects import OwnerReference, PodDisruptionBudget
+from equipoise.contracts.kubernetes.objects.metadata import OwnerReference
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
 from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts, with_known_amounts
 from equipoise.lab.record.checkpoint import RecordingPlan
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys

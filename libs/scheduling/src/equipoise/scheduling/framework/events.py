@@ -5,7 +5,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Node, Object
+from equipoise.contracts.kubernetes.objects.metadata import Object
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.scheduling.model.pod_info import PodInfo
 
 Kind = Literal[

@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping
 from functools import lru_cache
 
-from equipoise.contracts.kubernetes.objects import Node, Pod
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.requests import pod_requests_as
 from equipoise.scheduling.model.quantities import MILLI, Quantity, higher, read_quantity
 

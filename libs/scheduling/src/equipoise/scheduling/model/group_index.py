@@ -10,7 +10,7 @@ from itertools import islice
 import msgspec
 
 from equipoise.contracts.kubernetes.labels import selects
-from equipoise.contracts.kubernetes.objects import LabelSelector
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
 from equipoise.scheduling.model.pod_info import AffinityTerm, GroupKey, PodInfo
 
 Label = tuple[str, str]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 
 _NOWHERE: Mapping[int, int] = MappingProxyType({})
 

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from equipoise.contracts.kubernetes.labels import integer
-from equipoise.contracts.kubernetes.objects import Node, NodeSelector, NodeSelectorTerm
+from equipoise.contracts.kubernetes.objects.node import Node, NodeSelector, NodeSelectorTerm
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 
 MISSING = -1

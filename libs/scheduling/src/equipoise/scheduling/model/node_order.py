@@ -7,7 +7,7 @@ finds nodes of all zones.
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 
 Zone = tuple[str, str]
 """Region and zone."""

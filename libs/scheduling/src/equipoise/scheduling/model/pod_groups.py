@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from equipoise.contracts.kubernetes.objects import LabelSelector
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
 from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.group_index import GroupIndex
 from equipoise.scheduling.model.pod_info import GroupKey, PodInfo

@@ -9,18 +9,16 @@ import msgspec
 import numpy as np
 
 from equipoise.contracts.kubernetes.labels import required_nodes, selects
-from equipoise.contracts.kubernetes.objects import (
+from equipoise.contracts.kubernetes.objects.metadata import Condition, LabelSelector, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelector
+from equipoise.contracts.kubernetes.objects.pod import (
     Affinity,
-    Condition,
     Container,
-    LabelSelector,
     NodeAffinity,
-    NodeSelector,
     Pod,
     PodAffinity,
     PodAffinityTerm,
     PreferredNodes,
-    SelectorRequirement,
     Volume,
 )
 from equipoise.contracts.kubernetes.requests import with_actual_resources

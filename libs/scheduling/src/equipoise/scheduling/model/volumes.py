@@ -5,12 +5,12 @@ from types import MappingProxyType
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import (
+from equipoise.contracts.kubernetes.objects.pod import Volume
+from equipoise.contracts.kubernetes.objects.storage import (
     CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
-    Volume,
     VolumeAttachment,
 )
 from equipoise.scheduling.model.pod_info import PodInfo

@@ -2,14 +2,8 @@
 
 from collections.abc import Mapping
 
-from equipoise.contracts.kubernetes.objects import (
-    KubernetesService,
-    LabelSelector,
-    Object,
-    ReplicationController,
-    SelectorRequirement,
-    WorkloadObject,
-)
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, Object, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.workload import KubernetesService, ReplicationController, WorkloadObject
 from equipoise.scheduling.model.pod_info import PodInfo
 
 ObjectKey = tuple[str, str, str]

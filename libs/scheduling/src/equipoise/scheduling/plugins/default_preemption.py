@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from equipoise.contracts.kubernetes.objects import PodDisruptionBudget
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.diagnosis import counted
 from equipoise.scheduling.framework.framework import Framework

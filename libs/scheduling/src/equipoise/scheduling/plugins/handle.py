@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import LabelSelector, PodDisruptionBudget
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
 from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.waiting_pods import WaitingPods

@@ -6,8 +6,10 @@ import msgspec
 import numpy as np
 
 from equipoise.contracts.kubernetes.labels import integer, is_label_value, selects_node
-from equipoise.contracts.kubernetes.objects import NodeAffinity as Affinity
-from equipoise.contracts.kubernetes.objects import NodeSelector, PreferredNodes, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.metadata import SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelector
+from equipoise.contracts.kubernetes.objects.pod import NodeAffinity as Affinity
+from equipoise.contracts.kubernetes.objects.pod import PreferredNodes
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, is_update_of, node_became_suitable
 from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.kubernetes.taints import tolerates
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, is_update_of, node_became_suitable

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from equipoise.contracts.kubernetes.labels import selects
-from equipoise.contracts.kubernetes.objects import LabelSelector, PodDisruptionBudget
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
 from equipoise.scheduling.model.pod_info import PodInfo
 
 

@@ -2,7 +2,8 @@
 
 from equipoise.contracts.configuration.settings import SYSTEM_CRITICAL
 from equipoise.contracts.eviction.protection import OPT_OUT
-from equipoise.contracts.kubernetes.objects import Namespace, Object
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.scheduling.model.pod_info import PodInfo
 
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from equipoise.contracts.kubernetes.objects import PodDisruptionBudget
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.nominated import Nominated

@@ -9,12 +9,9 @@ from typing import TypeVar
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import (
-    NodeAffinity,
-    NodeSelectorTerm,
-    SelectorRequirement,
-    TopologySpreadConstraint,
-)
+from equipoise.contracts.kubernetes.objects.metadata import SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelectorTerm
+from equipoise.contracts.kubernetes.objects.pod import NodeAffinity, TopologySpreadConstraint
 from equipoise.scheduling.plugins.resources.resource_allocation import CPU_AND_MEMORY, ResourceWeight, ShapePoint
 from equipoise.scheduling.plugins.volumes.volume_binding import LESS_USED_IS_BETTER
 from equipoise.scheduling.settings.document import Fields, show

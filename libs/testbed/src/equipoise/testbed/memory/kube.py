@@ -12,8 +12,13 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.labels import selects
+from equipoise.contracts.kubernetes.objects.access import AccessReview, AccessReviewSpec, AccessReviewStatus
+from equipoise.contracts.kubernetes.objects.cluster import Event
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ExplainedCondition, Object, ObjectReference
+from equipoise.contracts.kubernetes.objects.pod import Pod, PodStatus
+from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
+from equipoise.contracts.kubernetes.objects.workload import CustomWorkload, PodDisruptionBudget
 from equipoise.contracts.unreadable.lenient_decoding import read_object
 from equipoise.runtime.kubernetes.client import (
     BUDGETS,
@@ -33,14 +38,14 @@ from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.unreadable import UnreadableThings
 from equipoise.testbed.memory.faults import Call, Faults, Verb
 
-T = TypeVar("T", bound=objects.Object)
+T = TypeVar("T", bound=Object)
 Key = tuple[str, str]
 """Namespace and name."""
 
-_FIELDS: Mapping[str, Callable[[objects.Object], str]] = {
+_FIELDS: Mapping[str, Callable[[Object], str]] = {
     "metadata.name": lambda value: value.metadata.name,
     "metadata.namespace": lambda value: value.metadata.namespace,
-    "spec.nodeName": lambda value: value.spec.node_name if isinstance(value, objects.Pod) else "",
+    "spec.nodeName": lambda value: value.spec.node_name if isinstance(value, Pod) else "",
 }
 """Fields that a field selector may name."""
 
@@ -64,7 +69,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     resource: str
     change: Change[Any]
-    before: objects.Object | None = None
+    before: Object | None = None
 
 
 class MemoryKube:
@@ -74,7 +79,7 @@ class MemoryKube:
         self._clock = clock
         self._version = 0
         self._compacted = 0
-        self._objects: dict[str, dict[Key, objects.Object]] = {}
+        self._objects: dict[str, dict[Key, Object]] = {}
         self._history: list[_Entry] = []
         self._changed = asyncio.Event()
         self._generation = 0
@@ -110,13 +115,13 @@ class MemoryKube:
         self.time_error = 0.0
         """Seconds by which the estimate of its time may be wrong."""
 
-        self.scalable: dict[tuple[str, str], Resource[objects.CustomWorkload]] = {}
+        self.scalable: dict[tuple[str, str], Resource[CustomWorkload]] = {}
         """The custom kinds that have the scale subresource (put as `scale_of` them), by group and kind."""
 
         self.served: dict[tuple[str, str], list[str]] = {}
         """The versions that `served_versions` finds, by group and kind."""
 
-        self.allows: Callable[[objects.AccessReviewSpec], bool] = lambda _: True
+        self.allows: Callable[[AccessReviewSpec], bool] = lambda _: True
         """The result of access reviews."""
 
     # For tests
@@ -146,7 +151,7 @@ class MemoryKube:
         return [store[key] for key in sorted(store)]
 
     @property
-    def events(self) -> list[objects.Event]:
+    def events(self) -> list[Event]:
         """The Events, oldest first."""
         return sorted(self.stored(EVENTS), key=lambda event: int(event.metadata.resource_version))
 
@@ -206,7 +211,7 @@ class MemoryKube:
             pass
         generation, kind = self._generation, _id(resource)
 
-        def selected(value: objects.Object | None) -> bool:
+        def selected(value: Object | None) -> bool:
             return (
                 value is not None
                 and namespace in ("", value.metadata.namespace)
@@ -241,7 +246,7 @@ class MemoryKube:
                 if seen is not None:
                     yield seen
 
-    async def find_scalable(self, group: str, kind: str) -> Resource[objects.CustomWorkload] | None:
+    async def find_scalable(self, group: str, kind: str) -> Resource[CustomWorkload] | None:
         async with self._request("discover", PODS, "", f"{group}/{kind}"):
             return self.scalable.get((group, kind))
 
@@ -252,8 +257,8 @@ class MemoryKube:
     async def create(self, resource: Resource[T], value: T, *, dry_run: bool = False) -> T:
         name = value.metadata.name
         async with self._request("create", resource, *_key(value)):
-            if isinstance(value, objects.AccessReview):
-                status = objects.AccessReviewStatus(allowed=self.allows(value.spec))
+            if isinstance(value, AccessReview):
+                status = AccessReviewStatus(allowed=self.allows(value.spec))
                 return cast("T", msgspec.structs.replace(value, status=status))
             if _key(value) in self._store(resource):
                 raise error_for_status(409, "AlreadyExists", f'{resource.plural} "{name}" already exists')
@@ -311,7 +316,7 @@ class MemoryKube:
             if pod.spec.node_name:
                 raise _conflict(PODS, name, f'pod {name} is already assigned to node "{pod.spec.node_name}"')
             spec = msgspec.structs.replace(pod.spec, node_name=node)
-            scheduled = objects.Condition(type="PodScheduled", status="True", last_transition_time=self._timestamp())
+            scheduled = Condition(type="PodScheduled", status="True", last_transition_time=self._timestamp())
             status = _with_condition(pod.status, scheduled)
             self._write(PODS, msgspec.structs.replace(pod, spec=spec, status=status))
 
@@ -321,7 +326,7 @@ class MemoryKube:
         name: str,
         *,
         uid: str,
-        condition: objects.ExplainedCondition | None = None,
+        condition: ExplainedCondition | None = None,
         nominated_node: str | None = None,
     ) -> None:
         async with self._request("update_status", PODS, namespace, name):
@@ -332,14 +337,14 @@ class MemoryKube:
             if status != pod.status:
                 self._write(PODS, msgspec.structs.replace(pod, status=status))
 
-    async def reserve_volume(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> None:
+    async def reserve_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
         name = volume.metadata.name
         async with self._request("annotate", VOLUMES, "", name):
             found = self._find(VOLUMES, "", name)
             if found.metadata.resource_version != volume.metadata.resource_version:
                 raise _conflict(VOLUMES, name, "the object has been modified")
             of_claim = claim.metadata
-            reference = objects.ObjectReference(
+            reference = ObjectReference(
                 api_version="v1", kind="PersistentVolumeClaim", namespace=of_claim.namespace, name=of_claim.name,
                 uid=of_claim.uid,
             )  # fmt: skip
@@ -415,20 +420,20 @@ class MemoryKube:
             self._delete(pod)
         return EvictionResult(status=201)
 
-    def _delete(self, pod: objects.Pod) -> None:
+    def _delete(self, pod: Pod) -> None:
         if self.terminating_first:
             self._write(PODS, _with_metadata(pod, deletion_timestamp=self._timestamp()))
         else:
             self.remove(PODS, pod.metadata.name, pod.metadata.namespace)
 
-    def _pod(self, namespace: str, name: str, uid: str) -> objects.Pod:
+    def _pod(self, namespace: str, name: str, uid: str) -> Pod:
         pod = self._find(PODS, namespace, name)
         if uid != pod.metadata.uid:
             message = f"the UID in the precondition ({uid}) does not match the UID in record ({pod.metadata.uid})"
             raise error_for_status(409, "Conflict", message)
         return pod
 
-    def _spend(self, budget: objects.PodDisruptionBudget, dry_run: bool) -> EvictionResult | None:
+    def _spend(self, budget: PodDisruptionBudget, dry_run: bool) -> EvictionResult | None:
         allowed = budget.status.disruptions_allowed
         if allowed <= 0:
             return EvictionResult(
@@ -461,7 +466,7 @@ class MemoryKube:
         self._record(resource, Change(kind=kind, object=value, resource_version=str(self._version)), before)
         return value
 
-    def _record(self, resource: Resource[Any], change: Change[Any], before: objects.Object | None) -> None:
+    def _record(self, resource: Resource[Any], change: Change[Any], before: Object | None) -> None:
         self._history.append(_Entry(version=self._version, resource=_id(resource), change=change, before=before))
         self._wake()
 
@@ -483,7 +488,7 @@ def _merged(quantities: Mapping[str, str], amounts: Mapping[str, int | None]) ->
     return kept | {name: str(amount) for name, amount in amounts.items() if amount is not None}
 
 
-def _with_condition(status: objects.PodStatus, condition: objects.Condition) -> objects.PodStatus:
+def _with_condition(status: PodStatus, condition: Condition) -> PodStatus:
     """Replaces that of its type in its place."""
     conditions = [condition if each.type == condition.type else each for each in status.conditions]
     if condition not in conditions:
@@ -495,7 +500,7 @@ def _id(resource: Resource[Any]) -> str:
     return f"{resource.plural}.{resource.group}/{resource.subresource}"
 
 
-def _key(value: objects.Object) -> Key:
+def _key(value: Object) -> Key:
     return value.metadata.namespace, value.metadata.name
 
 
@@ -514,7 +519,7 @@ def _seen(change: Change[T], was_selected: bool, is_selected: bool) -> Change[T]
     return change if was_selected else msgspec.structs.replace(change, kind="added")
 
 
-def _matches_field(value: objects.Object, selector: str) -> bool:
+def _matches_field(value: Object, selector: str) -> bool:
     """`spec.nodeName=a,metadata.name!=b`; KubeError 400 for a field that this server does not know."""
     for term in filter(None, selector.split(",")):
         field, expected, positive = _split(term)

@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.agent.state.watched_pods import BandPod
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES, limits_of_band
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.requests import pod_requests
 from equipoise.contracts.load.pod_priority import (
     PRIORITY_CLASS_LABEL,

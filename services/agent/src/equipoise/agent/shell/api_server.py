@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS, read_envelope, read_item
 from equipoise.contracts.unreadable.long_objects import HEAD, event_of_long_object, page_of_long_object
 

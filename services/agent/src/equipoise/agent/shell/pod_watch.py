@@ -6,7 +6,7 @@ from threading import Event, Thread
 from equipoise.agent.decisions.band_pods import band_pod
 from equipoise.agent.shell.api_server import AgentApi, PodEvent, RequestFailed
 from equipoise.agent.state.watched_pods import BandPod, WatchedPods
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.plain_text import plain_text
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS, read_object

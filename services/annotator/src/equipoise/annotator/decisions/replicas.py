@@ -9,7 +9,8 @@ from datetime import datetime
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 
 LABELS = {"app.kubernetes.io/name": "equipoise", "app.kubernetes.io/component": "annotator"}
 SELECTOR = ",".join(f"{key}={value}" for key, value in LABELS.items())

@@ -24,7 +24,7 @@ from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, StoredHints, stored_hints, workload_hints
 from equipoise.contracts.hints.policy import INSTALL, NAME, UNSUPPORTED
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
-from equipoise.contracts.kubernetes.objects import ObjectMeta, OwnerReference
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference
 from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint
 from equipoise.runtime.async_tools.batching import in_batches
 from equipoise.runtime.async_tools.rate_limiter import RateLimiter

@@ -7,7 +7,7 @@ import structlog
 
 from equipoise.annotator.decisions.replicas import SELECTOR, lease_for, live_members, released
 from equipoise.annotator.settings import MembershipSettings
-from equipoise.contracts.kubernetes.objects import Lease
+from equipoise.contracts.kubernetes.objects.cluster import Lease
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import LEASES, Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.process.clock import Clock

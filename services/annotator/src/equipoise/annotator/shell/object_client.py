@@ -8,7 +8,7 @@ from prometheus_client import Counter
 
 from equipoise.annotator.decisions.annotation_target import AnnotationTarget
 from equipoise.annotator.decisions.existing_value import Precondition
-from equipoise.contracts.kubernetes.objects import ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.async_tools.rate_limiter import RateLimiter
 from equipoise.runtime.kubernetes.client import NODES, WORKLOAD_RESOURCES, Kube, KubeError, Resource
 from equipoise.runtime.kubernetes.paced_requests import PacedRequests, concerns_one_object

@@ -3,7 +3,9 @@
 import hashlib
 from datetime import UTC, datetime
 
-from equipoise.contracts.kubernetes.objects import Event, ObjectMeta, ObjectReference, WorkloadObject
+from equipoise.contracts.kubernetes.objects.cluster import Event
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, ObjectReference
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.plain_text import plain_text
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from equipoise.binder.decisions.result import Finish
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.objects import Lease
+from equipoise.contracts.kubernetes.objects.cluster import Lease
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, is_fresh
 from equipoise.contracts.load.node_coverage import coverage_problem, readiness_problem
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome

@@ -11,7 +11,8 @@ import msgspec
 from equipoise.binder.state.ledger import Ledger, LedgerClosed
 from equipoise.binder.state.ledger_json import NewerFormat, decode, encode, summary
 from equipoise.binder.state.ledger_times import with_possible_times
-from equipoise.contracts.kubernetes.objects import ConfigMap, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, NAMESPACES, Conflict, Forbidden, Kube, NotFound
 from equipoise.runtime.process.clock import Clock
 

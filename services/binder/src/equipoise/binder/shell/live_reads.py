@@ -6,15 +6,10 @@ import msgspec
 
 from equipoise.binder.state.ledger import LedgerEntry, ReplacementStatus
 from equipoise.contracts.eviction.protection import REPLACING_KINDS, Candidate, cannot_create
-from equipoise.contracts.kubernetes.objects import (
-    OwnerReference,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    WorkloadObject,
-    WorkloadSpec,
-    WorkloadStatus,
-)
+from equipoise.contracts.kubernetes.objects.metadata import OwnerReference
+from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject, WorkloadSpec, WorkloadStatus
 from equipoise.contracts.kubernetes.owners import OWNED_KINDS, workload_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.runtime.kubernetes.client import (

@@ -11,7 +11,8 @@ from equipoise.binder.shell.live_reads import Unreadable, read_workload
 from equipoise.binder.shell.metrics import BinderMetrics
 from equipoise.binder.state.published_outcomes import PublishedOutcomes
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.kubernetes.objects import Event, ObjectReference
+from equipoise.contracts.kubernetes.objects.cluster import Event
+from equipoise.contracts.kubernetes.objects.metadata import ObjectReference
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.kubernetes.client import EVENTS, Conflict, KubeError

@@ -19,7 +19,8 @@ from equipoise.binder.shell.live_reads import Unreadable, read_candidate, read_v
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.eviction.protection import Candidate, Rules, protection, rules_failed
-from equipoise.contracts.kubernetes.objects import Lease, Pod
+from equipoise.contracts.kubernetes.objects.cluster import Lease
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts

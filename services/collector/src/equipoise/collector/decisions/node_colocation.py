@@ -18,7 +18,7 @@ from equipoise.contracts.colocation.bands import (
     OfferedBand,
     amounts_of_band,
 )
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.quantity import known_quantity, most_of
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASSES
 from equipoise.contracts.messages.placement import NodeColocation

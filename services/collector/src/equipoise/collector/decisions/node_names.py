@@ -12,7 +12,7 @@ from ipaddress import IPv6Address, ip_address
 import msgspec
 
 from equipoise.contracts.kubernetes.labels import HOSTNAME
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 
 AMBIGUOUS = ""
 """Instead of the name of a node: several nodes have this address or name."""

@@ -13,21 +13,19 @@ from equipoise.contracts.colocation.bands import OfferedBand, amounts_of_band, b
 from equipoise.contracts.hints.hinted_pod import hint_weights
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.labels import required_nodes
-from equipoise.contracts.kubernetes.objects import (
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, is_ready
+from equipoise.contracts.kubernetes.objects.node import NodeSelector
+from equipoise.contracts.kubernetes.objects.pod import (
     Affinity,
-    Condition,
     Container,
     NodeAffinity,
-    NodeSelector,
-    ObjectMeta,
     Pod,
     PodSpec,
     PodStatus,
     PreferredNodes,
     Toleration,
-    WorkloadObject,
-    is_ready,
 )
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.kubernetes.requests import Amounts, pod_limit, pod_requests, with_actual_resources
 from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE

@@ -30,7 +30,7 @@ from equipoise.collector.state.workloads import WorkloadStore
 from equipoise.contracts.bounds import MAX_AHEAD
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes.annotations import SLOTS
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.raw_allocatable import base_of
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle

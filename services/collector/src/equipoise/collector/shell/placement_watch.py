@@ -7,7 +7,10 @@ from typing import Any, NoReturn
 import structlog
 
 from equipoise.collector.decisions.pod_times import trimmed, trimmed_owner
-from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod, WorkloadObject
+from equipoise.contracts.kubernetes.objects.metadata import OwnerReference
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts
 from equipoise.runtime.kubernetes.client import JOBS, NODES, PODS, REPLICA_SETS, Kube

@@ -17,7 +17,7 @@ from equipoise.collector.sources import MetricSource
 from equipoise.collector.sources.polling import PollingSource
 from equipoise.collector.state.placement import amounts
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.objects import ApiValue, Object
+from equipoise.contracts.kubernetes.objects.metadata import ApiValue, Object
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import Forbidden, Kube, KubeError, NotFound, Resource
 from equipoise.runtime.process.clock import Clock

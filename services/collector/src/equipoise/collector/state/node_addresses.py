@@ -2,7 +2,7 @@
 
 from equipoise.collector.decisions.node_names import NodeNames, node_names, texts_of
 from equipoise.contracts.kubernetes.labels import HOSTNAME
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 
 
 class NodeAddresses:

@@ -13,7 +13,7 @@ import msgspec
 from equipoise.collector.decisions.query import ResourceName
 from equipoise.collector.decisions.sample_validation import STATISTICS, NodeReading, Reason, UnknownUsage
 from equipoise.contracts.configuration.settings import LoadSettings, Window
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from equipoise.contracts.colocation.bands import requests_reclaimed
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.platforms import Platform
 from equipoise.contracts.kubernetes.requests import Amounts, amounts_of
 from equipoise.contracts.kubernetes.workload import Workload

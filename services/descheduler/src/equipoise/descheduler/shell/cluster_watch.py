@@ -8,7 +8,8 @@ from msgspec import structs
 
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.labels import HOSTNAME
-from equipoise.contracts.kubernetes.objects import Pod, PreferredNodes, WorkloadObject
+from equipoise.contracts.kubernetes.objects.pod import Pod, PreferredNodes
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.kubernetes.requests import without_equal_status
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts, with_named_amounts

@@ -8,7 +8,9 @@ import msgspec
 
 from equipoise.contracts.eviction.protection import Candidate, of_daemon_set, protection, rules_failed, static
 from equipoise.contracts.kubernetes.labels import selects
-from equipoise.contracts.kubernetes.objects import Node, Pod, PodDisruptionBudget, WorkloadObject
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, WorkloadObject
 from equipoise.contracts.kubernetes.owners import workload_lookup
 from equipoise.contracts.kubernetes.platforms import platform_of
 from equipoise.contracts.kubernetes.workload import Workload

@@ -10,7 +10,7 @@ from functools import cache
 import msgspec
 import numpy as np
 
-from equipoise.contracts.kubernetes.objects import Namespace
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.platforms import OTHER_PLATFORM, Platform, runs_on
 from equipoise.contracts.numeric import Array, Flags, Indexes
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DryRunMove
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome

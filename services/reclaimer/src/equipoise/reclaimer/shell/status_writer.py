@@ -6,7 +6,8 @@ from typing import NoReturn
 
 import structlog
 
-from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
+from equipoise.contracts.kubernetes.objects.cluster import Lease
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.reclaimer.shell.metrics import ReclaimerMetrics
 from equipoise.runtime.async_tools.rate_limiter import RateLimiter

@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime
 
-from equipoise.contracts.kubernetes.objects import Event, ExplainedCondition, ObjectMeta, ObjectReference, Pod
+from equipoise.contracts.kubernetes.objects.cluster import Event
+from equipoise.contracts.kubernetes.objects.metadata import ExplainedCondition, ObjectMeta, ObjectReference
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.scheduler.state.scheduler_state import Attempt
 from equipoise.scheduling.model.pod_info import PodInfo
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from equipoise.contracts.kubernetes.objects import PersistentVolume, PersistentVolumeClaim
+from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import CLAIMS, PODS, Kube, KubeError, NotFound
 from equipoise.runtime.process.clock import Clock

@@ -4,7 +4,7 @@ import asyncio
 
 import structlog
 
-from equipoise.contracts.kubernetes.objects import Event
+from equipoise.contracts.kubernetes.objects.cluster import Event
 from equipoise.runtime.kubernetes.client import EVENTS, Kube, KubeError
 
 WRITERS = 2

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Object, Pod
+from equipoise.contracts.kubernetes.objects.metadata import Object
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.requests import without_equal_status
 from equipoise.runtime.kubernetes.client import (
     BUDGETS,

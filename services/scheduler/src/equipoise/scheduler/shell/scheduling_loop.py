@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import structlog
 
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.kubernetes.objects import Object, Pod
+from equipoise.contracts.kubernetes.objects.metadata import Object
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.kubernetes.unreadable_objects import object_name

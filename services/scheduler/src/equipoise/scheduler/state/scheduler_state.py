@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import (
+from equipoise.contracts.kubernetes.objects.cluster import Namespace
+from equipoise.contracts.kubernetes.objects.metadata import Object
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.objects.storage import (
     CSINode,
-    Namespace,
-    Node,
-    Object,
     PersistentVolume,
     PersistentVolumeClaim,
-    Pod,
     StorageClass,
     VolumeAttachment,
 )

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, amounts_of_band, band_of, limits_of_band
-from equipoise.contracts.kubernetes.objects import Container, ContainerStatus, Pod, PodStatus, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.metadata import ResourceRequirements
+from equipoise.contracts.kubernetes.objects.pod import Container, ContainerStatus, Pod, PodStatus
 from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.kubernetes.quantity import NO_QUANTITY
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests

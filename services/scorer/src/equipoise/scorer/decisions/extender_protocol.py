@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.numeric import Rows
 from equipoise.contracts.unreadable.lenient_decoding import read_object

@@ -17,7 +17,10 @@ from equipoise.contracts.colocation.profile import PREFIX, PRIORITY_CLASS, PROFI
 from equipoise.contracts.colocation.profile_policy import profile_policy
 from equipoise.contracts.kubernetes.labels import integer, selects
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, REQUIREMENT, supported_version
-from equipoise.contracts.kubernetes.objects import ConfigMap, LabelSelector, Namespace, Node, Pod, is_ready
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Namespace
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, is_ready
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.reclaimer.shell.status_writer import FENCE
 from equipoise.runtime.kubernetes.client import (
     ADMISSION_POLICIES,

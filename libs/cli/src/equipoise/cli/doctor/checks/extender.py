@@ -13,7 +13,7 @@ from equipoise.cli.bus.messages import retained_messages
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.foreign_configuration import read_foreign
 from equipoise.contracts.bus.subjects import PREFIX
-from equipoise.contracts.kubernetes.objects import ConfigMap
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
 from equipoise.descheduler.settings import HINT_POINTS
 from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted

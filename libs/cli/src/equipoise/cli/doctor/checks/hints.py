@@ -16,7 +16,8 @@ from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, remaining_validity
 from equipoise.contracts.hints.policy import HINTED, INSTALL, NAME, SWITCH, UNSUPPORTED, policy
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
-from equipoise.contracts.kubernetes.objects import ConfigMap, ObjectMeta, OwnerReference
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference
 from equipoise.runtime.configuration.yaml_text import UnreadableYaml
 from equipoise.runtime.kubernetes.client import (
     CONFIG_MAPS,

@@ -17,7 +17,7 @@ from equipoise.collector.shell.rounds import measure_nodes
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.state.utilization import UtilizationStore
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import KubeError
 

@@ -15,7 +15,7 @@ from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE
 from equipoise.contracts.hints.policy import NAME
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP
-from equipoise.contracts.kubernetes.objects import AccessReview, AccessReviewSpec, ResourceAttributes
+from equipoise.contracts.kubernetes.objects.access import AccessReview, AccessReviewSpec, ResourceAttributes
 from equipoise.runtime.configuration import ConfigurationError, read_document
 from equipoise.runtime.kubernetes.client import (
     ACCESS_REVIEWS,

@@ -14,7 +14,7 @@ from equipoise.cli.prometheus.profiles import (
 )
 from equipoise.collector.decisions.profiles.query_profile import MemoryKind
 from equipoise.collector.decisions.query import SourceError
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import KubeError

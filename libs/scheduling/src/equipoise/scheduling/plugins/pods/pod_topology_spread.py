@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from equipoise.contracts.kubernetes.labels import HOSTNAME, ZONE, selects
-from equipoise.contracts.kubernetes.objects import LabelSelector, Node, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.pod import TopologySpreadConstraint
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, changed, is_update_of, pods_of
 from equipoise.scheduling.framework.plugin import MAX_SCORE, SKIPPED, PreFiltered, Refusal

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, is_update_of, node_became_suitable
 from equipoise.scheduling.framework.plugin import MAX_SCORE, Refusal

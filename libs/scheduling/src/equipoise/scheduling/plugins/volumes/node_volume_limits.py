@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from equipoise.contracts.kubernetes.objects import CSINode, PersistentVolumeClaim
+from equipoise.contracts.kubernetes.objects.storage import CSINode, PersistentVolumeClaim
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import (
     ADDED_OR_UPDATED,

@@ -17,14 +17,10 @@ import msgspec
 import numpy as np
 
 from equipoise.contracts.kubernetes.labels import satisfies, selects
-from equipoise.contracts.kubernetes.objects import (
-    NodeSelectorTerm,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    SelectorRequirement,
-    StorageClass,
-    Volume,
-)
+from equipoise.contracts.kubernetes.objects.metadata import SelectorRequirement
+from equipoise.contracts.kubernetes.objects.node import NodeSelectorTerm
+from equipoise.contracts.kubernetes.objects.pod import Volume
+from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import (
     ADDED_OR_UPDATED,

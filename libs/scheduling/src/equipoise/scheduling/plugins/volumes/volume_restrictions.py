@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from equipoise.contracts.kubernetes.objects import Volume
+from equipoise.contracts.kubernetes.objects.pod import Volume
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import (
     ADDED_OR_UPDATED,

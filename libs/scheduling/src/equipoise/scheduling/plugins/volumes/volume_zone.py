@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from equipoise.contracts.kubernetes.labels import REGION, ZONE
-from equipoise.contracts.kubernetes.objects import PersistentVolume
+from equipoise.contracts.kubernetes.objects.storage import PersistentVolume
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import (
     ADDED_OR_UPDATED,

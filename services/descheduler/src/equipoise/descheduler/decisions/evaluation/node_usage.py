@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.correction import (
     PodLifetime,
     UsageOf,

@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.eviction.protection import OPT_OUT, VALUE_LIMIT, has_invalid_opt_out
-from equipoise.contracts.kubernetes.objects import Object, ObjectMeta, Pod, is_ready
+from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta, is_ready
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.node_coverage import coverage_problem, readiness_problem
 from equipoise.contracts.messages.descheduling import NodeClassification

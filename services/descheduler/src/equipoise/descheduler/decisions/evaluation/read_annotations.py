@@ -7,7 +7,7 @@ from msgspec import structs
 from equipoise.contracts.eviction.gangs import GANG_KEYS
 from equipoise.contracts.eviction.protection import CONFIG_SOURCE, DO_NOT_DISRUPT, MIRROR, OPT_OUT, PROTECTING
 from equipoise.contracts.hints.policy import HINTED
-from equipoise.contracts.kubernetes.objects import Object
+from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.descheduler.decisions.planning.pod_order import DELETION_COST, EVICTION_COST
 from equipoise.scheduling.model.volumes import BETA_CLASS, BIND_COMPLETED, SELECTED_NODE
 

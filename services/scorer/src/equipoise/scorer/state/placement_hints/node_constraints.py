@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Iterator
 import msgspec
 
 from equipoise.contracts.kubernetes.labels import selects_node
-from equipoise.contracts.kubernetes.objects import NodeSelector, Toleration
+from equipoise.contracts.kubernetes.objects.node import NodeSelector
+from equipoise.contracts.kubernetes.objects.pod import Toleration
 from equipoise.contracts.kubernetes.platforms import Platform, runs_on
 from equipoise.contracts.kubernetes.taints import tolerates
 from equipoise.contracts.messages.placement import PlacedPod

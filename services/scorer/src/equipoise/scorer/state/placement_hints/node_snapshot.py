@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.kubernetes.platforms import Platform
 from equipoise.contracts.numeric import Array, Flags, Rows, np
 from equipoise.scorer.decisions.arrays import CandidateNodes
