@@ -14,10 +14,13 @@ from cli.programs import PROGRAM, invoke
 from click.testing import CliRunner
 
 from equipoise.cli.commands.completion import complete_for_kubectl
-from equipoise.cli.main import COMMANDS, main
+from equipoise.cli.main import COMMANDS, OTHERS, TASKS, main
 from equipoise.runtime.kubernetes.client import KubeError
 
 HEADER = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
+MOST_SHOWN = 14
+"""A dozen, and those that install and remove Equipoise."""
+
 HEAVY = (
     "aiohttp",
     "cryptography",
@@ -37,7 +40,7 @@ def test_help_and_completion_do_not_import_large_libraries() -> None:
     script = f"""
 import sys
 from equipoise.cli.commands.completion import complete_for_kubectl
-from equipoise.cli.main import COMMANDS, main
+from equipoise.cli.main import COMMANDS, OTHERS, TASKS, main
 for name in COMMANDS:
     assert main.get_command(None, name).name == name
 print([name for name in {HEAVY} if name in sys.modules])
@@ -46,13 +49,21 @@ print([name for name in {HEAVY} if name in sys.modules])
     assert "[]\n" == subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
 
 
-def test_every_command_has_a_help_text() -> None:
-    """The help of the program shows the first sentence of each."""
-    lines = invoke("--help").stdout.partition("Commands:\n")[2].splitlines()
+def test_the_help_has_the_commands_of_each_task_and_names_the_others() -> None:
+    """Twenty-seven commands in one list were a search; each task has its few, with the first sentence of each."""
+    shown = CliRunner().invoke(main, ["--help"], terminal_width=80).output
+    described = [line.split() for line in shown.splitlines() if line.startswith("  ") and line[2].isalpha()]
+    sections = [line.removesuffix(":") for line in shown.splitlines() if line.endswith(":") and line[0] != " "]
+    tasks = [name for names in TASKS.values() for name in names]
+    others = " ".join(shown.partition("Other commands")[2].partition(":")[2].partition("Exit codes")[0].split())
 
-    named = [line for line in lines if line.startswith("  ") and line[2] != " "]
-    assert [line.split()[0] for line in named[: len(COMMANDS)]] == list(COMMANDS)
-    assert all(len(line.split()) > 2 for line in named[: len(COMMANDS)])
+    assert [line[0] for line in described if line[0] in tasks] == tasks
+    assert all(len(line) > 2 for line in described if line[0] in tasks)
+    assert set(TASKS) <= set(sections)
+    assert others == ", ".join(OTHERS)
+    assert len(tasks) <= MOST_SHOWN
+    assert sorted([*tasks, *OTHERS]) == list(COMMANDS)
+    assert not set(tasks) & set(OTHERS)
 
 
 def test_it_is_a_kubectl_plugin() -> None:
@@ -224,7 +235,7 @@ def test_completion_completes_commands() -> None:
 def test_the_summaries_of_commands_are_not_cut() -> None:
     """At 80 columns more than half of them once ended in dots."""
     shown = CliRunner().invoke(main, ["--help"], terminal_width=60).output
-    assert "..." not in shown.partition("Commands:")[2]
+    assert "..." not in shown.partition("Options:")[2]
     assert "Check everything that Equipoise depends on, and print" in " ".join(shown.split())
 
 

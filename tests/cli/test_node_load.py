@@ -69,14 +69,14 @@ def test_its_pods_are_listed_by_usage() -> None:
     """The larger share of cpu or memory decides; unmeasured pods are unknown, not 0."""
     pods = found().pods
     assert [pod.pod for pod in pods] == ["shop/big", "shop/small", "shop/ending", "shop/new"]
-    assert [pod.state for pod in pods] == ["", "", "terminating", "new, not measured yet"]
+    assert [pod.state for pod in pods] == ["", "", "terminating", "not measured yet"]
     assert pods[3].usage == Resources()
 
 
 def test_what_is_not_in_the_load_yet_is_named() -> None:
     shown = text(found())
     assert "terminating: 1 pod still in the load: shop/ending" in shown
-    assert "new: 1 pod not in the load yet: shop/new" in shown
+    assert "unmeasured: 1 pod not in the load yet: shop/new" in shown
     assert "system: 0.75 cores, 1.00 GiB outside of pods" in shown
     assert any(line.startswith("load: 5m cpu 82.1%, memory 6.2%; 15m ") for line in shown)
 

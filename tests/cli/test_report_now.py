@@ -299,6 +299,12 @@ async def test_nodes_are_listed_with_load_and_requests(cluster: Cluster, configu
     code, text = await invoked("nodes", *options, "-o", "wide", **access)
     assert re.search(r"hot +\d+\.\d% +10\.0% .* 3\.6 +4\.0 ", text), text
     assert "control plane" in text
+    code, text = await invoked("pods", "--node", "hot", *options, "-o", "json", **access)
+    pods = json.loads(text)
+    assert {"hot"} == {each["node"] for each in pods["pods"]}, text
+    assert pytest.approx(pods["of"]["load"]["cpu"], abs=0.1) == sum(each["load"]["cpu"] or 0 for each in pods["pods"])
+    code, text = await invoked("pods", "--node", "nowhere", *options, **access)
+    assert (1, True) == (code, "there is no node nowhere (there are: hot, idle, plane)" in text), text
     watching = await started("nodes", "--watch", "1", *options, "-o", "json", **access)
     await watching.prints(r'(?s)"window":"5m".*\n.*"window":"5m"')
     watching.process.send_signal(signal.SIGINT)

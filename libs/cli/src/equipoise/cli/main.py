@@ -10,35 +10,36 @@ import click
 from equipoise.cli.exit_codes import CommandFailed, exit_codes
 from equipoise.runtime.process.visible_stream import make_output_visible
 
-COMMANDS = (
+TASKS: Mapping[str, tuple[str, ...]] = {
+    "Find out what is uneven (they only read)": ("report", "nodes", "pods"),
+    "Try it": ("demo", "up"),
+    "Install and check": ("doctor",),
+    "Every day": ("status", "plan", "explain", "dashboard"),
+    "Stop evictions": ("pause", "resume"),
+}
+"""The commands that the help of the program describes, by what they are for."""
+
+OTHERS = (
     "annotations",
     "certificates",
     "colocation",
     "completion",
     "config",
-    "dashboard",
-    "demo",
-    "doctor",
     "events",
-    "explain",
     "hints",
     "lab",
-    "nodes",
-    "pause",
-    "plan",
     "reclaimed",
-    "report",
-    "resume",
     "run",
     "scheduler",
     "setup",
-    "status",
     "tap",
     "testbed",
     "top",
-    "up",
     "version",
 )
+"""Commands for one part of Equipoise, for the services, and for developers: the help only names them."""
+
+COMMANDS = tuple(sorted([*OTHERS, *(name for names in TASKS.values() for name in names)]))
 """A command is a function in a module of its own: `pause` is the function `pause` of `equipoise.cli.commands.pause`,
 and `plan`, which is a folder, the function `plan` of `equipoise.cli.plan.command`.
 
@@ -51,6 +52,7 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "demo": ("lab", "equipoise.lab"),
     "lab": ("lab", "equipoise.lab"),
     "nodes": ("services", "equipoise.scheduling"),
+    "pods": ("services", "equipoise.scheduling"),
     "report": ("services", "equipoise.scheduling"),
     "run": ("services", "equipoise.scheduling"),
     "scheduler": ("scheduler", "equipoise.scheduler"),
@@ -85,11 +87,21 @@ class Program(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The first sentence of each, folded and not cut."""
-        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        rows = [(name, command.get_short_help_str(limit=1_000)) for name, command in commands if command is not None]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        """Those of each task with their first sentence, folded and not cut; the names of the others."""
+        installed = self.list_commands(ctx)
+        width = max(map(len, COMMANDS))
+        for task, names in TASKS.items():
+            commands = ((name, self.get_command(ctx, name)) for name in names if name in installed)
+            rows = [
+                (name.ljust(width), command.get_short_help_str(limit=1_000))
+                for name, command in commands
+                if command is not None
+            ]
+            if rows:
+                with formatter.section(task):
+                    formatter.write_dl(rows)
+        with formatter.section("Other commands (equipoise COMMAND --help)"):
+            formatter.write_text(", ".join(name for name in OTHERS if name in installed))
 
     def make_context(self, info_name: str | None, *args: Any, **extra: Any) -> click.Context:
         return super().make_context("kubectl equipoise" if info_name == PLUGIN else info_name, *args, **extra)

@@ -1,9 +1,5 @@
-"""Reads the cluster once, or again and again, and prints its nodes."""
+"""The list of nodes, and its text. Pure."""
 
-from dataclasses import replace
-from functools import partial
-
-import click
 import msgspec
 from rich.console import Console
 from rich.text import Text
@@ -16,16 +12,12 @@ from equipoise.cli.cluster_now.nodes import (
     nodes_now,
     spread_text,
 )
-from equipoise.cli.cluster_now.options import NowOptions, reading
-from equipoise.cli.cluster_now.reading import evaluation_settings, read_cluster
+from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.cluster_now.spread import Spread, spread_of
-from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName
-from equipoise.cli.options import Output
-from equipoise.cli.terminal import RESOURCES, amount, day_and_time, duration, print_result, table
+from equipoise.cli.terminal import RESOURCES, amount, day_and_time, duration, table
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
-from equipoise.runtime.kubernetes.client import KubeError
-from equipoise.runtime.process.clock import SystemClock
 
 
 class NodeList(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,48 +30,13 @@ class NodeList(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[NodeNow]
 
 
-async def run_nodes(options: NowOptions, *, output: Output, watch: float | None) -> None:
-    """`watch`: seconds between two readings, without end.
-
-    Raises CommandFailed, with what to do, if the first reading fails; of later ones only the error is printed.
-    """
-    found, profile, url = await read_nodes(options, None)
-    options = replace(options, prometheus_url=url)
-    _print(found, output, again=watch is not None)
-    clock = SystemClock()
-    while watch is not None:
-        await clock.sleep(watch)
-        try:
-            found, _, _ = await read_nodes(options, profile)
-        except (CommandFailed, KubeError) as error:
-            click.echo(f"not measured: {error.message}", err=True)
-        else:
-            _print(found, output, again=watch is not None)
-
-
-async def read_nodes(options: NowOptions, profile: str | None) -> tuple[NodeList, str, str]:
-    """The nodes, and the profile and the URL with which they were measured."""
-    async with reading(options, profile) as sources:
-        settings, prometheus = evaluation_settings(sources.settings), sources.settings.collector.prometheus
-        shortest = settings.load.shortest
-        now = await read_cluster(sources)
-        view = ClusterBuilder(now.snapshot, settings).cluster()
-        nodes = nodes_now(view.nodes, now.placements, now.unknown, now.not_expected, shortest.name)
-        spread = spread_of([node.load for node in counted(nodes)])
-        found = NodeList(
-            cluster=options.cluster_name, at=now.snapshot.now, window=shortest.name, spread=spread, nodes=nodes
-        )
-        return found, prometheus.profile, prometheus.shown_url
-
-
-def _print(found: NodeList, output: Output, *, again: bool) -> None:
-    """A list per line in JSON, and a document per list in YAML."""
-    several = again and output in ("text", "wide")
-    if several:
-        click.clear()
-    print_result(found, partial(show, wide=output == "wide"), output=output, watched=again)
-    if several:
-        print(flush=True)
+def node_list(cluster: ClusterName, now: ClusterNow, settings: EvaluationSettings) -> NodeList:
+    """The load in the shortest window."""
+    shortest = settings.load.shortest.name
+    view = ClusterBuilder(now.snapshot, settings).cluster()
+    nodes = nodes_now(view.nodes, now.placements, now.unknown, now.not_expected, shortest)
+    spread = spread_of([node.load for node in counted(nodes)])
+    return NodeList(cluster=cluster, at=now.snapshot.now, window=shortest, spread=spread, nodes=nodes)
 
 
 def show(found: NodeList, to: Console, *, wide: bool) -> None:

@@ -24,8 +24,9 @@ def nodes(prometheus_url: str | None, cluster: ClusterOptions, watch: float | No
     """
     import asyncio
 
-    from equipoise.cli.cluster_now.node_list import run_nodes
+    from equipoise.cli.cluster_now.listing import run_list
+    from equipoise.cli.cluster_now.node_list import node_list, show
     from equipoise.cli.cluster_now.options import NowOptions
 
     options = NowOptions(prometheus_url=prometheus_url, cluster=cluster)
-    asyncio.run(run_nodes(options, output=output, watch=watch))
+    asyncio.run(run_list(options, node_list, show, output=output, watch=watch))

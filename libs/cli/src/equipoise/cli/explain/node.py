@@ -10,11 +10,12 @@ from rich.text import Text
 
 from equipoise.cli.bus.cluster import BusCluster, bus_cluster
 from equipoise.cli.bus.messages import retained_messages
+from equipoise.cli.cluster_now.pods import pods_table
 from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import running_configurations
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.explain.colocation import node_parts, read_node_bands
-from equipoise.cli.explain.node_load import MAX_PODS, ExplainedLoad, headline, lines, node_load, pods_table
+from equipoise.cli.explain.node_load import MAX_PODS, ExplainedLoad, headline, lines, node_load
 from equipoise.cli.explain.scores import request_explanation
 from equipoise.cli.explain.scores import show as show_scores
 from equipoise.cli.options import ClusterOptions, Output
@@ -143,4 +144,4 @@ def show_load(found: ExplainedLoad, to: Console, now: float, *, wide: bool) -> N
         more = f" (first {MAX_PODS} of {len(found.pods)}, -o wide has all)" if left_out > 0 else ""
         to.print()
         to.print(Text(f"Pods by usage{more}", style="bold"))
-        to.print(pods_table(found, wide=wide))
+        to.print(pods_table(found.pods if wide else found.pods[:MAX_PODS], of_one_node=True, wide=wide))

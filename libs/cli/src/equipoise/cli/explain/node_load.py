@@ -5,42 +5,18 @@ from typing import Any
 
 import msgspec
 
+from equipoise.cli.cluster_now.pods import PodNow, pods_by_usage
 from equipoise.cli.effective.running import RunningConfiguration, not_known
 from equipoise.cli.effective.text import setting_at, thresholds_text
-from equipoise.cli.terminal import (
-    RESOURCES,
-    UNIT,
-    amount,
-    amounts,
-    count,
-    duration,
-    listed,
-    percent,
-    percentages,
-    table,
-)
+from equipoise.cli.terminal import RESOURCES, amounts, count, duration, listed, percent, percentages
 from equipoise.contracts.load.correction import known, load_of
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification
-from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
 
 MAX_PODS = 15
 """Pods in the table; with -o wide there are all."""
-
-
-class NodePod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod of the node."""
-
-    pod: str
-    """NAMESPACE/NAME."""
-
-    workload: str
-    usage: Resources
-    """Mean of the shortest window, cores and bytes; None: not measured."""
-
-    state: str = ""
-    """`terminating`, `new, not measured yet`, or empty."""
 
 
 class ExplainedLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +48,7 @@ class ExplainedLoad(msgspec.Struct, frozen=True, kw_only=True):
     evaluations: list[str] = []
     """What each strategy found last."""
 
-    pods: list[NodePod] = []
+    pods: list[PodNow] = []
     """The pods with the highest usage first: the largest share of cpu or memory of the node."""
 
 
@@ -94,7 +70,7 @@ def node_load(
         node=node,
         thresholds=thresholds,
         evaluations=list(_evaluations(node, decisions, running, now)),
-        pods=_pods(utilization, placement),
+        pods=pods_by_usage(placement, utilization),
     )
     if utilization is None:
         return msgspec.structs.replace(explained, problem="no collector has published its usage in the last 30 minutes")
@@ -141,33 +117,6 @@ def _evaluation(found: NodeClassification, needed: object) -> str:
     return f"{text}: {found.why}" if found.why else text
 
 
-def _pods(utilization: NodeUtilization | None, placement: NodePlacement | None) -> list[NodePod]:
-    usage = {} if utilization is None else utilization.pods
-    base = Resources() if utilization is None else utilization.base
-    placed = [] if placement is None else placement.pods
-    pods = [
-        NodePod(
-            pod=f"{pod.namespace}/{pod.name}",
-            workload="" if pod.workload is None else str(pod.workload),
-            usage=usage.get(pod.uid, Resources()),
-            state=_state(pod, usage),
-        )
-        for pod in placed
-    ]
-
-    def share(pod: NodePod) -> float:
-        load = load_of(pod.usage, base)
-        return max(known(load.cpu) or 0.0, known(load.memory) or 0.0)
-
-    return sorted(pods, key=lambda pod: (-share(pod), pod.pod))
-
-
-def _state(pod: PlacedPod, usage: Mapping[str, Resources]) -> str:
-    if pod.terminating:
-        return "terminating"
-    return "" if pod.uid in usage else "new, not measured yet"
-
-
 def headline(found: ExplainedLoad) -> str:
     """Whether it is hot, and why."""
     if found.problem:
@@ -189,16 +138,10 @@ def lines(found: ExplainedLoad, now: float) -> Iterator[tuple[str, str]]:
         yield "load", f"{windows} (newest sample {duration(max(0.0, now - found.sampled_at))} old)"
         yield "usage", f"{amounts(found.usage)} of {amounts(found.base)} over {found.window or 'no window'}"
         yield "system", f"{amounts(found.system)} outside of pods"
-    for state, meaning in (("terminating", "still in the load"), ("new, not measured yet", "not in the load yet")):
+    for state, label, meaning in (
+        ("terminating", "terminating", "still in the load"),
+        ("not measured yet", "unmeasured", "not in the load yet"),
+    ):
         names = [pod.pod for pod in found.pods if pod.state == state]
         if names:
-            yield state.partition(",")[0], f"{count(len(names), 'pod')} {meaning}: {listed(names, 3)}"
-
-
-def pods_table(found: ExplainedLoad, *, wide: bool) -> Any:
-    """The pods by usage, with their shares of the node."""
-    made = table("pod", "workload", *(f"{name}, {UNIT[name]}>" for name in RESOURCES), "of node", "state")
-    for pod in found.pods if wide else found.pods[:MAX_PODS]:
-        shares = percentages(load_of(pod.usage, found.base))
-        made.add_row(pod.pod, pod.workload, *(amount(pod.usage, name) for name in RESOURCES), shares, pod.state)
-    return made
+            yield label, f"{count(len(names), 'pod')} {meaning}: {listed(names, 3)}"

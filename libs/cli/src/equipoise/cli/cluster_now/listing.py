@@ -1,0 +1,71 @@
+"""Reads the cluster once, or again and again, and prints a list of what it has."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Protocol, TypeVar
+
+import click
+import msgspec
+from rich.console import Console
+
+from equipoise.cli.cluster_now.options import NowOptions, reading
+from equipoise.cli.cluster_now.reading import ClusterNow, evaluation_settings, read_cluster
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.kubeconfig import ClusterName
+from equipoise.cli.options import Output
+from equipoise.cli.terminal import print_result
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
+from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.process.clock import SystemClock
+
+S = TypeVar("S", bound=msgspec.Struct)
+Shown = TypeVar("Shown", bound=msgspec.Struct, contravariant=True)
+
+Listed = Callable[[ClusterName, ClusterNow, EvaluationSettings], S]
+"""The list, of one reading."""
+
+
+class Show(Protocol[Shown]):
+    """Prints the list as text."""
+
+    def __call__(self, found: Shown, to: Console, /, *, wide: bool) -> None: ...
+
+
+async def run_list(
+    options: NowOptions, listed: Listed[S], show: Show[S], *, output: Output, watch: float | None
+) -> None:
+    """`watch`: seconds between two readings, without end.
+
+    Raises CommandFailed, with what to do, if the first reading fails; of later ones only the error is printed.
+    """
+    found, profile, url = await _read(options, listed, None)
+    options = replace(options, prometheus_url=url)
+    _print(found, show, output, again=watch is not None)
+    clock = SystemClock()
+    while watch is not None:
+        await clock.sleep(watch)
+        try:
+            found, _, _ = await _read(options, listed, profile)
+        except (CommandFailed, KubeError) as error:
+            click.echo(f"not measured: {error.message}", err=True)
+        else:
+            _print(found, show, output, again=True)
+
+
+async def _read(options: NowOptions, listed: Listed[S], profile: str | None) -> tuple[S, str, str]:
+    """The list, and the profile and the URL with which it was measured."""
+    async with reading(options, profile) as sources:
+        settings, prometheus = evaluation_settings(sources.settings), sources.settings.collector.prometheus
+        found = listed(options.cluster_name, await read_cluster(sources), settings)
+        return found, prometheus.profile, prometheus.shown_url
+
+
+def _print(found: S, show: Show[S], output: Output, *, again: bool) -> None:
+    """A list per line in JSON, and a document per list in YAML."""
+    several = again and output in ("text", "wide")
+    if several:
+        click.clear()
+    print_result(found, partial(show, wide=output == "wide"), output=output, watched=again)
+    if several:
+        print(flush=True)

@@ -1,0 +1,85 @@
+"""The list of pods, and its text. Pure."""
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from equipoise.cli.cluster_now.pods import PodNow, pods_by_usage, pods_table, sort_key
+from equipoise.cli.cluster_now.reading import ClusterNow
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.kubeconfig import ClusterName
+from equipoise.cli.terminal import amounts, count, day_and_time, listed, percentages
+from equipoise.contracts.load.correction import load_of
+from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
+
+MAX_ROWS = 100
+"""Pods in the table; with -o wide there are all."""
+
+
+class NodeOfPods(msgspec.Struct, frozen=True, kw_only=True):
+    """The node whose pods are listed."""
+
+    node: str
+    load: Resources
+    """Usage of the whole node, 0..1 of what is allocatable."""
+
+    system: Resources
+    """Usage that belongs to no pod, cores and bytes."""
+
+    unknown: str = ""
+    """Why its load is not known."""
+
+
+class PodList(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods, those with the largest share of their node first."""
+
+    cluster: ClusterName
+    at: float
+    window: str
+    pods: list[PodNow]
+    of: NodeOfPods | None = None
+    """None: the pods are of all nodes."""
+
+
+def pod_list(cluster: ClusterName, now: ClusterNow, settings: EvaluationSettings, *, node: str | None) -> PodList:
+    """The usage in the shortest window. Raises CommandFailed if there is no such node."""
+    if node is not None and node not in now.placements:
+        names = listed(sorted(now.placements), 5) or "none"
+        raise CommandFailed(f"there is no node {node} (there are: {names}): `equipoise nodes` lists them")
+    utilization = now.snapshot.nodes
+    chosen = now.placements if node is None else {node: now.placements[node]}
+    pods = [pod for name, placement in chosen.items() for pod in pods_by_usage(placement, utilization.get(name))]
+    return PodList(
+        cluster=cluster,
+        at=now.snapshot.now,
+        window=settings.load.shortest.name,
+        pods=sorted(pods, key=sort_key),
+        of=None if node is None else _of(node, now, settings.load.shortest.name),
+    )
+
+
+def _of(node: str, now: ClusterNow, window: str) -> NodeOfPods:
+    measured = now.snapshot.nodes.get(node)
+    usage = None if measured is None else measured.windows.get(window)
+    why = now.unknown[node].text if node in now.unknown else now.not_expected.get(node, "")
+    if measured is None or usage is None:
+        return NodeOfPods(node=node, load=Resources(), system=Resources(), unknown=why or f"no mean of {window}")
+    return NodeOfPods(node=node, load=load_of(usage.mean, measured.base), system=measured.system, unknown=why)
+
+
+def show(found: PodList, to: Console, *, wide: bool) -> None:
+    """The cluster, the node, and a row per pod."""
+    to.print(Text(f"{found.cluster}, mean of the last {found.window}, at {day_and_time(found.at)}"))
+    if found.of is not None:
+        to.print(Text(f"{found.of.node}: {percentages(found.of.load)}; outside of pods {amounts(found.of.system)}"))
+        if found.of.unknown:
+            to.print(Text(f"unknown: {found.of.unknown}", style="yellow"))
+    unmeasured = sum(pod.state == "not measured yet" for pod in found.pods)
+    not_known = f", the usage of {unmeasured:,} is not known" if unmeasured else ""
+    left_out = 0 if wide else len(found.pods) - MAX_ROWS
+    first = f" (first {MAX_ROWS}, -o wide has all)" if left_out > 0 else ""
+    to.print(Text(f"{count(len(found.pods), 'pod')}{not_known}{first}", style="yellow" if unmeasured else ""))
+    to.print()
+    shown = found.pods if wide else found.pods[:MAX_ROWS]
+    to.print(pods_table(shown, of_one_node=found.of is not None, wide=wide))

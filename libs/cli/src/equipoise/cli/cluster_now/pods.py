@@ -1,0 +1,79 @@
+"""The pods of a node by usage, beside what they request. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from equipoise.cli.terminal import RESOURCES, amount, percentages, table
+from equipoise.contracts.load.correction import known, load_of
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization
+
+
+class PodNow(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod on a node."""
+
+    pod: str
+    """NAMESPACE/NAME."""
+
+    node: str
+    workload: str
+    usage: Resources
+    """Mean of the shortest window, cores and bytes; None: not measured."""
+
+    requests: Resources
+    """Cores and bytes; None: it requests nothing of this resource."""
+
+    load: Resources
+    """Usage as a share (0..1) of what is allocatable on its node."""
+
+    state: str = ""
+    """`terminating`, `not measured yet`, or empty."""
+
+
+def pods_by_usage(placement: NodePlacement | None, utilization: NodeUtilization | None) -> list[PodNow]:
+    """The pods of one node, in the order of `sort_key`."""
+    usage: Mapping[str, Resources] = {} if utilization is None else utilization.pods
+    base = Resources() if utilization is None else utilization.base
+    placed = () if placement is None else placement.pods
+    pods = [
+        PodNow(
+            pod=f"{pod.namespace}/{pod.name}",
+            node=placement.node if placement is not None else "",
+            workload="" if pod.workload is None else str(pod.workload),
+            usage=usage.get(pod.uid, Resources()),
+            requests=pod.requests,
+            load=load_of(usage.get(pod.uid, Resources()), base),
+            state=_state(pod, usage),
+        )
+        for pod in placed
+    ]
+    return sorted(pods, key=sort_key)
+
+
+def sort_key(pod: PodNow) -> tuple[float, str]:
+    """The pod with the largest share of the cpu or memory of its node first; pods of unknown usage last."""
+    return -max(known(pod.load.cpu) or 0.0, known(pod.load.memory) or 0.0), pod.pod
+
+
+def _state(pod: PlacedPod, usage: Mapping[str, Resources]) -> str:
+    if pod.terminating:
+        return "terminating"
+    return "" if pod.uid in usage else "not measured yet"
+
+
+def pods_table(pods: Iterable[PodNow], *, of_one_node: bool, wide: bool) -> object:
+    """A row per pod. `wide`: with their workloads."""
+    names = ["pod", *([] if of_one_node else ["node"]), *(["workload"] if wide else [])]
+    made = table(*names, "cores>", "requested>", "GiB>", "requested>", "of node", "state")
+    for pod in pods:
+        cells = [pod.pod, *([] if of_one_node else [pod.node]), *([pod.workload] if wide else [])]
+        amounts = (amount(each, name) for name in RESOURCES for each in (pod.usage, _requested(pod, name)))
+        made.add_row(*cells, *amounts, percentages(pod.load), pod.state)
+    return made
+
+
+def _requested(pod: PodNow, resource: str) -> Resources:
+    """A pod without a request requests 0."""
+    return Resources(**{resource: getattr(pod.requests, resource) or 0.0})
