@@ -20,16 +20,16 @@ from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.process.clock import SystemClock
 
 S = TypeVar("S", bound=msgspec.Struct)
-Shown = TypeVar("Shown", bound=msgspec.Struct, contravariant=True)
+S_contra = TypeVar("S_contra", bound=msgspec.Struct, contravariant=True)
 
 Listed = Callable[[ClusterName, ClusterNow, EvaluationSettings], S]
 """The list, of one reading."""
 
 
-class Show(Protocol[Shown]):
+class Show(Protocol[S_contra]):
     """Prints the list as text."""
 
-    def __call__(self, found: Shown, to: Console, /, *, wide: bool) -> None: ...
+    def __call__(self, found: S_contra, to: Console, /, *, wide: bool) -> None: ...
 
 
 async def run_list(
