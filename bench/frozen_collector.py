@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from equipoise.collector.decisions.query import MetricQuery, Origin, Sample, series_name
-from equipoise.collector.decisions.sample_validation import MeasurementTarget
+from equipoise.collector.decisions.validation.window import MeasurementTarget
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell import measurement

@@ -21,7 +21,7 @@ from equipoise.cli.main import COMMANDS
 from equipoise.cli.prometheus.profiles import ProfileMatch, best_profile, configured_profile, no_profile_problem
 from equipoise.cli.report.now.figures import NowReport, now_report
 from equipoise.cli.report.now.show import reason, show
-from equipoise.collector.decisions.sample_validation import UnknownUsage
+from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad

@@ -52,7 +52,8 @@ from equipoise.cli.doctor.checks.versions import (
 from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding
 from equipoise.cli.doctor.run import diagnose, show
 from equipoise.cli.service_settings import AllSettings
-from equipoise.collector.decisions.sample_validation import NodeReading, Reason, UnknownUsage
+from equipoise.collector.decisions.validation.nodes import NodeReading
+from equipoise.collector.decisions.validation.usage import Reason, UnknownUsage
 from equipoise.collector.settings import CollectorSettings, LoadWatcherSettings
 from equipoise.collector.sources.metrics_server import (
     NODE_METRICS,

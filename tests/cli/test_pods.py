@@ -12,7 +12,7 @@ from equipoise.cli.cluster_now.pod_list import MAX_ROWS, PodList, pod_list, show
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName
-from equipoise.collector.decisions.sample_validation import UnknownUsage
+from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.contracts.messages.resources import Resources
 
 CLUSTER = ClusterName(context="home", cluster="castle", server="https://castle")

@@ -9,7 +9,7 @@ from collector.sources_in_memory import INTERVAL, FakeSource, Usage
 
 from equipoise.collector.decisions.node_names import NodeNames, node_names
 from equipoise.collector.decisions.query import MetricQuery, Origin, Sample, Scrape, SourceError
-from equipoise.collector.decisions.sample_validation import ScrapeIntervals
+from equipoise.collector.decisions.validation.scrape_intervals import ScrapeIntervals
 from equipoise.collector.shell.intervals import find_intervals, find_pod_intervals
 from equipoise.collector.state.placement import PodName
 from equipoise.testbed.memory.clock import ManualClock

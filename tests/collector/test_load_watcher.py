@@ -12,7 +12,8 @@ from builders import NOW
 
 from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import MetricQuery, SourceError
-from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, WindowCriteria
+from equipoise.collector.decisions.validation.nodes import NodeReading
+from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria
 from equipoise.collector.settings import LoadWatcherSettings
 from equipoise.collector.shell.intervals import find_intervals
 from equipoise.collector.shell.rounds import measure_nodes, measure_pods

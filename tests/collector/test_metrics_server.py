@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import MetricQuery, SourceError
-from equipoise.collector.decisions.sample_validation import MeasurementTarget, WindowCriteria
+from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, MetricsServerSettings, ProfileSettings
 from equipoise.collector.shell.intervals import find_intervals

@@ -25,7 +25,8 @@ from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.profiles.custom import CustomQueries, CustomQuery
 from equipoise.collector.decisions.profiles.recording_rules import RULE_INTERVAL, WINDOWS, rule_file
 from equipoise.collector.decisions.query import Aggregate, MetricQuery, ResourceName, Sample
-from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, WindowCriteria
+from equipoise.collector.decisions.validation.nodes import NodeReading
+from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.shell.intervals import find_intervals, find_pod_intervals
 from equipoise.collector.shell.rounds import PodRound, measure_nodes, measure_pods

@@ -13,7 +13,8 @@ from collector.exporter import SCRAPE_INTERVAL, Exporter, a_job, a_node, prometh
 
 from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import MetricQuery, ResourceName
-from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, WindowCriteria
+from equipoise.collector.decisions.validation.nodes import NodeReading
+from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.shell.intervals import find_intervals
 from equipoise.collector.shell.rounds import measure_nodes, measure_pods

@@ -12,7 +12,8 @@ from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.query import MetricQuery, Origin, ResourceName, Sample
 from equipoise.collector.decisions.recent_usage import has_new_pods, recent_length, recent_usage
-from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading
+from equipoise.collector.decisions.validation.nodes import NodeReading
+from equipoise.collector.decisions.validation.window import MeasurementTarget
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.kubernetes.client import NODES, PODS

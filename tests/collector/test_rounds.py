@@ -5,7 +5,8 @@ import pytest
 from builders import GIB, NOW
 from collector.sources_in_memory import INTERVAL, FakeSource, Usage
 
-from equipoise.collector.decisions.sample_validation import MeasurementTarget, ScrapeIntervals, WindowCriteria
+from equipoise.collector.decisions.validation.scrape_intervals import ScrapeIntervals
+from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria
 from equipoise.collector.shell.rounds import measure_nodes, measure_pods
 from equipoise.contracts.messages.resources import Resources
 from equipoise.testbed.memory.clock import ManualClock

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from equipoise.collector.decisions.node_names import node_names
 from equipoise.collector.decisions.query import Origin, Sample, Scrape
-from equipoise.collector.decisions.sample_validation import machine_sizes
 from equipoise.collector.decisions.scrape_choice import choose_scrapes
+from equipoise.collector.decisions.validation.scrape_intervals import machine_sizes
 
 NODES = [f"node-{number}" for number in range(10)]
 NAMES = node_names({node: [f"10.0.0.{number}"] for number, node in enumerate(NODES)})

@@ -6,7 +6,8 @@ from builders import GIB, NOW
 from prometheus_client import CollectorRegistry
 
 from equipoise.collector.decisions.query import ResourceName
-from equipoise.collector.decisions.sample_validation import NodeReading, UnknownUsage
+from equipoise.collector.decisions.validation.nodes import NodeReading
+from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.collector.shell.metrics import CollectorMetrics
 from equipoise.collector.state.utilization import (
     MAX_MISSING,

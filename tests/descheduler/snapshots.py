@@ -7,7 +7,7 @@ from builders import GIB, NOW, a_node_utilization, a_placement, a_workload, a_wo
 from descheduler.cluster import a_node_object, a_pod_object, a_workload_object
 
 from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
-from equipoise.contracts.eviction.protection import Rules
+from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference
 from equipoise.contracts.kubernetes.objects.pod import Pod

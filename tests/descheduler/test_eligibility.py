@@ -7,7 +7,7 @@ import pytest
 from builders import NOW, a_workload
 from descheduler.cluster import a_node_object, a_pod_object, a_ready, a_workload_object, moment
 
-from equipoise.contracts.eviction.protection import Candidate
+from equipoise.contracts.eviction.candidate import Candidate
 from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, NodeStatus, Taint
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, PodDisruptionBudgetStatus

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
-from equipoise.contracts.eviction.protection import OPT_OUT
+from equipoise.contracts.eviction.opt_out import OPT_OUT
 from equipoise.contracts.kubernetes.objects.metadata import ResourceRequirements
 from equipoise.contracts.kubernetes.objects.pod import Container, Pod
 from equipoise.contracts.load.daily_profile import SLOTS

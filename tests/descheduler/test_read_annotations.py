@@ -11,7 +11,9 @@ from msgspec import structs
 
 from equipoise.cli.cluster_now.objects import list_nodes_and_pods
 from equipoise.contracts.configuration.settings import Namespaces, Protection
-from equipoise.contracts.eviction.protection import OPT_OUT, PROTECTIONS, Candidate, Rules, protection
+from equipoise.contracts.eviction.candidate import Candidate, Rules
+from equipoise.contracts.eviction.opt_out import OPT_OUT
+from equipoise.contracts.eviction.protection import PROTECTIONS, protection
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.pod import Pod

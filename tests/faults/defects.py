@@ -134,7 +134,7 @@ DEFECTS = (
     _defect(
         "opt-out of a namespace ignored",
         (
-            f"{CONTRACTS}/eviction/protection.py",
+            f"{CONTRACTS}/eviction/opt_out.py",
             '        objects.append(("namespace", candidate.namespace.metadata))',
             "        pass",
         ),

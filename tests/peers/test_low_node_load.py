@@ -11,7 +11,8 @@ from kube_objects import a_replica_set, owned_by
 from peers.cases import Case, Inputs, peer_cases
 
 from equipoise.contracts.configuration.settings import Namespaces, Protection, ResourceThresholds, Thresholds
-from equipoise.contracts.eviction.protection import MIRROR, Candidate, Rules, of_daemon_set, protection, static
+from equipoise.contracts.eviction.candidate import Candidate, Rules
+from equipoise.contracts.eviction.protection import MIRROR, of_daemon_set, protection, static
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import (
     Condition,

@@ -10,7 +10,9 @@ from equipoise.binder.decisions.limits import Limits, MigratingPerNode, Migratin
 from equipoise.binder.decisions.limits.rule import replicas_amount
 from equipoise.binder.state.ledger import LedgerView
 from equipoise.contracts.configuration.settings import Namespaces, Protection
-from equipoise.contracts.eviction.protection import EVICTION_COST, Candidate, Rules, protection
+from equipoise.contracts.eviction.candidate import Candidate, Rules
+from equipoise.contracts.eviction.opt_out import EVICTION_COST
+from equipoise.contracts.eviction.protection import protection
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 
 RULES = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
@@ -70,7 +72,7 @@ def test_limits_below_the_replicas_allow_an_eviction(case: Case) -> None:
 
 @peer_cases("migration.eviction_cost")
 def test_an_ordinary_eviction_cost_protects_no_pod(case: Case) -> None:
-    """Only the highest does: tests/contracts/test_protection.py."""
+    """Only the highest does: tests/contracts/test_opt_out.py."""
     pod = a_pod(metadata={"annotations": {EVICTION_COST: str(case.inputs["eviction_cost"])}})
     candidate = Candidate(pod=pod, namespace=Namespace(), workload=a_workload(), owners=(a_deployment(),))
 

@@ -6,7 +6,8 @@ from msgspec import Meta
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LeaderElection, LoadSettings, Section, Thresholds
-from equipoise.contracts.eviction.protection import REPLACING_KINDS, Rules
+from equipoise.contracts.eviction.candidate import Rules
+from equipoise.contracts.eviction.protection import REPLACING_KINDS
 from equipoise.contracts.messages.message import converted
 from equipoise.descheduler.decisions.cluster import IntentLimits
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings

@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.cli.cluster_now.spread import Spread
 from equipoise.cli.terminal import percent
-from equipoise.collector.decisions.sample_validation import UnknownUsage
+from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.contracts.load.correction import RESOURCES, base_problem, load_of
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources

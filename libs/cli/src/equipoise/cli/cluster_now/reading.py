@@ -13,14 +13,14 @@ from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
 from equipoise.collector.decisions.pod_times import trimmed
 from equipoise.collector.decisions.query import SourceError
-from equipoise.collector.decisions.sample_validation import UnknownUsage
+from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.collector.settings import WHOLE_CLUSTER, CollectorSettings, PrometheusSettings
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.profile_learning import ProfileLearning
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.contracts.configuration.settings import LoadSettings, Window
-from equipoise.contracts.eviction.protection import Rules
+from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import NodePlacement

@@ -15,16 +15,10 @@ from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.profiles.custom import CustomQueries
 from equipoise.collector.decisions.profiles.query_profile import MemoryKind, QueryProfile
 from equipoise.collector.decisions.query import MetricQuery, SourceError, Subject
-from equipoise.collector.decisions.sample_validation import (
-    MeasurementTarget,
-    NodeReading,
-    Readings,
-    Reason,
-    ScrapeIntervals,
-    WindowCriteria,
-    is_short,
-    min_samples,
-)
+from equipoise.collector.decisions.validation.nodes import NodeReading, Readings
+from equipoise.collector.decisions.validation.scrape_intervals import ScrapeIntervals
+from equipoise.collector.decisions.validation.usage import Reason
+from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria, is_short, min_samples
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.intervals import find_intervals, find_pod_intervals
 from equipoise.collector.shell.measurement import criteria_of, node_target

@@ -4,49 +4,23 @@ The descheduler checks them before it proposes a pod, and the binder again with 
 Annotations only protect: none of them requests an eviction.
 """
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-import msgspec
-
-from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import SYSTEM_CRITICAL, Namespaces, Protection
+from equipoise.contracts.configuration.settings import SYSTEM_CRITICAL
+from equipoise.contracts.eviction.candidate import Candidate, Rule, Rules
 from equipoise.contracts.eviction.gangs import gang_of
+from equipoise.contracts.eviction.opt_out import opted_out, opted_out_for_others
+from equipoise.contracts.eviction.rollout import rolling_out
 from equipoise.contracts.eviction.scheduling_constraints import MOST_CONSTRAINTS, has_too_many_constraints
-from equipoise.contracts.kubernetes.labels import integer
-from equipoise.contracts.kubernetes.objects.cluster import Namespace
-from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, is_ready
-from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.objects.metadata import is_ready
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
-from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.plain_text import plain_text
-
-OPT_OUT = "equipoise.dev/evict"
-SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
-DO_NOT_EVICT = "karpenter.sh/do-not-evict"
-"""The annotation of older versions of Karpenter."""
-
-PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
-DESCHEDULER_EVICT = "descheduler.alpha.kubernetes.io/evict"
-EVICTION_ENABLED = "koordinator.sh/eviction-enabled"
-"""A label."""
 
 MIRROR = "kubernetes.io/config.mirror"
 CONFIG_SOURCE = "kubernetes.io/config.source"
-EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
-REVISION = "controller-revision-hash"
-"""Label of the pods of StatefulSets and CloneSets."""
-
 
 REASON_LIMIT = 600
 """Characters of a reason: it contains what tenants wrote, and is part of messages, Events and logs."""
-
-VALUE_LIMIT = 60
-"""Characters of an annotation that a reason quotes."""
-
-_MAX_EVICTION_COST = str(2**31 - 1)
-"""The cost with which Koordinator never evicts a pod. Source: koordinator, FilterPodWithMaxEvictionCost."""
 
 REPLACING_KINDS = frozenset(
     {
@@ -60,57 +34,6 @@ REPLACING_KINDS = frozenset(
 )
 """(group, kind) of workloads that are known to replace an evicted pod. The pods of any other kind are protected, unless
 its scale subresource has the number of desired pods."""
-
-
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that may be evicted, with the objects that the rules read."""
-
-    pod: Pod
-    namespace: Namespace | None
-    """None: it was deleted, or is not known yet."""
-
-    workload: Workload | None = None
-    """None: a bare or static pod, or not known."""
-
-    owners: tuple[WorkloadObject, ...] = ()
-    """The pod's controller and the controllers above it; the last one is the workload. Empty: not known."""
-
-    unreadable: str = ""
-    """What could not be read, and why."""
-
-    pods_now: int | None = None
-    """The workload's pods on nodes without terminating ones; None: not known."""
-
-    pods_before: tuple[int, int] | None = None
-    """The same `protection.replicasSettlingPeriod` ago: minimum and maximum, because terminating pods may count."""
-
-    @property
-    def workload_object(self) -> WorkloadObject | None:
-        return self.owners[-1] if self.owners else None
-
-    @property
-    def replicas(self) -> int:
-        """Desired replicas of the workload; None in the object means 1."""
-        if self.workload_object is None:
-            return 0
-        return 1 if self.workload_object.spec.replicas is None else self.workload_object.spec.replicas
-
-    @property
-    def unready(self) -> int:
-        """Desired replicas that are missing or not ready."""
-        return 0 if self.workload_object is None else max(0, self.replicas - self.workload_object.status.ready_replicas)
-
-
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration of the rules."""
-
-    protection: Protection
-    namespaces: Namespaces
-    own_namespace: str
-
-
-Rule = Callable[[Candidate, Rules, float], str]
-"""(candidate, rules, now) -> "" or why the pod is protected."""
 
 
 def not_readable(candidate: Candidate, rules: Rules, now: float) -> str:
@@ -138,66 +61,6 @@ def terminating_namespace(candidate: Candidate, rules: Rules, now: float) -> str
         return f"namespace {candidate.pod.metadata.namespace} is not known"
     terminating = namespace.metadata.deletion_timestamp is not None or namespace.status.phase == "Terminating"
     return "its namespace is terminating: no replacement can be created" if terminating else ""
-
-
-def opted_out(candidate: Candidate, rules: Rules, now: float) -> str:
-    objects = [("pod", candidate.pod.metadata)]
-    objects += [(owner.kind or "owner", owner.metadata) for owner in candidate.owners]
-    if candidate.namespace is not None:
-        objects.append(("namespace", candidate.namespace.metadata))
-    for kind, metadata in objects:
-        value = metadata.annotations.get(OPT_OUT)
-        if value is not None:
-            note = '; any value protects, "false" is the documented one' if has_invalid_opt_out(metadata) else ""
-            return f'annotation {OPT_OUT}="{plain_text(value, VALUE_LIMIT)}" of {kind} {metadata.name}{note}'
-    return ""
-
-
-def has_invalid_opt_out(metadata: ObjectMeta) -> bool:
-    """Whether the opt-out annotation has a value other than "false". It protects, too."""
-    return metadata.annotations.get(OPT_OUT, "false") != "false"
-
-
-_NO = frozenset({"false", "f", "0", "no", "n", "off", "never"})
-
-
-def _denies(value: str) -> bool:
-    return value.strip().lower() in _NO
-
-
-PROTECTING: Mapping[str, Callable[[str], bool]] = {
-    SAFE_TO_EVICT: _denies,
-    DESCHEDULER_EVICT: _denies,
-    PREFER_NO_EVICTION: lambda value: True,
-    DO_NOT_EVICT: lambda value: not _denies(value),
-    EVICTION_COST: lambda value: value == _MAX_EVICTION_COST,
-}
-"""Annotations of pods for other programs, and with which values their owner does not want an eviction.
-
-With other values some ask for one, such as `descheduler.alpha.kubernetes.io/evict: "true"`: these are ignored.
-"""
-
-
-def opted_out_for_others(candidate: Candidate, rules: Rules, now: float) -> str:
-    """Annotations for cluster-autoscaler, Karpenter, Koordinator and sigs.k8s.io/descheduler protect here, too."""
-    metadata = candidate.pod.metadata
-    annotations = metadata.annotations
-    for name, protects in PROTECTING.items() if annotations else ():  # few pods have any
-        value = annotations.get(name)
-        if value is not None and protects(value):
-            return f'annotation {name}="{plain_text(value, VALUE_LIMIT)}"'
-    enabled = metadata.labels.get(EVICTION_ENABLED)
-    if enabled is not None and _denies(enabled):
-        return f'label {EVICTION_ENABLED}="{enabled}"'
-    value = annotations.get(DO_NOT_DISRUPT)
-    if value is None or _denies(value):
-        return ""
-    started = candidate.pod.status.start_time
-    try:
-        protected = started is None or now - started.timestamp() < Duration.parse(value)
-    except ValueError:
-        protected = True
-    return f'annotation {DO_NOT_DISRUPT}="{plain_text(value, VALUE_LIMIT)}"' if protected else ""
 
 
 def static(candidate: Candidate, rules: Rules, now: float) -> str:
@@ -326,71 +189,6 @@ def few_ready(candidate: Candidate, rules: Rules, now: float) -> str:
     if ready >= needed:
         return ""
     return f"{candidate.workload} has {ready} ready replica(s), {needed} needed (protection.minReplicas)"
-
-
-def rolling_out(candidate: Candidate, rules: Rules, now: float) -> str:
-    workload = candidate.workload_object
-    if workload is None:
-        return ""
-    status = workload.status
-    if status.observed_generation < workload.metadata.generation:
-        return f"{candidate.workload} was changed and its controller has not processed it yet"
-    # Only these two report the pods of the newest template without revisions. Missing pods alone are no rollout.
-    counts_updated = candidate.workload is not None and candidate.workload.kind in ("Deployment", "Rollout")
-    revises = status.current_revision != "" and status.update_revision not in ("", status.current_revision)
-    if (counts_updated or revises) and (why := _unfinished_rollout(candidate, workload)):
-        return f"{candidate.workload} {why}"
-    if status.replicas > candidate.replicas and not is_paused(workload):
-        return f"{candidate.workload} is being scaled down: {candidate.replicas} of {status.replicas} pods will remain"
-    if status.ready_replicas == 0:
-        return f"{candidate.workload} has no ready replica"
-    return ""
-
-
-def _unfinished_rollout(candidate: Candidate, workload: WorkloadObject) -> str:
-    """ "" if the controller replaces no pods of its own accord, and an evicted pod would get the revision that it has.
-
-    A difference of revisions alone is no rollout: it remains with OnDelete, with a partition, and while pods are not
-    ready. The partition of a StatefulSet keeps its first pods, that of a CloneSet any pods, on the previous revision.
-    """
-    status, strategy = workload.status, workload.spec.update_strategy
-    earlier = status.replicas - status.updated_replicas
-    if earlier <= 0 or is_paused(workload):
-        return ""
-    if strategy.type == "OnDelete":
-        revision = candidate.pod.metadata.labels.get(REVISION, "")
-        if revision and f"-{status.update_revision}".endswith(f"-{revision}"):  # some CloneSets write the hash only
-            return ""
-        return f"updates a pod when it is deleted (OnDelete): the replacement would be of {status.update_revision}"
-    if earlier <= _kept_by_partition(workload, candidate.replicas):
-        return ""
-    new = f"{status.update_revision}: " if status.update_revision else ""
-    return f"is rolling out {new}{status.updated_replicas} of {status.replicas} pods are new"
-
-
-def is_paused(workload: WorkloadObject) -> bool:
-    """Whether its controller has stopped to update pods: by the user, by a step of a canary, or after a failed one."""
-    spec, status = workload.spec, workload.status
-    return spec.paused or spec.update_strategy.paused or bool(status.pause_conditions) or status.abort
-
-
-def _kept_by_partition(workload: WorkloadObject, replicas: int) -> int:
-    """How many of these pods stay on the previous revision. Source: kruise, `CalculatePartitionReplicas`."""
-    strategy, expected = workload.spec.update_strategy, workload.status.expected_updated_replicas
-    if expected is not None:
-        return max(0, replicas - expected)
-    partition = strategy.partition
-    if partition is None and strategy.rolling_update is not None:
-        partition = strategy.rolling_update.partition
-    if isinstance(partition, str):
-        number = integer(partition.removesuffix("%"))
-        if number is None or number < 0:
-            return 0
-        if not partition.endswith("%"):
-            return number
-        kept = math.ceil(replicas * number / 100)
-        return kept - 1 if kept == replicas and number < 100 else kept
-    return partition or 0
 
 
 PROTECTIONS: Mapping[str, Rule] = {

@@ -19,7 +19,7 @@ from equipoise.binder.decisions.result import Finish
 from equipoise.binder.state.ledger import Ledger, ReplacementStatus, new_entry
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
-from equipoise.contracts.eviction.protection import Rules
+from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import (
     Condition,

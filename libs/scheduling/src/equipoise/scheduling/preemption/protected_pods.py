@@ -1,7 +1,7 @@
 """Which pods `equipoise scheduler` never preempts. Its admission policy has the same rules."""
 
 from equipoise.contracts.configuration.settings import SYSTEM_CRITICAL
-from equipoise.contracts.eviction.protection import OPT_OUT
+from equipoise.contracts.eviction.opt_out import OPT_OUT
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.scheduling.model.pod_info import PodInfo

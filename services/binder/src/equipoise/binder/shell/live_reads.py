@@ -5,7 +5,8 @@ import asyncio
 import msgspec
 
 from equipoise.binder.state.ledger import LedgerEntry, ReplacementStatus
-from equipoise.contracts.eviction.protection import REPLACING_KINDS, Candidate, cannot_create
+from equipoise.contracts.eviction.candidate import Candidate
+from equipoise.contracts.eviction.protection import REPLACING_KINDS, cannot_create
 from equipoise.contracts.kubernetes.objects.metadata import OwnerReference
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim

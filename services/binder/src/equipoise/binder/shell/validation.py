@@ -18,7 +18,8 @@ from equipoise.binder.decisions.staleness import check_age, check_coverage, chec
 from equipoise.binder.shell.live_reads import Unreadable, read_candidate, read_volumes
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
-from equipoise.contracts.eviction.protection import Candidate, Rules, protection, rules_failed
+from equipoise.contracts.eviction.candidate import Candidate, Rules
+from equipoise.contracts.eviction.protection import protection, rules_failed
 from equipoise.contracts.kubernetes.objects.cluster import Lease
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.workload import Workload

@@ -77,7 +77,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False, cache_hash=Tru
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The value of one series, as it came: it may be NaN, infinite or negative. `sample_validation` checks it."""
+    """The value of one series, as it came: it may be NaN, infinite or negative. `validation` checks it."""
 
     origin: Origin
     namespace: str = ""

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping
 
 from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import ResourceName, Sample
-from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, known_usage
 from equipoise.collector.decisions.scrape_choice import Scrapes
+from equipoise.collector.decisions.validation.nodes import NodeReading
+from equipoise.collector.decisions.validation.usage import known_usage
+from equipoise.collector.decisions.validation.window import MeasurementTarget
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources

@@ -18,8 +18,8 @@ from equipoise.collector.decisions.query import (
     SourceError,
     Subject,
 )
-from equipoise.collector.decisions.sample_validation import ScrapeIntervals, machine_sizes, scrape_intervals
 from equipoise.collector.decisions.scrape_choice import Scrapes, choose_scrapes
+from equipoise.collector.decisions.validation.scrape_intervals import ScrapeIntervals, machine_sizes, scrape_intervals
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.state.placement import ClusterPlacement, PodName
 from equipoise.contracts.configuration.settings import LoadSettings

@@ -12,13 +12,10 @@ from equipoise.collector.decisions.pod_times import unix_seconds
 from equipoise.collector.decisions.query import ResourceName, Sample, SourceError, Subject
 from equipoise.collector.decisions.recent_usage import has_new_pods, recent_length, recent_usage
 from equipoise.collector.decisions.replica_means import MeasuredPod, WorkloadRound, replica_means
-from equipoise.collector.decisions.sample_validation import (
-    MeasurementTarget,
-    ScrapeIntervals,
-    UnknownUsage,
-    WindowCriteria,
-)
 from equipoise.collector.decisions.scrape_choice import Scrapes, jobs_of
+from equipoise.collector.decisions.validation.scrape_intervals import ScrapeIntervals
+from equipoise.collector.decisions.validation.usage import UnknownUsage
+from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.intervals import KnownIntervals
 from equipoise.collector.shell.rounds import measure_nodes, measure_pods, recent_samples

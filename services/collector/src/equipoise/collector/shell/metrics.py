@@ -5,7 +5,7 @@ from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from equipoise.collector.decisions.sample_validation import Reason
+from equipoise.collector.decisions.validation.usage import Reason
 from equipoise.contracts.load.correction import skew_of
 from equipoise.contracts.messages.utilization import UtilizationCycle
 

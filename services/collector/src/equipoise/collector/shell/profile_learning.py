@@ -12,7 +12,7 @@ import structlog
 
 from equipoise.collector.decisions.replica_means import MeasuredPod, ReplicaMean, replica_means
 from equipoise.collector.decisions.restored_profile import largest_capacity, restore_problem, restored_profile
-from equipoise.collector.decisions.sample_validation import MeasurementTarget, WindowCriteria
+from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.rounds import measure_pods

@@ -8,8 +8,8 @@ from typing import NoReturn
 import msgspec
 import structlog
 
-from equipoise.collector.decisions.sample_validation import UnknownUsage
 from equipoise.collector.decisions.sharding import is_obsolete
+from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.metrics import CollectorMetrics

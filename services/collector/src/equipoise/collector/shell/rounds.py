@@ -15,17 +15,12 @@ from equipoise.collector.decisions.query import (
     Statistic,
 )
 from equipoise.collector.decisions.recent_usage import MIN_SAMPLES
-from equipoise.collector.decisions.sample_validation import (
-    MeasurementTarget,
-    NodeReading,
-    UnknownUsage,
-    WindowCriteria,
-    check_plausibility,
-    min_samples,
-    validate_nodes,
-    validate_pods,
-)
 from equipoise.collector.decisions.scrape_choice import Scrapes
+from equipoise.collector.decisions.validation.nodes import NodeReading, validate_nodes
+from equipoise.collector.decisions.validation.plausibility import check_plausibility
+from equipoise.collector.decisions.validation.pods import validate_pods
+from equipoise.collector.decisions.validation.usage import UnknownUsage
+from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria, min_samples
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.load.correction import RESOURCES

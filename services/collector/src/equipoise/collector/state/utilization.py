@@ -11,7 +11,8 @@ from typing import Literal
 import msgspec
 
 from equipoise.collector.decisions.query import ResourceName
-from equipoise.collector.decisions.sample_validation import STATISTICS, NodeReading, Reason, UnknownUsage
+from equipoise.collector.decisions.validation.nodes import STATISTICS, NodeReading
+from equipoise.collector.decisions.validation.usage import Reason, UnknownUsage
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES

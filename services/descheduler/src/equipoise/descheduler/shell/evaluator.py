@@ -10,7 +10,7 @@ import structlog
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.message_size import shortened
-from equipoise.contracts.eviction.protection import Rules
+from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.messages.descheduling import DescheduleDecision, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME, REAL

@@ -6,7 +6,8 @@ from functools import cache, partial
 
 import msgspec
 
-from equipoise.contracts.eviction.protection import Candidate, of_daemon_set, protection, rules_failed, static
+from equipoise.contracts.eviction.candidate import Candidate
+from equipoise.contracts.eviction.protection import of_daemon_set, protection, rules_failed, static
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod

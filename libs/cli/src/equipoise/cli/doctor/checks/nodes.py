@@ -9,7 +9,9 @@ from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmea
 from equipoise.collector.decisions.node_names import node_names, texts_of
 from equipoise.collector.decisions.other_cluster import ADVICE, nodes_of_another_cluster
 from equipoise.collector.decisions.query import MetricQuery, SourceError
-from equipoise.collector.decisions.sample_validation import NodeReading, Readings, Reason, ScrapeIntervals, UnknownUsage
+from equipoise.collector.decisions.validation.nodes import NodeReading, Readings
+from equipoise.collector.decisions.validation.scrape_intervals import ScrapeIntervals
+from equipoise.collector.decisions.validation.usage import Reason, UnknownUsage
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.intervals import find_intervals
 from equipoise.collector.shell.measurement import criteria_of, node_target

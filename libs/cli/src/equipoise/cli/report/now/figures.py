@@ -11,7 +11,7 @@ from equipoise.cli.cluster_now.spread import Spread, spread_of
 from equipoise.cli.doctor.checks.nodes import FIXES
 from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.terminal import count
-from equipoise.collector.decisions.sample_validation import Reason
+from equipoise.collector.decisions.validation.usage import Reason
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlannedMove

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from equipoise.contracts.eviction.candidate import Candidate
 from equipoise.contracts.eviction.node_eligibility import closed_reason, unsettled_reason
-from equipoise.contracts.eviction.protection import Candidate
 from equipoise.contracts.kubernetes.objects.metadata import ready_condition
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget

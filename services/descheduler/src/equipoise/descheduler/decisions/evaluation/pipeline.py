@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from equipoise.contracts.eviction.protection import OPT_OUT, VALUE_LIMIT, has_invalid_opt_out
+from equipoise.contracts.eviction.opt_out import OPT_OUT, VALUE_LIMIT, has_invalid_opt_out
 from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta, is_ready
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.workload import Workload

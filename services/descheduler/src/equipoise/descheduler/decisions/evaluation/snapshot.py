@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
-from equipoise.contracts.eviction.protection import Candidate, Rules
+from equipoise.contracts.eviction.candidate import Candidate, Rules
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import OwnerReference, is_ready
 from equipoise.contracts.kubernetes.objects.node import Node

@@ -1,0 +1,1 @@
+"""Which samples are measurements. Everything else is unknown, with a reason, and never 0."""
