@@ -280,11 +280,15 @@ def test_now_refuses_options_of_the_past_days(option: tuple[str, str]) -> None:
 
 
 def test_the_report_names_commands_that_exist() -> None:
-    """Each with the options with which this one was run."""
-    commands = [step.command.split()[1] for step in the_report().next]
-    assert {"nodes", "lab", "up"} == set(commands)
-    assert set(commands) <= set(COMMANDS)
-    assert all(" --prometheus http://prometheus" in step.command for step in the_report().next)
+    """Each with the options with which this one was run; those that change the cluster are of kubectl."""
+    ours = [step.command for step in the_report().next if not step.changes_cluster]
+    kubectl = [step.command for step in the_report().next if step.changes_cluster]
+
+    assert {"nodes", "lab", "up"} == {command.split()[1] for command in ours} <= set(COMMANDS)
+    assert all(" --prometheus http://prometheus" in command for command in ours)
+    assert ["kubectl -n shop set resources deployment/web --requests=cpu=2000m"] == kubectl
+    assert "Commands of kubectl change the cluster." in text_of(the_report())
+    assert "change the cluster" not in text_of(msgspec.structs.replace(the_report(), next=[]))
 
 
 # profiles

@@ -10,8 +10,11 @@ from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.cluster_now.spread import Spread, spread_of
 from equipoise.cli.doctor.checks.nodes import FIXES
 from equipoise.cli.kubeconfig import ClusterName
+from equipoise.cli.report.now.next_steps import NextStep, next_steps
+from equipoise.cli.report.now.oversized import OversizedWorkload, oversized
 from equipoise.cli.terminal import count
 from equipoise.collector.decisions.validation.usage import Reason
+from equipoise.contracts.load.correction import total_of
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlannedMove
@@ -37,13 +40,6 @@ class NotKnown(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     why: str
     fix: str = ""
-
-
-class NextStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A command, and what it shows or does."""
-
-    command: str
-    purpose: str
 
 
 class Prospect(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +89,9 @@ class NowReport(msgspec.Struct, frozen=True, kw_only=True):
     hottest: list[NodeNow]
     idlest: list[NodeNow]
     causes: list[UnevenWorkload]
+    oversized: list[OversizedWorkload] = []
+    """Workloads that request many times what they use, those that reserve most in vain first."""
+
     prospect: Prospect
     unknown: list[NotKnown]
     next: list[NextStep]
@@ -126,6 +125,9 @@ def now_report(
         (node, pod.uid) for node, placement in now.placements.items() for pod in placement.pods if pod.running_since
     ]
     measured = sum(node in snapshot.nodes and uid in snapshot.nodes[node].pods for node, uid in running)
+    uneven = causes(counting, resource, now.placements, snapshot.nodes, MOST)
+    offered = total_of(node.allocatable for node in counting)
+    too_large = oversized(now.placements, snapshot.nodes, snapshot.workloads, offered, MOST)
     return NowReport(
         cluster=cluster,
         prometheus=prometheus,
@@ -142,10 +144,13 @@ def now_report(
         resource=resource,
         hottest=by_load[:MOST],
         idlest=by_load[max(MOST, len(by_load) - MOST) :],
-        causes=causes(counting, resource, now.placements, snapshot.nodes, MOST),
+        causes=uneven,
+        oversized=too_large,
         prospect=_prospect(now, settings, evaluation, {node.node for node in counting}, resource),
         unknown=[*_unknown_nodes(every, now), *_unknown_otherwise(now, len(running), measured)],
-        next=_next_steps(options, unknown=bool(now.unknown or now.problem)),
+        next=next_steps(
+            uneven, too_large, now.placements, snapshot.watched.pods, options, unknown=bool(now.unknown or now.problem)
+        ),
     )
 
 
@@ -211,17 +216,3 @@ def _unknown_otherwise(now: ClusterNow, pods: int, measured: int) -> list[NotKno
             )
         )
     return found
-
-
-def _next_steps(options: Sequence[str], *, unknown: bool) -> list[NextStep]:
-    given = " ".join(("", *options))
-    steps = [
-        NextStep(command=f"equipoise nodes{given}", purpose="all nodes, with their load and requests"),
-        NextStep(
-            command=f"equipoise lab record{given} --out week",
-            purpose="record the past week; then `equipoise lab whatif week` compares the scheduler with each policy",
-        ),
-        NextStep(command=f"equipoise up{given}", purpose="run Equipoise on this machine; every eviction is a dry run"),
-    ]
-    doctor = NextStep(command=f"equipoise doctor{given}", purpose="find out why something is not known")
-    return [doctor, *steps] if unknown else steps

@@ -9,11 +9,18 @@ from rich.text import Text
 from equipoise.cli.cluster_now.causes import UnevenWorkload
 from equipoise.cli.cluster_now.nodes import RESOURCE_NAMES, node_cells, spread_text
 from equipoise.cli.report.now.figures import NowReport, Prospect
-from equipoise.cli.terminal import UNIT, amount, amounts, count, day_and_time, percent, table
+from equipoise.cli.report.now.next_steps import amount_text
+from equipoise.cli.terminal import amounts, count, day_and_time, percent, table
 from equipoise.contracts.messages.resources import Resources
 
 _ROUNDING = 1e-9
 """Rounding error of a share, in percent."""
+
+
+BEFORE_CHANGES = (
+    "Commands of kubectl change the cluster. Where Helm or Argo CD writes a workload, change the request there; a "
+    "HorizontalPodAutoscaler by utilization compares with the request."
+)
 
 
 def show(report: NowReport, to: Console) -> None:
@@ -30,6 +37,9 @@ def show(report: NowReport, to: Console) -> None:
         to.print(_nodes(report))
     _title(to, "Which workloads make it so")
     _show_causes(report, to)
+    if report.oversized:
+        _title(to, "Which requests are many times the usage")
+        _show_oversized(report, to)
     _title(to, "What would be won")
     _show_prospect(report, to)
     if report.unknown:
@@ -39,6 +49,9 @@ def show(report: NowReport, to: Console) -> None:
             if each.fix:
                 to.print(Text(f"  → {each.fix}"))
     _title(to, "What to do next")
+    if any(step.changes_cluster for step in report.next):
+        to.print(Text(BEFORE_CHANGES))
+        to.print()
     for step in report.next:
         to.print(Text(step.command, style="bold"), soft_wrap=True)
         to.print(Text(f"  {step.purpose}"))
@@ -77,11 +90,11 @@ def _show_causes(report: NowReport, to: Console) -> None:
     to.print(Text(f"Share of what raises nodes above the mean {name} load; all workloads and the system are 100 %:"))
     made = table("workload", "share>", "usage of a pod>", "request>", "reason")
     for cause in report.causes:
-        request = "none" if cause.request is None else _amount(cause.request, cause.resource)
+        request = "none" if cause.request is None else amount_text(cause.request, cause.resource)
         made.add_row(
             str(cause.workload),
             f"{math.floor(100 * cause.share + _ROUNDING)}%",  # rounded down: the sum is never above 100%
-            _amount(cause.usage, cause.resource),
+            amount_text(cause.usage, cause.resource),
             request,
             reason(cause),
         )
@@ -89,6 +102,15 @@ def _show_causes(report: NowReport, to: Console) -> None:
     if low := ", ".join(str(cause.workload) for cause in report.causes if cause.reason != "placement"):
         advice = f"Raise the {name} request of {low} to about the usage: new pods are then placed by what they use."
         to.print(Text(advice))
+
+
+def _show_oversized(report: NowReport, to: Console) -> None:
+    to.print(Text("Nobody else gets what they request. Highest usage: of a pod now, or of an hour of the past day."))
+    made = table("workload", "pods>", "request of a pod>", "highest usage>", "reserved in vain>")
+    for each in report.oversized:
+        amounts = (amount_text(value, each.resource) for value in (each.request, each.highest, each.reserved))
+        made.add_row(str(each.workload), str(each.pods), *amounts)
+    to.print(made)
 
 
 def reason(cause: UnevenWorkload) -> str:
@@ -143,7 +165,3 @@ def _won(report: NowReport, prospect: Prospect) -> Iterator[str]:
         f"First {count(len(prospect.moves), 'pod')} would move, once a node has been above its threshold for long "
         "enough. The better placement of new pods is not included."
     )
-
-
-def _amount(value: float, resource: str) -> str:
-    return f"{amount(Resources(**{resource: value}), resource)} {UNIT[resource]}"

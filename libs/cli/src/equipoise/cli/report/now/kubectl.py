@@ -1,0 +1,85 @@
+"""Commands of kubectl that change what a workload requests, or create its pods again. Pure."""
+
+import math
+import shlex
+from collections.abc import Sequence
+
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod
+from equipoise.contracts.kubernetes.quantity import parse_quantity
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.correction import known
+
+CHANGEABLE = {("Deployment", "apps"), ("StatefulSet", "apps"), ("DaemonSet", "apps")}
+"""Kinds with a template that `kubectl set resources` changes, and whose pods it then replaces."""
+
+RESTARTABLE = CHANGEABLE - {("DaemonSet", "apps")}
+"""Kinds whose pods may be on other nodes after `kubectl rollout restart`."""
+
+MEBIBYTE = 2.0**20
+
+
+def set_request(
+    workload: Workload, pod: Pod, resource: str, wanted: float, kubectl: Sequence[str], *, lower: bool = False
+) -> str | None:
+    """The command after which a pod requests `wanted` (cores or bytes), rounded up to two digits, within its limit.
+
+    `pod`: a running one. Of several containers, the one that requests most is changed, so that the whole pod requests
+    this. `kubectl`: the program, with the options of the cluster. None: kubectl cannot change this workload, or its
+    request is not lower (or, with `lower`, not higher) than that.
+    """
+    containers = pod.spec.containers or []
+    if (workload.kind, workload.group) not in CHANGEABLE or not containers or pod.spec.resources is not None:
+        return None
+    try:
+        requests = [_amount(container.resources.requests, resource) or 0.0 for container in containers]
+        changed = max(range(len(containers)), key=lambda at: requests[at])
+        own = wanted - sum(requests) + requests[changed]
+        amount = _quantity(own, containers[changed], resource)
+        if own <= 0 or (parse_quantity(amount) - requests[changed]) * (-1 if lower else 1) <= 0:
+            return None
+    except ValueError:
+        return None
+    container = ["-c", containers[changed].name] if len(containers) > 1 else []
+    return _command([*kubectl, *_in(workload), "set", "resources", _name(workload), *container,
+                     f"--requests={resource}={amount}"])  # fmt: skip
+
+
+def restart(workload: Workload, kubectl: Sequence[str]) -> str | None:
+    """The command that creates all pods again, a few at a time; None: kubectl cannot, or they would not move."""
+    if (workload.kind, workload.group) not in RESTARTABLE:
+        return None
+    return _command([*kubectl, *_in(workload), "rollout", "restart", _name(workload)])
+
+
+def _in(workload: Workload) -> list[str]:
+    return ["-n", workload.namespace]
+
+
+def _name(workload: Workload) -> str:
+    return f"{workload.kind.lower()}/{workload.name}"
+
+
+def _command(words: Sequence[str]) -> str:
+    return " ".join(map(shlex.quote, words))
+
+
+def _amount(quantities: dict[str, str], resource: str) -> float | None:
+    return known(parse_quantity(quantities[resource])) if resource in quantities else None
+
+
+def _quantity(amount: float, container: Container, resource: str) -> str:
+    """`900m`, `1300Mi`; the limit, where that is lower."""
+    limit = _amount(container.resources.limits, resource)
+    unit, suffix = (1e-3, "m") if resource == "cpu" else (MEBIBYTE, "Mi")
+    rounded = _rounded_up(amount / unit)
+    if limit is not None and limit < rounded * unit:
+        return container.resources.limits[resource]
+    return f"{rounded}{suffix}"
+
+
+def _rounded_up(number: float) -> int:
+    """To two significant digits, at least 1."""
+    if number <= 1:
+        return 1
+    step = int(10.0 ** max(0, math.floor(math.log10(number)) - 1))
+    return math.ceil(round(number / step, 6)) * step

@@ -1,0 +1,131 @@
+"""The commands with which the report ends: what a person can do now. Pure."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from equipoise.cli.cluster_now.causes import UnevenWorkload
+from equipoise.cli.cluster_now.nodes import RESOURCE_NAMES
+from equipoise.cli.report.now.kubectl import restart, set_request
+from equipoise.cli.report.now.oversized import OversizedWorkload
+from equipoise.cli.terminal import UNIT, amount
+from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.resources import Resources
+
+CLUSTER_OPTIONS = ("--kubeconfig", "--context")
+"""Options that kubectl has, too."""
+
+
+class NextStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A command, and what it shows or does."""
+
+    command: str
+    purpose: str
+    changes_cluster: bool = False
+    """Whether it changes the workloads of the cluster, which this report never does."""
+
+
+def next_steps(
+    causes: Sequence[UnevenWorkload],
+    oversized: Sequence[OversizedWorkload],
+    placements: Mapping[str, NodePlacement],
+    pods: Iterable[Pod],
+    options: Sequence[str],
+    *,
+    unknown: bool,
+) -> list[NextStep]:
+    """What changes the cluster first. `options`: those of this report, in pairs of an option and its quoted value."""
+    examples = _examples(
+        {*(each.workload for each in causes), *(each.workload for each in oversized)}, placements, pods
+    )
+    kubectl = ["kubectl", *_cluster_options(options)]
+    return [
+        *_raised(causes, examples, kubectl),
+        *_restarted(causes, kubectl),
+        *_lowered(oversized, examples, kubectl),
+        *_looked_at(options, unknown=unknown),
+    ]
+
+
+def amount_text(value: float, resource: str) -> str:
+    """`0.90 cores`."""
+    return f"{amount(Resources(**{resource: value}), resource)} {UNIT[resource]}"
+
+
+def _examples(
+    workloads: set[Workload], placements: Mapping[str, NodePlacement], pods: Iterable[Pod]
+) -> dict[Workload, Pod]:
+    """A pod of each workload."""
+    uids = {
+        pod.uid: pod.workload
+        for placement in placements.values()
+        for pod in placement.pods
+        if pod.workload in workloads and not pod.terminating
+    }
+    found: dict[Workload, Pod] = {}
+    for pod in pods:
+        workload = uids.get(pod.metadata.uid)
+        if workload is not None:
+            found.setdefault(workload, pod)
+    return found
+
+
+def _cluster_options(options: Sequence[str]) -> list[str]:
+    pairs = zip(options[::2], options[1::2], strict=True)
+    return [word for name, value in pairs if name in CLUSTER_OPTIONS for word in (name, *shlex.split(value))]
+
+
+def _raised(
+    causes: Sequence[UnevenWorkload], examples: Mapping[Workload, Pod], kubectl: Sequence[str]
+) -> Iterator[NextStep]:
+    for cause in causes:
+        if cause.reason == "placement" or cause.workload not in examples:
+            continue
+        command = set_request(cause.workload, examples[cause.workload], cause.resource, cause.usage, kubectl)
+        name = RESOURCE_NAMES[cause.resource]
+        before = "nothing" if cause.request is None else amount_text(cause.request, cause.resource)
+        used = amount_text(cause.usage, cause.resource)
+        if command is not None:
+            purpose = f"raise the {name} request of a pod from {before} to its usage, {used}: its pods are replaced"
+            yield NextStep(command=command, purpose=purpose, changes_cluster=True)
+
+
+def _restarted(causes: Sequence[UnevenWorkload], kubectl: Sequence[str]) -> Iterator[NextStep]:
+    for cause in causes:
+        command = restart(cause.workload, kubectl) if cause.reason == "placement" else None
+        if command is not None:
+            purpose = (
+                "create its pods again: with placement hints they prefer nodes with headroom, otherwise kube-scheduler "
+                "places them by requests"
+            )
+            yield NextStep(command=command, purpose=purpose, changes_cluster=True)
+
+
+def _lowered(
+    oversized: Sequence[OversizedWorkload], examples: Mapping[Workload, Pod], kubectl: Sequence[str]
+) -> Iterator[NextStep]:
+    for each in oversized:
+        if each.workload not in examples:
+            continue
+        command = set_request(each.workload, examples[each.workload], each.resource, each.wanted, kubectl, lower=True)
+        if command is not None:
+            purpose = (
+                f"lower the {RESOURCE_NAMES[each.resource]} request of a pod to its highest usage and a quarter more; "
+                f"all pods together then reserve {amount_text(each.reserved, each.resource)} less"
+            )
+            yield NextStep(command=command, purpose=purpose, changes_cluster=True)
+
+
+def _looked_at(options: Sequence[str], *, unknown: bool) -> Iterator[NextStep]:
+    given = " ".join(("", *options))
+    if unknown:
+        yield NextStep(command=f"equipoise doctor{given}", purpose="find out why something is not known")
+    yield NextStep(command=f"equipoise nodes{given}", purpose="all nodes, with their load and requests")
+    yield NextStep(
+        command=f"equipoise lab record{given} --out week",
+        purpose="record the past week; then `equipoise lab whatif week` compares the scheduler with each policy",
+    )
+    yield NextStep(command=f"equipoise up{given}", purpose="run Equipoise on this machine; every eviction is a dry run")

@@ -1,0 +1,90 @@
+"""Workloads that request many times what they use: nobody else gets what they reserve. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from equipoise.cli.cluster_now.causes import Resource
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.correction import RESOURCES, known
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+
+OVERSTATED = 3.0
+"""Request as a multiple of the highest usage from which it is too high."""
+
+MIN_HOURS = 20
+"""Hours of the past day that must be measured: in one that was not, the workload may use all that it requests."""
+
+MARGIN = 1.25
+"""The proposed request as a multiple of the highest usage."""
+
+MIN_RESERVED = {"cpu": 0.5, "memory": 2.0**29}
+"""Cores and bytes that all pods of a workload together reserve in vain at least; less is not worth a change."""
+
+
+class OversizedWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload that requests much more than it uses."""
+
+    workload: Workload
+    resource: Resource
+    pods: int
+    request: float
+    """The mean request of a pod, in cores or bytes."""
+
+    highest: float
+    """The highest usage: of a pod now, or of the mean pod in an hour of the past day."""
+
+    reserved: float
+    """What all of its pods request above `wanted`, in cores or bytes."""
+
+    @property
+    def wanted(self) -> float:
+        """The request of a pod that would do, in cores or bytes."""
+        return self.highest * MARGIN
+
+
+def oversized(
+    placements: Mapping[str, NodePlacement],
+    utilization: Mapping[str, NodeUtilization],
+    workloads: Mapping[Workload, WorkloadUtilization],
+    total: Resources,
+    limit: int,
+) -> list[OversizedWorkload]:
+    """Those that reserve the largest share of `total`, which all nodes offer, first."""
+    groups: dict[Workload, list[tuple[PlacedPod, Resources]]] = {}
+    for name, placement in placements.items():
+        measured = utilization[name].pods if name in utilization else {}
+        for pod in placement.pods:
+            if pod.workload is not None and pod.uid in measured:
+                groups.setdefault(pod.workload, []).append((pod, measured[pod.uid]))
+    found: list[tuple[float, OversizedWorkload]] = []
+    for workload, pods in groups.items():
+        for resource in RESOURCES:
+            each = _oversized(workload, pods, resource, workloads.get(workload))
+            whole = known(getattr(total, resource))
+            if each is not None and whole:
+                found.append((each.reserved / whole, each))
+    found.sort(key=lambda entry: (-entry[0], entry[1].workload, entry[1].resource))
+    return [each for _, each in found[:limit]]
+
+
+def _oversized(
+    workload: Workload,
+    pods: Sequence[tuple[PlacedPod, Resources]],
+    resource: Resource,
+    usage: WorkloadUtilization | None,
+) -> OversizedWorkload | None:
+    hours = [hour for each in (usage.profile.get(resource, ()) if usage else ()) if (hour := known(each)) is not None]
+    now = [known(getattr(measured, resource)) for _, measured in pods]
+    if len(hours) < MIN_HOURS or None in now:
+        return None
+    highest = max(*hours, *(each for each in now if each is not None))
+    request = sum(known(getattr(pod.requests, resource)) or 0.0 for pod, _ in pods) / len(pods)
+    reserved = len(pods) * (request - highest * MARGIN)
+    if request < OVERSTATED * highest or reserved < MIN_RESERVED[resource]:
+        return None
+    return OversizedWorkload(
+        workload=workload, resource=resource, pods=len(pods), request=request, highest=highest, reserved=reserved
+    )
