@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -31,9 +32,9 @@ class TlsWorld(NatsWorld):
     def settings(self) -> Nats:
         return Nats(url=f"tls://127.0.0.1:{self.port}", tls=Tls(ca_file=str(self.ca_file)))
 
-    def serve(self, *, now: float, ca: CertificatePair | None = None) -> None:
-        """Write a certificate that is valid for a day from `now`."""
-        pair = server_pair(ca or self.ca, ["localhost"], [ip_address("127.0.0.1")], 1, now)
+    def serve(self, *, now: float, ca: CertificatePair | None = None, names: Sequence[str] = ("localhost",)) -> None:
+        """Write a certificate for these names that is valid for a day from `now`."""
+        pair = server_pair(ca or self.ca, list(names), [ip_address("127.0.0.1")], 1, now)
         self._certificate.write_bytes(pair.certificate_text)
         self._key.write_bytes(pair.key_text)
 

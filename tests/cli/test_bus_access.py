@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +18,14 @@ from cli.programs import run, started
 from kubelets import Kubelet
 from tls_worlds import NOW, TlsWorld
 
-from equipoise.cli.bus.access import CLIENT_PORT, forwarded, in_cluster_address, with_other_connection
+from equipoise.cli.bus.access import forwarded, in_cluster_address, with_other_connection
 from equipoise.cli.certificates.issue import CertificatePair, server_pair
 from equipoise.cli.exit_codes import TERMINATED
 from equipoise.cli.options import BusOptions
 from equipoise.contracts.messages.health import REAL
 from equipoise.runtime.bus.connection import ForwardedNats
 from equipoise.runtime.bus.permissions import USERS, User, permission_file
+from equipoise.runtime.bus.refusals import CLIENT_PORT
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats, Tls
 from equipoise.runtime.kubernetes.client import KubeError
@@ -49,8 +50,8 @@ class ClusterNats(TlsWorld):
         self.monitoring = f"127.0.0.1:{free_port()}"
         self.configuration += f"\n{permission_file(users)}\nhttp: {self.monitoring}\n"
 
-    def serve(self, *, now: float, ca: CertificatePair | None = None) -> None:
-        pair = server_pair(ca or self.ca, [SERVICE], [], 1, now)
+    def serve(self, *, now: float, ca: CertificatePair | None = None, names: Sequence[str] = (SERVICE,)) -> None:
+        pair = server_pair(ca or self.ca, list(names), [], 1, now)
         self._certificate.write_bytes(pair.certificate_text)
         self._key.write_bytes(pair.key_text)
 
@@ -284,10 +285,7 @@ async def test_what_is_wrong_in_the_cluster_is_named(installed: Installation) ->
 
 
 async def test_a_certificate_of_another_ca_is_refused(installed: Installation, tmp_path: Path) -> None:
-    """The CA of the Secret is what is trusted, not whatever is behind the port.
-
-    Takes seconds: a client tries for 10 s to connect, since a server may take a renewed certificate.
-    """
+    """The CA of the Secret is what is trusted, not whatever is behind the port."""
     other = ClusterNats(tmp_path)
     installed.cluster.objects[CERTIFICATES] = a_secret(**{"ca.crt": other.ca_file.read_bytes()})
     code, output = await installed.run("report")

@@ -246,10 +246,7 @@ def test_the_ca_of_another_purpose_is_not_used(tmp_path: Path) -> None:
 
 
 async def test_a_command_reaches_nats_through_a_port_forward_with_its_ca(tmp_path: Path) -> None:
-    """By an option or a variable. Without it, the error has the reason.
-
-    Takes seconds: a client tries for 10 s to connect, since a server may take a renewed certificate.
-    """
+    """By an option or a variable. Without it, the error has the reason."""
     assert 0 == invoke(tmp_path / "nats", "--for", "nats").exit_code
     files = {name: tmp_path / "nats" / name for name in NATS_FILES}
     world = NatsWorld(tmp_path, f'tls {{ cert_file: "{files["server.crt"]}", key_file: "{files["server.key"]}" }}')

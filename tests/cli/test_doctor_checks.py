@@ -162,7 +162,7 @@ async def test_streams_are_unknown_to_users_without_permission(bus: Bus) -> None
 
 
 async def test_a_wrong_password_is_an_error(bus: Bus, tmp_path: Path) -> None:
-    """With the server's error. Takes seconds: the client tries for 5 s, since a server may take renewed passwords."""
+    """With the server's error."""
     file = tmp_path / "password"
     file.write_text("guessed")
     [finding] = await findings_of("bus", environment(bus=Nats(url=bus.url, user="tap", password_file=str(file))))
@@ -586,7 +586,7 @@ async def test_without_service_accounts_the_current_user_is_checked() -> None:
 
 
 async def test_without_any_server_every_check_has_a_finding(tmp_path: Path) -> None:
-    """Exit code 1, no traceback, no colors on a pipe. Takes seconds: doctor tries for 5 s to connect."""
+    """Exit code 1, no traceback, no colors on a pipe."""
     unreachable = ("--prometheus", "http://127.0.0.1:1", "--nats", "nats://127.0.0.1:1")
     (code, output), (code_of_json, encoded) = await asyncio.gather(
         run("doctor", *unreachable, KUBECONFIG=str(tmp_path / "none")),

@@ -192,7 +192,7 @@ async def test_reasons_of_tenants_are_text(bus: Bus) -> None:
 
 
 async def test_an_error_of_the_api_server_is_text(tmp_path: Path) -> None:
-    """A proxy or a webhook writes its body. Takes seconds: doctor tries for 5 s to connect to NATS."""
+    """A proxy or a webhook writes its body."""
 
     async def refuse(_request: web.Request) -> web.Response:
         return web.Response(status=403, text=HOSTILE)

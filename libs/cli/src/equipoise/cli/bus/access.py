@@ -19,6 +19,7 @@ from equipoise.cli.up.running_up import RunningUp, note_use, running_up
 from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.connection import ClusterNats, ForwardedNats
+from equipoise.runtime.bus.refusals import CLIENT_PORT
 from equipoise.runtime.configuration import Kubernetes, Nats, Tls
 from equipoise.runtime.kubernetes.client import Forbidden, KubeError, NotFound, Resource
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -29,7 +30,6 @@ from equipoise.runtime.process.failure_reason import failure_reason
 R = TypeVar("R")
 
 SELECTOR = "app.kubernetes.io/name=nats,app.kubernetes.io/part-of=equipoise"
-CLIENT_PORT = 4222
 TAP_PASSWORD = "TAP_PASSWORD"  # noqa: S105  the name of the variable in the pod
 TLS_VOLUME = "tls"
 CA = "ca.crt"

@@ -41,7 +41,7 @@ async def read_heartbeats(
     try:
         async with (
             asyncio.timeout(CONNECT_SECONDS) as limit,
-            connect(server, user, clock=clock, errors=errors) as bus,
+            connect(server, user, clock=clock, errors=errors, ends_when_refused=True) as bus,
         ):
             limit.reschedule(None)
             await bus.subscribe(f"{PREFIX}.health.*.*", Heartbeat, on_heartbeat)

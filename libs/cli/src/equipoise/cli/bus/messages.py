@@ -29,7 +29,10 @@ async def send_request(
     """The response, as the user tap. Raises BusError; `no_responder` is its text if no service responds."""
     errors = BusErrors(SystemClock())
     try:
-        async with asyncio.timeout(timeout), connect(server, "tap", clock=SystemClock(), errors=errors) as bus:
+        async with (
+            asyncio.timeout(timeout),
+            connect(server, "tap", clock=SystemClock(), errors=errors, ends_when_refused=True) as bus,
+        ):
             return await bus.request(subject, request, kind, timeout=timeout)
     except TimeoutError:
         raise BusUnavailable(

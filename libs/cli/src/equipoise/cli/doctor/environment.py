@@ -67,7 +67,7 @@ class Environment:
     """The sections of the configuration file; None without one."""
 
     nats_problem: str = ""
-    """Why NATS cannot be reached through the API server."""
+    """Why NATS cannot be reached, through the API server or at its address."""
 
     prometheus_problem: str = ""
     """Why Prometheus is unknown, or cannot be reached through the API server."""

@@ -101,6 +101,8 @@ async def run_doctor(
             else:
                 environment.kube = api
                 await _reach_nats(environment, stack, through_cluster)
+        if not environment.nats_problem and (problem := await connect_problem(environment.settings.shared.nats)):
+            environment.nats_problem = f"{problem}; give another address with --nats URL"
         await _read_effective(environment, prometheus_url)
         if not isinstance(environment.kube, KubeError) and not environment.unconfirmed_url:
             await _reach_prometheus(environment, stack, find=find_prometheus)
@@ -126,8 +128,8 @@ async def _reach_nats(environment: Environment, stack: AsyncExitStack, through_c
 async def _read_effective(environment: Environment, prometheus_url: str | None) -> None:
     """What services publish; without a file, it is what is checked."""
     nats = environment.settings.shared.nats
-    if problem := environment.nats_problem or await connect_problem(nats):
-        environment.effective = f"not known: {problem}"
+    if environment.nats_problem:
+        environment.effective = f"not known: {environment.nats_problem}"
         return
     try:
         environment.effective = await read_effective(nats, environment.clock)

@@ -32,7 +32,7 @@ async def run_tap(subject: str, server: Nats, *, as_json: bool) -> None:
     configure_logging(Logging(format="console", level="warning"), "tap")
     show = json_printer() if as_json else text_printer()
     subscriptions = subscriptions_for(subject)
-    async with connect(server, "tap", clock=SystemClock()) as bus:
+    async with connect(server, "tap", clock=SystemClock(), ends_when_refused=True) as bus:
         if sys.stdout.isatty() and sys.stderr.isatty():
             of = f" of {subject}" if subject else ""
             click.echo(f"waiting for messages{of} at {server.shown_url} (Ctrl-C ends this)", err=True)

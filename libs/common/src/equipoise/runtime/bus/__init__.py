@@ -189,13 +189,17 @@ def connect(
     clock: Clock | None = None,
     metrics: "CollectorRegistry | None" = None,
     errors: "BusErrors | None" = None,
+    ends_when_refused: bool = False,
 ) -> AbstractAsyncContextManager[Bus]:
     """Open the bus of a cluster: waits until it is available, and drains it at the end.
 
     Reconnects without limit. `service` is the prefix of the inbox, so it must be the name of the user if the server
     has users. `errors`: for a caller that reports them before the bus is open. Only if the server rejects the
-    credentials, the block is cancelled and BusUnavailable is raised.
+    credentials, the block is cancelled and BusUnavailable is raised. `ends_when_refused`: for a command; BusUnavailable
+    is raised as well if servers refuse the first connection, instead of waiting until they accept it.
     """
     from equipoise.runtime.bus.nats_bus import open_bus
 
-    return open_bus(settings, service, clock or SystemClock(), metrics, errors=errors)
+    return open_bus(
+        settings, service, clock or SystemClock(), metrics, errors=errors, ends_when_refused=ends_when_refused
+    )

@@ -15,6 +15,7 @@ from nats.js.errors import APIError
 from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted, TooLarge
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.permissions import TAP_PREFIX
+from equipoise.runtime.bus.refusals import Refusals
 from equipoise.runtime.bus.tls import Resolve, TlsClient, client_context
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.bounded_files import SECRET_LIMIT, read_bounded_text
@@ -33,6 +34,9 @@ RESPONSE_TIMEOUT = 5.0
 
 RECONNECT_PAUSE = 2.0
 """Seconds between two attempts to connect to the same server."""
+
+_OPENING_PAUSE = 0.5
+"""The same, until a command is connected: a person waits."""
 
 _PING_PERIOD = 10
 """Seconds between pings; two without a response mean that the connection is lost."""
@@ -84,14 +88,18 @@ class NatsConnection:
         errors: BusErrors,
         reconnect_pause: float = RECONNECT_PAUSE,
         resolve: Resolve | None = None,
+        *,
+        ends_when_refused: bool = False,
     ) -> None:
-        """`resolve`: of names; by default that of the event loop."""
+        """`resolve`: of names; by default that of the event loop. `ends_when_refused`: see `open`."""
         self.service = service
         self.errors = errors
-        self.client = TlsClient(required=settings.tls is not None, resolve=resolve)
+        required, renew = settings.tls is not None, self._renew_certificates
+        self.client = TlsClient(required=required, before_attempt=renew, resolve=resolve)
         self.streams = JetStreamContext(self.client, timeout=RESPONSE_TIMEOUT)
         self._settings = settings
         self._reconnect_pause = reconnect_pause
+        self._refusals = Refusals(settings) if ends_when_refused else None
         self._begun = False
         self._waits_because = ""
         self._opened = False
@@ -110,7 +118,7 @@ class NatsConnection:
     async def open(self) -> None:
         """Connect, for as long as it takes; logs what it waits for, and each other reason.
 
-        Raises BusUnavailable if the files of `nats.tls` cannot be read.
+        Raises BusUnavailable if the files of `nats.tls` cannot be read, and with `ends_when_refused` as `Refusals` do.
         """
         options: dict[str, Any] = {}
         if self._settings.user is not None:
@@ -124,12 +132,13 @@ class NatsConnection:
                 raise BusUnavailable(f"nats.tls: {error.filename or self._settings.tls.ca_file}: {error}") from error
         self._report_unconnected()
         self._begun = True
+        pause = self._reconnect_pause if self._refusals is None else _OPENING_PAUSE
         connecting = self.client.connect(
             list(self._settings.urls),
             name=f"equipoise-{self._settings.client if isinstance(self._settings, CommandNats) else self.service}",
             inbox_prefix=f"_INBOX.{self.service}",
             max_reconnect_attempts=-1,
-            reconnect_time_wait=self._reconnect_pause,  # type: ignore[arg-type]  # it accepts any number
+            reconnect_time_wait=pause,  # type: ignore[arg-type]  # it accepts any number
             ping_interval=_PING_PERIOD,
             max_outstanding_pings=2,
             drain_timeout=int(_CLOSE_TIMEOUT),
@@ -142,6 +151,8 @@ class NatsConnection:
         )
         await _cancellable(connecting)
         self._opened = True
+        self._refusals = None
+        self.client.options["reconnect_time_wait"] = self._reconnect_pause
         await self._on_connected()
 
     async def close(self) -> None:
@@ -298,7 +309,8 @@ class NatsConnection:
                 log.warning("waiting for the bus", url=self._settings.shown_url, error=reason)
             if not self.connected and not self._closing:
                 self._report_unconnected(reason)
-                self._renew_certificates()
+            if self._refusals is not None:
+                self._refusals.add(self.client.attempted, error)  # what it raises ends the client's `connect`
 
     def _report_unconnected(self, reason: str = "") -> None:
         text = f"not connected to the bus at {self._settings.shown_url}"
@@ -339,10 +351,9 @@ class NatsConnection:
             self._interrupt(subject, BusUnavailable(f"{subject}: the connection was lost before the bus responded"))
         for callback in list(self._lost):
             callback()
-        self._renew_certificates()
 
     def _renew_certificates(self) -> None:
-        """Use the files as they are now for the next attempt to connect.
+        """Use the files as they are now for an attempt to connect.
 
         Both sides may be renewed at any time, in any order, and a mounted Secret changes with a delay. A new context,
         because a context trusts all that it ever loaded.
@@ -352,7 +363,7 @@ class NatsConnection:
         try:
             self.client.options["tls"] = client_context(self._settings.tls)
         except OSError as error:
-            # Renewed in part. An exception of this callback would end the client's attempts to reconnect.
+            # Renewed in part. The client must go on.
             self.errors.count("connection", self._settings.shown_url, f"{error}; the previous certificates are used")
 
     async def _on_closed(self) -> None:
@@ -374,8 +385,8 @@ async def _cancellable(operation: Coroutine[Any, Any, R]) -> R:
 
 @asynccontextmanager
 async def connected_within(seconds: float, settings: Nats, user: str, clock: Clock) -> AsyncIterator[NatsConnection]:
-    """A connection for a command. `user` names the inbox, as in `connect`. Raises BusUnavailable after this long."""
-    link = NatsConnection(settings, user, BusErrors(clock))
+    """A connection for a command. `user` names the inbox, as in `connect`. Raises BusUnavailable, also when refused."""
+    link = NatsConnection(settings, user, BusErrors(clock), ends_when_refused=True)
     try:
         try:
             async with asyncio.timeout(seconds):

@@ -376,13 +376,20 @@ async def open_bus(
     heartbeat: float = _HEARTBEAT,
     reconnect_pause: float = RECONNECT_PAUSE,
     chance: random.Random | None = None,
+    ends_when_refused: bool = False,
 ) -> AsyncIterator[NatsBus]:
     """See `equipoise.runtime.bus.connect`. `heartbeat`: seconds between heartbeats of a stream without messages.
 
     `chance` generates the ids of messages and traces.
     """
     failure: Exception | None = None
-    link = NatsConnection(settings, service, errors or BusErrors(clock, metrics), reconnect_pause)
+    link = NatsConnection(
+        settings,
+        service,
+        errors or BusErrors(clock, metrics),
+        reconnect_pause,
+        ends_when_refused=ends_when_refused,
+    )
     envelope = Envelope(service, clock, chance or random.Random())
     try:
         async with asyncio.TaskGroup() as tasks:

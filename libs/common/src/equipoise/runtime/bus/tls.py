@@ -9,6 +9,7 @@ import nats.errors
 from nats.aio.client import Client, Srv
 from nats.aio.transport import TcpTransport
 
+from equipoise.runtime.bus.refusals import CLIENT_PORT
 from equipoise.runtime.configuration import Tls
 from equipoise.runtime.process.failure_reason import NameNotResolved
 
@@ -28,11 +29,17 @@ class TlsClient(Client):
     with tls://, that is an error.
     """
 
-    def __init__(self, *, required: bool, resolve: Resolve | None = None) -> None:
-        """`resolve`: by default that of the event loop."""
+    def __init__(
+        self, *, required: bool, before_attempt: Callable[[], None] = lambda: None, resolve: Resolve | None = None
+    ) -> None:
+        """`before_attempt` is called before each attempt to connect. `resolve`: by default that of the event loop."""
         super().__init__()
         self._tls_required = required
+        self._before_attempt = before_attempt
         self._resolve = resolve
+        self.attempted = ""
+        """The address of the last server that it tried to connect to."""
+
         self._resolving: tuple[str, asyncio.Future[Any]] | None = None
         """The host whose name was not resolved in time, and its resolution, which may still run in a thread."""
 
@@ -45,7 +52,9 @@ class TlsClient(Client):
 
     async def _connect_to_server(self, s: Srv) -> None:
         """Resolves the name first: the error of a connection that takes too long would not state the reason."""
-        host, port = s.uri.hostname or "", s.uri.port or 4222
+        self.attempted = s.uri.geturl()
+        self._before_attempt()
+        host, port = s.uri.hostname or "", s.uri.port or CLIENT_PORT
         if self._resolving is None or self._resolving[0] != host:
             resolve = self._resolve or asyncio.get_running_loop().getaddrinfo
             self._resolving = host, asyncio.ensure_future(resolve(host, port))
@@ -85,6 +94,8 @@ class TlsClient(Client):
             # that: a service that starts with a rejected certificate would never try again.
             if self._transport is not None:
                 self._transport.close()  # type: ignore[no-untyped-call]
+                if isinstance(self._transport, TcpTransport) and self._transport._bare_io_writer is not None:
+                    self._transport._bare_io_writer.close()  # below TLS, which may still be open
                 self._transport = None
             raise
         self._announce_transport()
@@ -95,8 +106,10 @@ class TlsClient(Client):
         Without it asyncio does not stop reading from a server that is faster than this client, and logs a warning at
         the end of each connection.
         """
-        if (transport := self._tls_transport()) is not None:
-            transport.get_protocol().connection_made(transport)
+        transport = self._tls_transport()
+        # Without a protocol the server has closed the connection already: it rejects the certificate of this client.
+        if transport is not None and (protocol := transport.get_protocol()) is not None:
+            protocol.connection_made(transport)
 
     def _tls_transport(self) -> asyncio.WriteTransport | None:
         writer = self._transport._io_writer if isinstance(self._transport, TcpTransport) else None
