@@ -12,8 +12,8 @@ from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
 from equipoise.contracts.kubernetes.objects.pod import Container
 from equipoise.scheduling.configuration import KIND, read_configuration
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.framework import NodeScores
 from equipoise.scheduling.framework.plugin import Plugin
+from equipoise.scheduling.framework.scoring import NodeScores
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot

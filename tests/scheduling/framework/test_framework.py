@@ -8,11 +8,12 @@ import pytest
 from scheduling.pods import a_framework, a_node, a_pod
 
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.framework import Framework, PluginFailed
+from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
+from equipoise.scheduling.framework.plugin_calls import PluginFailed
 from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus, unresolvable, unschedulable
-from equipoise.scheduling.model.arrays import Ints, Rows
+from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.resources.node_resources_fit import NodeResourcesFit
@@ -64,17 +65,6 @@ class PreFilters:
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         return [Refusal(nodes=np.ones(len(rows), dtype=np.bool_), reason=f"refused by {self.name}")]
-
-
-class Scores:
-    """Returns these scores."""
-
-    def __init__(self, name: str, scores: object) -> None:
-        self.name = name
-        self.scores = scores
-
-    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-        return self.scores  # type: ignore[return-value]  # what a plugin of a user returns is not checked by types
 
 
 class Raises:
@@ -157,32 +147,6 @@ def test_only_an_unresolvable_refusal_ends_pre_filter_at_once(refusal: PluginSta
     )
 
     assert (status.plugin, status.code, later.calls) == ("first", refusal.code, calls)
-
-
-def test_scores_are_multiplied_by_their_weights() -> None:
-    snapshot = three()
-    framework = a_framework(Scores("a", np.array([0, 50, 100])), Scores("b", [1, 2, 3]), a=2)
-
-    found = framework.score(CycleState(), a_pod(), snapshot, snapshot.rows)
-
-    assert found.weighted["a"].tolist() == [0, 100, 200]
-    assert found.total.tolist() == [1, 102, 203]
-
-
-@pytest.mark.parametrize(
-    ("scores", "why"),
-    [
-        ([0.0, float("nan"), 1.0], "nan is not a number"),
-        ([0, 101, 1], "101 is not within 0 and 100"),
-        ([-1, 0, 0], "-1 is not within 0 and 100"),
-        ([0.5, 1, 1], "scores are whole numbers"),
-        ([1, 2], "3 scores were expected"),
-    ],
-)
-def test_scores_that_cannot_be_used_name_their_plugin(scores: object, why: str) -> None:
-    snapshot = three()
-    with pytest.raises(PluginFailed, match=f"^plugin Mine failed in score: [^:]*{why}"):
-        a_framework(Scores("Mine", scores)).score(CycleState(), a_pod(), snapshot, snapshot.rows)
 
 
 def test_an_error_of_a_plugin_names_it() -> None:

@@ -7,7 +7,7 @@ from equipoise.contracts.kubernetes.objects.metadata import SelectorRequirement
 from equipoise.contracts.kubernetes.objects.node import NodeSelector, NodeSelectorTerm
 from equipoise.contracts.kubernetes.objects.pod import Affinity, NodeAffinity, PreferredNodes
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.framework import PluginFailed
+from equipoise.scheduling.framework.plugin_calls import PluginFailed
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.node_affinity import REASON_CONFLICT, NodeAffinityPlugin

@@ -17,7 +17,7 @@ from equipoise.contracts.kubernetes.objects.storage import (
     VolumeAttachmentSpec,
 )
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.framework import PluginFailed
+from equipoise.scheduling.framework.plugin_calls import PluginFailed
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot

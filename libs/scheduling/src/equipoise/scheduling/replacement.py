@@ -9,8 +9,9 @@ from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
 from equipoise.scheduling.configuration import default_configuration
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.diagnosis import FilterDiagnosis, passed_all
-from equipoise.scheduling.framework.framework import Framework, PluginFailed
+from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.plugin import Plugin, Refusal
+from equipoise.scheduling.framework.plugin_calls import PluginFailed
 from equipoise.scheduling.framework.status import Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo

@@ -8,9 +8,11 @@ import numpy as np
 
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.diagnosis import FilterDiagnosis, counted, passed_all
-from equipoise.scheduling.framework.framework import Framework, NodeScores, PluginFailed
+from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.plugin import PostFiltered, Refusal
+from equipoise.scheduling.framework.plugin_calls import PluginFailed
+from equipoise.scheduling.framework.scoring import NodeScores
 from equipoise.scheduling.framework.status import Code, PluginStatus, unresolvable, unschedulable
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo

@@ -41,8 +41,8 @@ from equipoise.scheduler.shell.object_watch import ObjectWatch
 from equipoise.scheduler.shell.scheduling_loop import SchedulingLoop
 from equipoise.scheduler.state.scheduler_state import SchedulerState
 from equipoise.scheduling.cluster_scheduler import ClusterScheduler
-from equipoise.scheduling.framework.framework import PluginFailed
 from equipoise.scheduling.framework.plugin import MAX_SCORE
+from equipoise.scheduling.framework.plugin_calls import PluginFailed
 from equipoise.scheduling.framework.plugin_times import PluginTimes
 from equipoise.scheduling.framework.queue import QueueSettings
 from equipoise.scheduling.preemption.protected_pods import ProtectedPods

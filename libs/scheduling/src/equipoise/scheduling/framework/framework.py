@@ -1,9 +1,7 @@
 """Calls the plugins of one profile, in the order and with the rules of kube-scheduler's framework."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -12,11 +10,9 @@ from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.diagnosis import FilterDiagnosis, passed_all
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.plugin import (
-    MAX_SCORE,
     SKIPPED,
     Filter,
     FilterNode,
-    NormalizeScore,
     Plugin,
     PostFilter,
     PostFiltered,
@@ -30,8 +26,10 @@ from equipoise.scheduling.framework.plugin import (
     Score,
     ScoreNode,
 )
+from equipoise.scheduling.framework.plugin_calls import Measure, PluginFailed, fail, measured
+from equipoise.scheduling.framework.scoring import Scoring
 from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, unresolvable
-from equipoise.scheduling.model.arrays import Ints, Rows
+from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
@@ -50,46 +48,6 @@ POINTS: Mapping[str, tuple[type, ...]] = {
 """The extension points of the scheduling cycle, by their names in a KubeSchedulerConfiguration."""
 
 
-class PluginFailed(Exception):
-    """A plugin raised an error, or its result cannot be used."""
-
-    def __init__(self, plugin: str, point: str, why: str) -> None:
-        super().__init__(f"plugin {plugin} failed in {point}: {why}")
-        self.plugin = plugin
-
-
-class NodeScores(msgspec.Struct, frozen=True, kw_only=True):
-    """The scores of the feasible nodes."""
-
-    rows: Rows
-    raw: Mapping[str, Ints]
-    """The scores by plugin, before they were normalized. Plugins that skipped the pod are missing."""
-
-    normalized: Ints
-    """plugins × nodes: 0..100; plugins in the order of `raw`."""
-
-    weights: Ints
-    """The weights of the plugins, in the same order."""
-
-    total: Ints
-    """The sum of the weighted scores."""
-
-    @property
-    def weighted(self) -> Mapping[str, Ints]:
-        """The scores 0..100 by plugin, multiplied by its weight."""
-        return dict(zip(self.raw, self.weights[:, np.newaxis] * self.normalized, strict=True))
-
-
-class _Scoring(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin has at the extension point score."""
-
-    plugin: Plugin
-    name: str
-    weight: int
-    score: Callable[..., Any]
-    normalize: Callable[..., Any] | None
-
-
 class Framework:
     """The plugins of a profile."""
 
@@ -98,12 +56,9 @@ class Framework:
         points: Mapping[str, Sequence[Plugin]],
         weights: Mapping[str, int],
         *,
-        measure: Callable[[str, str, Callable[[], Any]], Any] | None = None,
+        measure: Measure | None = None,
     ) -> None:
-        """`points`: by extension point, in the order of calls. `weights`: of scores, by plugin.
-
-        `measure(plugin, point, call)` returns the result of `call()`, for example after its duration was recorded.
-        """
+        """`points`: by extension point, in the order of calls. `weights`: of scores, by plugin."""
         self._points: dict[str, list[Any]] = {
             name: list(points.get(name, ())) for name in (*POINTS, *(points.keys() - POINTS.keys()))
         }
@@ -115,20 +70,17 @@ class Framework:
         self._pre_filters = self._calls("preFilter", PreFilter, "pre_filter")
         self._extending: list[Any] = [each for each, _ in self._pre_filters if isinstance(each, PreFilterExtensions)]
         self._filters: list[tuple[Any, Callable[..., Any] | None]] = [
-            (each, self._measured(each, "filter", each.filter) if isinstance(each, Filter) else None)
+            (each, measured(self._measure, each, "filter", each.filter) if isinstance(each, Filter) else None)
             for each in points["filter"]
         ]
         """None: the plugin answers for one node."""
 
-        self._pre_scores = self._calls("preScore", PreScore, "pre_score")
-        self._scoring = [self._scoring_of(each) for each in points["score"]]
-        self._scoring_by_skipped: dict[frozenset[str], tuple[list[_Scoring], Ints]] = {}
-        """The plugins that score, and their weights, by the skipped ones: most pods skip the same plugins."""
+        self.score = Scoring(points["preScore"], points["score"], self.weight, measure).score
 
     def _calls(self, point: str, kind: type, method: str) -> list[tuple[Any, Callable[..., Any]]]:
         """The plugins of this kind at the extension point, each with its method."""
         return [
-            (each, self._measured(each, point, getattr(each, method)))
+            (each, measured(self._measure, each, point, getattr(each, method)))
             for each in self._points[point]
             if isinstance(each, kind)
         ]
@@ -148,7 +100,7 @@ class Framework:
             try:
                 status = pre_enqueue(pod)
             except Exception as error:
-                _fail(plugin, "preEnqueue", error)
+                fail(plugin, "preEnqueue", error)
             if not status.is_success:
                 return _of(plugin, status)
         return SUCCESS
@@ -171,7 +123,7 @@ class Framework:
             try:
                 result = pre_filter(state, pod, snapshot)
             except Exception as error:
-                _fail(plugin, "preFilter", error)
+                fail(plugin, "preFilter", error)
             if result is SKIPPED or result.status.code == Code.SKIP:
                 skipped.add(plugin.name)
                 continue
@@ -205,7 +157,7 @@ class Framework:
                 try:
                     refusals = _checked(filter_all(state, pod, snapshot, rows), len(rows))
                 except Exception as error:
-                    _fail(plugin, "filter", error)
+                    fail(plugin, "filter", error)
             else:
                 refusals = self._each_node(plugin, state, pod, snapshot, diagnosis)
             if refusals and not diagnosis.add(plugin.name, refusals):
@@ -301,67 +253,6 @@ class Framework:
             status=PluginStatus(code=Code.UNSCHEDULABLE, reasons=tuple(reasons)), clear_nomination=clear
         )
 
-    # Score
-
-    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> NodeScores:
-        """The scores of the feasible nodes. Raises PluginFailed for a score that is not within 0..100."""
-        self._pre_score(state, pod, snapshot, rows)
-        scoring, weights = self._scoring_without(state.skipped_scores)
-        raw: dict[str, Ints] = {}
-        normalized = np.empty((len(scoring), len(rows)), dtype=np.int64)
-        for index, each in enumerate(scoring):
-            try:
-                scores = _integers(each.plugin, each.score(state, pod, snapshot, rows), len(rows))
-                raw[each.name] = scores
-                if each.normalize is not None:
-                    scores = each.normalize(state, pod, snapshot, rows, scores.copy())
-                    scores = _integers(each.plugin, scores, len(rows))
-                normalized[index] = scores
-            except Exception as error:
-                _fail(each.plugin, "score", error)
-        # As numbers without a sign, negative ones are higher than all others. The place of the highest is found faster
-        # than its value.
-        unsigned = normalized.view(np.uint64)
-        if normalized.size and unsigned.item(unsigned.argmax()) > MAX_SCORE:
-            raise _out_of_range(scoring, normalized)
-        return NodeScores(rows=rows, raw=raw, normalized=normalized, weights=weights, total=weights.dot(normalized))
-
-    def _scoring_without(self, skipped: frozenset[str]) -> "tuple[list[_Scoring], Ints]":
-        """The other plugins, and their weights."""
-        found = self._scoring_by_skipped.get(skipped)
-        if found is None:
-            scoring = [each for each in self._scoring if each.name not in skipped]
-            weights = np.array([each.weight for each in scoring], dtype=np.int64)
-            found = self._scoring_by_skipped[skipped] = scoring, weights
-        return found
-
-    def _pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> None:
-        skipped = set()
-        for plugin, pre_score in self._pre_scores:
-            try:
-                status = pre_score(state, pod, snapshot, rows)
-            except Exception as error:
-                _fail(plugin, "preScore", error)
-            if status.code == Code.SKIP:
-                skipped.add(plugin.name)
-            elif not status.is_success:
-                raise PluginFailed(plugin.name, "preScore", "; ".join(status.reasons))
-        state.skipped_scores = frozenset(skipped)
-
-    def _scoring_of(self, plugin: Any) -> "_Scoring":
-        score: Callable[..., Any]
-        if isinstance(plugin, Score):
-            score = self._measured(plugin, "score", plugin.score)
-        else:
-            score = partial(_each_score, self._measured(plugin, "score", plugin.score_node))
-        return _Scoring(
-            plugin=plugin,
-            name=plugin.name,
-            weight=self.weight(plugin.name),
-            score=score,
-            normalize=self._measured(plugin, "score", plugin.normalize) if isinstance(plugin, NormalizeScore) else None,
-        )
-
     # Reserve
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus:
@@ -389,28 +280,9 @@ class Framework:
 
     def _call(self, plugin: Plugin, point: str, function: Callable[..., T], *arguments: Any) -> T:
         try:
-            return self._measured(plugin, point, function)(*arguments)
+            return measured(self._measure, plugin, point, function)(*arguments)
         except Exception as error:
-            _fail(plugin, point, error)
-
-    def _measured(self, plugin: Any, point: str, function: Callable[..., T]) -> Callable[..., T]:
-        """The function, or one that also measures it."""
-        measure = self._measure
-        if measure is None:
-            return function
-
-        def measured(*arguments: Any) -> T:
-            result: T = measure(plugin.name, point, lambda: function(*arguments))
-            return result
-
-        return measured
-
-
-def _fail(plugin: Plugin, point: str, error: Exception) -> NoReturn:
-    """Raises PluginFailed, whatever the plugin has raised: a plugin of a user must not end the scheduler."""
-    if isinstance(error, PluginFailed):
-        raise error
-    raise PluginFailed(plugin.name, point, f"{type(error).__name__}: {error}") from error
+            fail(plugin, point, error)
 
 
 def _checked(refusals: Iterable[Refusal], length: int) -> list[Refusal]:
@@ -424,44 +296,5 @@ def _checked(refusals: Iterable[Refusal], length: int) -> list[Refusal]:
     return found
 
 
-def _each_score(
-    score_node: Callable[..., int], state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows
-) -> list[int]:
-    """The scores by a plugin that answers for one node."""
-    return [score_node(state, pod, snapshot, row) for row in rows.tolist()]
-
-
 def _of(plugin: Plugin, status: PluginStatus) -> PluginStatus:
     return msgspec.structs.replace(status, plugin=plugin.name)
-
-
-def _out_of_range(scoring: Sequence[_Scoring], normalized: Ints) -> PluginFailed:
-    """`normalized`: plugins × nodes."""
-    plugin, wrong = next(
-        (each.plugin, scores[(scores < 0) | (scores > MAX_SCORE)])
-        for each, scores in zip(scoring, normalized, strict=True)
-        if scores.min() < 0 or scores.max() > MAX_SCORE
-    )
-    return PluginFailed(plugin.name, "score", f"the score {int(wrong[0])} is not within 0 and {MAX_SCORE}")
-
-
-_INTEGERS = np.dtype(np.int64)
-
-
-def _integers(plugin: Plugin, scores: Any, length: int) -> Ints:
-    """Raises PluginFailed for anything else, such as NaN."""
-    if type(scores) is np.ndarray and scores.dtype is _INTEGERS and scores.shape == (length,):
-        return scores  # what the plugins of kube-scheduler return
-    found = np.asarray(scores)
-    if found.shape != (length,):
-        raise PluginFailed(plugin.name, "score", f"{length} scores were expected, one per node, not {found.shape}")
-    if found.dtype == np.int64:
-        return found
-    if not np.issubdtype(found.dtype, np.integer):
-        invalid = [value for value in found.tolist() if not isinstance(value, int | float) or not math.isfinite(value)]
-        if invalid:
-            raise PluginFailed(plugin.name, "score", f"{invalid[0]!r} is not a number")
-        if not np.array_equal(found, np.trunc(found.astype(np.float64))):
-            raise PluginFailed(plugin.name, "score", "scores are whole numbers")
-    integers: Ints = found.astype(np.int64)
-    return integers

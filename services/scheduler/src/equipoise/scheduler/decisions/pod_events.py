@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from equipoise.contracts.kubernetes.objects.cluster import Event
 from equipoise.contracts.kubernetes.objects.metadata import ExplainedCondition, ObjectMeta, ObjectReference
 from equipoise.contracts.kubernetes.objects.pod import Pod
-from equipoise.scheduler.state.scheduler_state import Attempt
+from equipoise.scheduler.state.attempt import Attempt
 from equipoise.scheduling.model.pod_info import PodInfo
 
 MAX_NOTE = 1024

@@ -9,7 +9,7 @@ from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import CLAIMS, PODS, Kube, KubeError, NotFound
 from equipoise.runtime.process.clock import Clock
 from equipoise.scheduler.shell.http_extender import ExtenderClient
-from equipoise.scheduler.state.scheduler_state import Attempt
+from equipoise.scheduler.state.attempt import Attempt
 from equipoise.scheduling.framework.plugin import Bind, Plugin, PostBind, PreBind
 from equipoise.scheduling.framework.status import Code, PluginStatus
 from equipoise.scheduling.model.volumes import SELECTED_NODE, ClaimKey, is_fully_bound

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from equipoise.scheduler.state.scheduler_state import Attempt, Result
+from equipoise.scheduler.state.attempt import Attempt, Result
 
 
 def _doubling(first: float, count: int) -> list[float]:

@@ -21,7 +21,8 @@ from equipoise.scheduler.shell.binding_cycle import BindingCycle, NotBound, post
 from equipoise.scheduler.shell.event_recorder import EventRecorder
 from equipoise.scheduler.shell.http_extender import ExtenderClient
 from equipoise.scheduler.shell.metrics import SchedulerMetrics
-from equipoise.scheduler.state.scheduler_state import Attempt, Result, SchedulerState, one_node_refused
+from equipoise.scheduler.state.attempt import Attempt, Result, one_node_refused
+from equipoise.scheduler.state.scheduler_state import SchedulerState
 from equipoise.scheduling.framework.plugin_times import PluginTimes
 from equipoise.scheduling.framework.queue import QueuedPod
 from equipoise.scheduling.framework.status import failed

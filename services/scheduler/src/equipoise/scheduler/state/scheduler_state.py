@@ -21,20 +21,19 @@ from equipoise.contracts.kubernetes.objects.storage import (
     VolumeAttachment,
 )
 from equipoise.contracts.unreadable.known_amounts import unknown_node, unknown_pod
+from equipoise.scheduler.state.attempt import Attempt, message_of
+from equipoise.scheduler.state.queue_plugins import QueuePlugins
 from equipoise.scheduling.cluster_scheduler import FINISHED, ClusterScheduler
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.diagnosis import counted
-from equipoise.scheduling.framework.events import ClusterEvent, Kind, QueueingHint
-from equipoise.scheduling.framework.framework import Framework, PluginFailed
-from equipoise.scheduling.framework.plugin import Permit, Plugin, QueueSort
+from equipoise.scheduling.framework.events import ClusterEvent, Kind
+from equipoise.scheduling.framework.framework import Framework
+from equipoise.scheduling.framework.plugin import Permit
+from equipoise.scheduling.framework.plugin_calls import PluginFailed
 from equipoise.scheduling.framework.queue import QueuedPod, QueueSettings, SchedulingQueue
 from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, failed
 from equipoise.scheduling.framework.waiting_pods import LONGEST_WAIT, WaitingPod
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.scheduler import Decision, Extender
-
-Result = Literal["scheduled", "unschedulable", "error"]
-"""A result of an attempt, as in scheduler_schedule_attempts_total."""
 
 KIND_OF: Mapping[type[Object], Kind] = {
     Node: "Node",
@@ -46,43 +45,6 @@ KIND_OF: Mapping[type[Object], Kind] = {
     VolumeAttachment: "Other",
 }
 """The kind of an object in events. Changes of other objects make no pod schedulable."""
-
-
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What was decided about a pod. It is in flight until `bound` or `give_back`."""
-
-    queued: QueuedPod
-    pod: PodInfo
-    framework: Framework
-    result: Result
-    """`scheduled`: it is assumed on `node`, and to be bound."""
-
-    node: str = ""
-    state: CycleState | None = None
-    """What plugins keep for this attempt; only with a node."""
-
-    waiting: WaitingPod | None = None
-    """The pod while Permit plugins let it wait; only with a node."""
-
-    message: str = ""
-    """Why there is no node, as in the event FailedScheduling."""
-
-    failed_plugin: str = ""
-    """The plugin that raised an error, or whose result cannot be used."""
-
-    refused_by: frozenset[str] = frozenset()
-    nominated: str | None = None
-    """The new status.nominatedNodeName, empty for none. None: unchanged."""
-
-    victims: tuple[PodInfo, ...] = ()
-    """Pods to delete, so that it can run on the nominated node."""
-
-    outranked: tuple[PodInfo, ...] = ()
-    """Pods of lower priority that were nominated for this node, and no longer are."""
-
-    @property
-    def profile(self) -> str:
-        return self.pod.pod.spec.scheduler_name
 
 
 class SchedulerState:
@@ -115,14 +77,10 @@ class SchedulerState:
         self._marked: dict[str, Pod] = {}
         """Replacements of pods whose amounts cannot be read, by UID."""
 
-        self._failure = failure
         self._attempts: dict[str, Attempt] = {}
-        frameworks = self._frameworks = {name: scheduler.framework for name, scheduler in cluster.schedulers.items()}
-        first = next(iter(frameworks.values()))
-        (sort,) = first.plugins("queueSort")
-        assert isinstance(sort, QueueSort)
-        self._sort = sort
-        self.queue = SchedulingQueue(self._sort_key, self._hold, _hints(frameworks, failure), settings)
+        self._frameworks = {name: scheduler.framework for name, scheduler in cluster.schedulers.items()}
+        plugins = QueuePlugins(self._frameworks, failure)
+        self.queue = SchedulingQueue(plugins.sort_key, plugins.hold, plugins.hints(), settings)
 
     @property
     def in_flight(self) -> int:
@@ -313,7 +271,7 @@ class SchedulerState:
             pod=pod,
             framework=framework,
             result="error" if error else "unschedulable",
-            message=_message(decision, len(self.cluster.snapshot.rows)),
+            message=message_of(decision, len(self.cluster.snapshot.rows)),
             failed_plugin=status.plugin if error else "",
             refused_by=refused_by - {""},
             nominated=nominated,
@@ -405,51 +363,6 @@ class SchedulerState:
             action = "delete"
         self.queue.on_event(ClusterEvent(kind=kind, action=action, old=before, new=after), now)
 
-    def _hold(self, pod: PodInfo) -> PluginStatus:
-        try:
-            return self._frameworks[pod.pod.spec.scheduler_name].pre_enqueue(pod)
-        except PluginFailed as error:
-            self._failure(error)
-            return failed(str(error))
-
-    def _sort_key(self, pod: PodInfo, added_at: float) -> tuple[float, ...]:
-        try:
-            return self._sort.sort_key(pod, added_at)
-        except Exception as error:
-            self._failure(_failed(self._sort, "queueSort", error))
-            return -float(pod.priority), added_at
-
-
-class _Guarded:
-    """A queueing hint whose error means that the event may help, as in kube-scheduler."""
-
-    def __init__(self, plugin: Plugin, failure: Callable[[PluginFailed], None]) -> None:
-        self._plugin = plugin
-        self._failure = failure
-
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        assert isinstance(self._plugin, QueueingHint)
-        try:
-            return self._plugin.may_help(pod, event)
-        except Exception as error:
-            self._failure(_failed(self._plugin, "may_help", error))
-            return True
-
-
-def _failed(plugin: Any, point: str, error: Exception) -> PluginFailed:
-    return PluginFailed(plugin.name, point, f"{type(error).__name__}: {error}")
-
-
-def _hints(frameworks: Mapping[str, Framework], failure: Callable[[PluginFailed], None]) -> Mapping[str, object]:
-    """The queueing hints by plugin. A plugin without an entry is helped by every event."""
-    hints: dict[str, object] = {}
-    for framework in frameworks.values():
-        for point in ("preFilter", "filter", "reserve", "permit", "preEnqueue"):
-            for plugin in framework.plugins(point):
-                if isinstance(plugin, QueueingHint):
-                    hints[plugin.name] = _Guarded(plugin, failure)
-    return hints
-
 
 def _reserve(
     framework: Framework, state: CycleState, pod: PodInfo, node: str
@@ -470,25 +383,11 @@ def _reserve(
                 pending[plugin.name] = min(float(seconds), LONGEST_WAIT)
                 continue
         except Exception as error:
-            status = failed(str(_failed(plugin, "permit", error)))
+            status = failed(str(PluginFailed.by(plugin, "permit", error)))
         if not status.is_success:
             framework.unreserve(state, pod, node)
             return msgspec.structs.replace(status, plugin=plugin.name), {}
     return SUCCESS, pending
-
-
-def _message(decision: Decision, nodes: int) -> str:
-    """The message of kube-scheduler's event FailedScheduling in a cluster of this many nodes."""
-    status = decision.status
-    if decision.diagnosis is None and status is not None and status.is_rejected and status.plugin:
-        return one_node_refused(status)
-    return decision.message(nodes)
-
-
-def one_node_refused(status: PluginStatus) -> str:
-    """The message when Reserve or Permit refuses: kube-scheduler counts the selected node only."""
-    reasons = f" {counted(status.reasons)}." if status.reasons else ""
-    return f"0/1 nodes are available:{reasons}"
 
 
 def _occupies(pod: Pod) -> bool:
