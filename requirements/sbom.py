@@ -19,11 +19,14 @@ IMAGE = "equipoise-image"
 PROGRAM = "equipoise"
 """It depends on all of our packages that the image contains."""
 
+_NOT_PYPY = re.compile(r"\w+ != 'PyPy'( and \w+ != 'PyPy')*")
+"""The marker of a package that every image needs: the image has CPython."""
+
 
 def bill_of_materials(root: Path = ROOT) -> dict[str, Any]:
     """Raises ValueError when a package is only in some images: then one SBOM cannot describe them all."""
     pins = read_pins((root / "requirements" / "image.txt").read_text())
-    if conditional := [pin.name for pin in pins if pin.marker]:
+    if conditional := [pin.name for pin in pins if pin.marker and not _NOT_PYPY.fullmatch(pin.marker)]:
         raise ValueError(f"requirements/image.txt: only for some environments: {', '.join(conditional)}")
     ours = _own_packages(root)
     contents = {
@@ -49,9 +52,9 @@ def _own_packages(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def _required(project: Mapping[str, Any]) -> list[str]:
-    """Names of the dependencies, with those of the extras that the image contains: `services` and `scheduler`."""
+    """Names of the dependencies, with those of the extras `services`, `scheduler` and `certificates`."""
     extras = project.get("optional-dependencies", {})
-    optional = (*extras.get("services", []), *extras.get("scheduler", []))
+    optional = (each for extra in ("services", "scheduler", "certificates") for each in extras.get(extra, []))
     return [re.split(r"[^a-z0-9-]", requirement)[0] for requirement in (*project["dependencies"], *optional)]
 
 

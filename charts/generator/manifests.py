@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 K8S = ROOT / "k8s"
 
 OPTIONAL = (
+    "prepare/prepare.yaml",
     "scheduler/second-scheduler.yaml",
     "scheduler/equipoise-scheduler.yaml",
     "live-page/live-page.yaml",

@@ -58,7 +58,13 @@ def _pod(kind: str, name: str, values: str, *, template: str = "spec/template") 
     yield change(
         "spec/imagePullSecrets", When('include "equipoise.pullSecrets" $', Yaml('include "equipoise.pullSecrets" $'))
     )
-    if name not in ("equipoise-setup", "equipoise-scheduler", "equipoise-python-scheduler", "equipoise-live-page"):
+    if name not in (
+        "equipoise-prepare",
+        "equipoise-setup",
+        "equipoise-scheduler",
+        "equipoise-python-scheduler",
+        "equipoise-live-page",
+    ):
         yield change(
             "spec/priorityClassName", When("$.Values.priorityClass.name", value_of("$.Values.priorityClass.name"))
         )
@@ -180,6 +186,42 @@ def _setup() -> Iterator[Change]:
     yield Change(kind, name, "spec/template/spec/containers/0/image", Text('{{ include "equipoise.image" $ }}'))
     yield from _pod(kind, name, values)
     yield from _secrets_of_the_bus(kind, name)
+
+
+HOOK = {"helm.sh/hook": "pre-install,pre-upgrade", "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded"}
+PREPARE = (
+    ("ServiceAccount", "equipoise-prepare"),
+    ("Role", "equipoise-prepare"),
+    ("RoleBinding", "equipoise-prepare"),
+    ("ValidatingAdmissionPolicy", "equipoise-prepare-fence"),
+    ("ValidatingAdmissionPolicyBinding", "equipoise-prepare-fence"),
+)
+"""What the Job `equipoise-prepare` needs. Helm deletes it with the Job, when that has completed."""
+
+
+def _prepare() -> Iterator[Change]:
+    """Before anything else is created: a pod that waits for a Secret looks for it less and less often."""
+    kind, name, values = "Job", "equipoise-prepare", "$.Values.prepare"
+    for each, its_name in PREPARE:
+        yield Change(each, its_name, "metadata/annotations", {**HOOK, "helm.sh/hook-weight": "-1"})
+    # Helm 4 prints its log when it has failed.
+    yield Change(kind, name, "metadata/annotations", {**HOOK, "helm.sh/hook-output-log-policy": "hook-failed"})
+    yield Change(kind, name, "spec/template/metadata/labels/more", More("$.Values.commonLabels"))
+    container = "spec/template/spec/containers/0"
+    yield Change(kind, name, f"{container}/image", Text('{{ include "equipoise.image" $ }}'))
+    tls = ' (ne $.Values.nats.tls.existingSecret "equipoise-nats-tls")'
+    extender = (
+        ' (ne $.Values.extender.tls.existingSecret "equipoise-extender-tls")'
+        ' (ne $.Values.extender.tls.clientSecret "equipoise-extender-client")'
+    )
+    yours = {
+        "passwords": '(not $.Values.nats.enabled) (ne $.Values.nats.existingSecret "equipoise-nats")',
+        "nats-certificate": f"$.Values.certManager.enabled (not $.Values.nats.enabled){tls}",
+        "extender-certificates": f"$.Values.certManager.enabled (not $.Values.extender.enabled){extender}",
+    }
+    for part, condition in yours.items():
+        yield Change(kind, name, f"{container}/command/-", When(f"or {condition}", f"--without={part}"))
+    yield from _pod(kind, name, values)
 
 
 def _nats() -> Iterator[Change]:
@@ -364,6 +406,7 @@ def plan() -> list[Change]:
     return [
         *(change for service in ALL_SERVICES for change in _service(service)),
         *_scorer(),
+        *_prepare(),
         *_setup(),
         *_nats(),
         *_second_scheduler(),
@@ -392,6 +435,7 @@ CONDITIONS: list[tuple[str, str, str, str]] = [
     ),
     ("*", "ClusterRoleBinding", "equipoise-evict", f"and ({EVICTS}) (not $.Values.namespaces)"),
     ("*", "RoleBinding", "equipoise-evict", EVICTS),
+    ("prepare/prepare.yaml", "*", "*", "and $.Values.prepare.enabled $.Values.rbac.create"),
     ("base/annotator.yaml", "*", "*", "$.Values.annotator.enabled"),
     ("base/nats.yaml", "*", "*", "$.Values.nats.enabled"),
     ("*", "NetworkPolicy", "*", "$.Values.networkPolicy.enabled"),

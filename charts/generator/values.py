@@ -156,6 +156,19 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
         ),
         **{service: _service(base, service) for service in ALL_SERVICES},
         "agent": _agent(base),
+        "prepare": Group(
+            {
+                "enabled": Value(
+                    True,
+                    BOOLEAN,
+                    "Create the Secrets that are missing and have their default name: passwords of NATS, certificates"
+                    " of NATS and of the extender. What exists is kept. If false, or with names of your own, the"
+                    " Secrets are yours. Its rights are deleted when it has completed.",
+                ),
+                **_pod(base.at("Job", "equipoise-prepare", "spec.template.spec.containers.0.resources")),
+            },
+            "The Job that creates what the pods wait for, before an install or upgrade (a hook).",
+        ),
         "setup": Group(
             {
                 "backoffLimit": Value(
@@ -173,7 +186,10 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
         "rbac": Group(
             {
                 "create": Value(
-                    True, BOOLEAN, "Create roles and bindings. If false, somebody else did, by those of k8s/base."
+                    True,
+                    BOOLEAN,
+                    "Create roles and bindings. If false, somebody else did, by those of k8s/base; the Secrets are then"
+                    " yours.",
                 )
             },
             "Permissions.",

@@ -17,6 +17,7 @@ from deployment.base import BASE, NAMESPACE, ROOT, base_documents
 from deployment.custom_resources import custom_resource_definitions
 from deployment.helm import ALL_ON, CHART, RELEASE, SETUP, Helm, HelmError, documents_in
 from deployment.kustomize import Document, identity, read_documents
+from deployment.prepare import prepare_documents
 from programs import program
 
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules
@@ -111,7 +112,7 @@ async def test_the_api_server_accepts_every_object(cluster: Cluster, helm: Helm)
     known = [each for each in rendered if each["apiVersion"] not in OPERATORS]
     assert {each["kind"] for each in rendered} > {"ServiceMonitor", "PrometheusRule", "Certificate"}
     programs = [each for each in known if "template" in each.get("spec", {})]
-    assert len(programs) == 13
+    assert len(programs) == 14
     (agents,) = [each for each in known if each["kind"] == "Namespace"]
     async with cluster.api() as api:
         await api.apply([namespace(NAMESPACE), agents])
@@ -233,7 +234,7 @@ async def job_names(api: Api) -> list[str]:
 async def doctor(cluster: Cluster, api: Api, helm: Helm, folder: Path) -> list[Document]:
     """What `equipoise doctor` finds with the account, the command and the variables of the Job of `helm test`."""
     rendered = documents_in(helm.text())
-    tests = [each for each in rendered if "helm.sh/hook" in each["metadata"].get("annotations", {})]
+    tests = [each for each in rendered if each["metadata"].get("annotations", {}).get("helm.sh/hook") == "test"]
     (job,) = (each for each in tests if each["kind"] == "Job")
     await api.apply([each for each in tests if each is not job])
     token = await cluster.service_account_token(NAMESPACE, job["spec"]["template"]["spec"]["serviceAccountName"])
@@ -276,10 +277,13 @@ async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> N
         before = await objects(api)
         notes = await asyncio.to_thread(helm.run, "install", *release, "--wait-for-jobs", values=OPTIONAL_PARTS)
         assert "has no permission to evict" in notes
-        assert "Secret equipoise-nats: one password per NATS user" in notes
+        assert "NEXT: check the installation" in notes
         assert f"PersistentVolumeClaim {CLAIM}" in notes
         installed = await objects(api)
         assert {identity(each) for each in helm.template(OPTIONAL_PARTS)} <= installed
+        prepared = {identity(each)[::2] for each in prepare_documents(helm)}
+        assert prepared
+        assert not prepared & {each[::2] for each in installed}, "the rights to create Secrets end with the Job"
         await write_hints(api)
         [first] = await job_names(api)
 
@@ -307,13 +311,13 @@ async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> N
         changed = {"mode": "advise", "image": {"tag": "0.2.0"}, "config": {"load": {"base": "capacity"}}}
         # Without it the namespace of the agents would be deleted, and a rollback at once refused while that lasts.
         changed["agent"] = {"enabled": True}
-        secrets = [secret(name) for name in ("equipoise-nats", "equipoise-nats-tls", "equipoise-extender-tls")]
-        await api.apply(secrets)
+        changed["nats"] = {"existingSecret": "mine"}
         notes = await asyncio.to_thread(helm.run, "upgrade", *release, "--wait-for-jobs", values=changed)
-        assert "NEXT: check the installation" in notes
+        assert "Secret mine: one password per NATS user" in notes
+        await api.apply([secret("mine")])
+        notes = await asyncio.to_thread(helm.run, "upgrade", *release, "--wait-for-jobs", values=changed)
         assert "    equipoise plan\n" in notes
-        for each in secrets:
-            await api.request("DELETE", await api.path(each))
+        await api.request("DELETE", await api.path(secret("mine")))
         [second] = await job_names(api)
         assert second != first
         upgraded = await objects(api)

@@ -18,7 +18,9 @@ from requirements.pins import read_pins
 from equipoise.cli.main import COMMANDS, EXTRAS
 from equipoise.contracts.configuration.section_names import SECTIONS
 
-NOT_IN_IMAGE = {command: extra for command, (extra, _) in EXTRAS.items() if extra not in ("services", "scheduler")}
+NOT_IN_IMAGE = {
+    command: extra for command, (extra, _) in EXTRAS.items() if extra not in ("services", "scheduler", "certificates")
+}
 PACKAGES = {"contracts", "runtime", "cli", "scheduling", "scheduler", *SECTIONS}
 UV = os.environ.get("UV", ROOT / ".tools" / "bin" / "uv")
 IN_IMAGE = {pin.name for pin in read_pins((ROOT / "requirements" / "image.txt").read_text())}

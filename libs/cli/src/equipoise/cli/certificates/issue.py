@@ -78,6 +78,16 @@ def client_pair(ca: CertificatePair, days: int, now: float, subject: str = "clie
     return _signed(ca, subject, ExtendedKeyUsageOID.CLIENT_AUTH, days, now, [])
 
 
+def pairs_of(
+    purpose: Purpose, ca: CertificatePair, names: Sequence[str], addresses: Sequence[Address], days: int, now: float
+) -> dict[str, CertificatePair]:
+    """The pair `server` with these names and addresses and, if the purpose has a client, the pair `client`."""
+    pairs = {"server": server_pair(ca, names, addresses, days, now, purpose.server)}
+    if purpose.client is not None:
+        pairs["client"] = client_pair(ca, days, now, purpose.client)
+    return pairs
+
+
 def make_certificates(
     folder: Path,
     purpose: Purpose,
@@ -101,9 +111,7 @@ def make_certificates(
             "another folder for a new CA"
         )
     ca = _existing_ca(folder, purpose, days, now) or new_ca(now, purpose.ca)
-    pairs = {"ca": ca, "server": server_pair(ca, server_names, server_addresses, days, now, purpose.server)}
-    if purpose.client is not None:
-        pairs["client"] = client_pair(ca, days, now, purpose.client)
+    pairs = {"ca": ca} | pairs_of(purpose, ca, server_names, server_addresses, days, now)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, pair in pairs.items():
         _write(folder / f"{name}.key", pair.key_text, 0o600)

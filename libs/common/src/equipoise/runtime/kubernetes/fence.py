@@ -35,13 +35,14 @@ async def until_fenced(
     `manifest`: the file that has the policy. Until then /readyz reports why not. Returns at once with a kubeconfig: its
     user is not the service's own account.
     """
-    while kube.as_service_account and (why := await _missing(kube, policy, resource, probe, manifest)):
+    while kube.as_service_account and (why := await fence_problem(kube, policy, resource, probe, manifest)):
         health.set_problem("fence", why)
         await clock.sleep(RETRY_PERIOD)
     health.set_problem("fence", None)
 
 
-async def _missing(kube: Kube, policy: str, resource: Resource[T], probe: T, manifest: str) -> str:
+async def fence_problem(kube: Kube, policy: str, resource: Resource[T], probe: T, manifest: str) -> str:
+    """Why it is not certain that the policy refuses `probe`; empty if it does."""
     try:
         await kube.create(resource, probe, dry_run=True)
     except KubeError as error:

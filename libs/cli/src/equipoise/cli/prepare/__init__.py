@@ -1,0 +1,1 @@
+"""`equipoise prepare`: what the pods wait for, created before they start: passwords and certificates."""

@@ -1,0 +1,107 @@
+"""Creates the Secrets that are missing. It needs the right to create them, and reads none."""
+
+import base64
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+
+from equipoise.cli.bus.access import SECRETS, SecretObject
+from equipoise.cli.exit_codes import CommandFailed, InvalidInput
+from equipoise.cli.prepare.secret_contents import Contents, Part, new_contents
+from equipoise.cli.service_settings import all_settings, read_file
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.runtime.configuration import Logging
+from equipoise.runtime.kubernetes.client import Conflict, Kube, NotFound
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.fence import PROBE, fence_problem
+from equipoise.runtime.process.clock import Clock, SystemClock
+from equipoise.runtime.process.logging import configure_logging
+
+FENCE = "equipoise-prepare-fence"
+MANIFEST = "k8s/prepare/prepare.yaml"
+FENCE_SECONDS = 60.0
+"""Time for which the policy may take to be in effect."""
+
+PASSWORD_BYTES = 24
+LABELS = {"app.kubernetes.io/part-of": "equipoise", "app.kubernetes.io/managed-by": "equipoise-prepare"}
+"""`equipoise uninstall` finds what was created here by them."""
+
+
+async def run_prepare(configuration: Path | None, environment: Mapping[str, str], parts: Sequence[Part]) -> None:
+    """Run the command. Raises ConfigurationError, KubeError, CommandFailed and InvalidInput."""
+    configure_logging(Logging(level="error"), "prepare")
+    shared = all_settings(read_file(configuration), environment).shared
+    clock = SystemClock()
+    async with connect_kube(shared.kubernetes, "prepare", clock) as kube:
+        await prepare_secrets(kube, shared.kubernetes.namespace, parts, clock)
+
+
+async def prepare_secrets(kube: Kube, namespace: str, parts: Sequence[Part], clock: Clock) -> None:
+    """Create what is missing, once the admission policy restricts this account. Raises KubeError, CommandFailed and
+    InvalidInput."""
+    await _until_fenced(kube, namespace, clock)
+    for part in parts:
+        # The alphabet of base64 for URLs: NATS and shells take it literally.
+        password = partial(secrets.token_urlsafe, PASSWORD_BYTES)
+        await _create_missing(kube, namespace, new_contents(part, namespace, now=clock.now(), password=password))
+
+
+async def _until_fenced(kube: Kube, namespace: str, clock: Clock) -> None:
+    """A policy takes effect some seconds after it was applied. With a kubeconfig, its user is not restricted."""
+    probe = SecretObject(metadata=ObjectMeta(name=PROBE, namespace=namespace), data={})
+    end = clock.monotonic() + FENCE_SECONDS
+    while kube.as_service_account and (why := await fence_problem(kube, FENCE, SECRETS, probe, MANIFEST)):
+        if clock.monotonic() > end:
+            raise CommandFailed(why)
+        await clock.sleep(1.0)
+
+
+async def _create_missing(kube: Kube, namespace: str, contents: Contents) -> None:
+    """The first Secret, and the others only with it: certificates of another CA would be of no use.
+
+    Raises InvalidInput if the first is missing, and another one is not.
+    """
+    first, *others = contents
+    objects = {name: _secret(name, namespace, data) for name, data in contents.items()}
+    existing = [name for name in others if await _exists(kube, objects[name])]
+    if existing and not await _exists(kube, objects[first]):
+        raise InvalidInput(
+            f"Secret {namespace}/{first} is missing, and {', '.join(existing)} is of a CA whose key is not stored. "
+            f"Create the missing one with `equipoise certificates`, or delete {', '.join(existing)}: both are then "
+            "created"
+        )
+    for name in contents:
+        try:
+            await kube.create(SECRETS, objects[name])
+        except Conflict:
+            click.echo(f"Secret {namespace}/{name} exists, and is kept")
+            if name == first:
+                missing = [other for other in others if other not in existing]
+                for other in missing:
+                    click.echo(f"Secret {namespace}/{other} does not exist, and is of the same CA as {first}")
+                return
+        except NotFound:
+            raise InvalidInput(f"namespace {namespace} does not exist: create it first") from None
+        else:
+            click.echo(f"created Secret {namespace}/{name}")
+
+
+async def _exists(kube: Kube, secret: SecretObject) -> bool:
+    """Whether there is one, by a creation in a dry run: that needs no right to read it."""
+    try:
+        await kube.create(SECRETS, secret, dry_run=True)
+    except Conflict:
+        return True
+    except NotFound:
+        return False  # the namespace does not exist
+    return False
+
+
+def _secret(name: str, namespace: str, data: Mapping[str, bytes]) -> SecretObject:
+    return SecretObject(
+        metadata=ObjectMeta(name=name, namespace=namespace, labels=dict(LABELS)),
+        data={key: base64.b64encode(value).decode() for key, value in data.items()},
+    )

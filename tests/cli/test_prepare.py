@@ -1,0 +1,125 @@
+"""`equipoise prepare` creates what is missing, and never a certificate that nobody trusts."""
+
+import asyncio
+import base64
+from collections.abc import Collection
+
+import pytest
+from cryptography import x509
+
+from equipoise.cli.bus.access import SECRETS, SecretObject
+from equipoise.cli.certificates.purposes import EXTENDER, NATS
+from equipoise.cli.exit_codes import CommandFailed, InvalidInput
+from equipoise.cli.prepare.run import FENCE, FENCE_SECONDS, LABELS, prepare_secrets
+from equipoise.cli.prepare.secret_contents import PARTS, Part, new_contents
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.runtime.kubernetes.fence import PROBE
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
+
+NAMESPACE = "equipoise-system"
+SERVER, CLIENT = (secret.name for secret in EXTENDER.secrets)
+DENIED = f"secrets \"{PROBE}\" is forbidden: ValidatingAdmissionPolicy '{FENCE}' with binding '{FENCE}' denied request"
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = ManualClock(1_800_000_000.0)
+        self.kube = MemoryKube(self.clock)
+
+    async def prepare(self, parts: Collection[Part] = PARTS) -> None:
+        await prepare_secrets(self.kube, NAMESPACE, [part for part in PARTS if part in parts], self.clock)
+
+    def own(self, name: str) -> None:
+        self.kube.put(SECRETS, SecretObject(metadata=ObjectMeta(name=name, namespace=NAMESPACE), data={}))
+
+    def data(self) -> dict[str, dict[str, str]]:
+        return {each.metadata.name: each.data or {} for each in self.kube.stored(SECRETS)}
+
+
+async def test_what_exists_is_kept() -> None:
+    """Passwords and certificates of an earlier run, and yours; what is new has labels by which it is found."""
+    world = World()
+    world.own("equipoise-nats")
+    await world.prepare()
+    first = world.data()
+    assert first.keys() == {"equipoise-nats", "equipoise-nats-tls", SERVER, CLIENT}
+    assert first["equipoise-nats"] == {}
+    await world.prepare()
+    assert world.data() == first
+    labels = [each.metadata.labels for each in world.kube.stored(SECRETS) if each.data]
+    assert labels == [LABELS] * 3
+
+
+@pytest.mark.parametrize("part", PARTS)
+async def test_only_the_parts_that_are_wanted_are_created(part: Part) -> None:
+    world = World()
+    await world.prepare([part])
+    assert world.data().keys() == new_contents(part, NAMESPACE, now=0.0, password=lambda: "a").keys()
+
+
+async def test_the_certificate_of_kube_scheduler_is_never_of_another_ca() -> None:
+    """The key of the CA is not stored. Your scorer may have its files on a host, so that this is no error."""
+    world = World()
+    world.own(SERVER)
+    await world.prepare(["extender-certificates"])
+    assert world.data().keys() == {SERVER}
+
+
+async def test_a_certificate_without_its_pair_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """The scorer would wait for it for ever: which Secrets, and what to do."""
+    world = World()
+    world.own(CLIENT)
+    with pytest.raises(InvalidInput, match=rf"{SERVER} is missing, and {CLIENT} .* delete {CLIENT}"):
+        await world.prepare()
+    assert SERVER not in world.data()
+
+
+async def test_it_creates_nothing_until_its_policy_is_in_effect() -> None:
+    """With the account of the Job: a policy takes effect seconds after it was applied."""
+    world = World()
+    world.kube.as_service_account = True
+    preparing = asyncio.create_task(world.prepare())
+    await world.clock.advance(FENCE_SECONDS + 2)
+    with pytest.raises(CommandFailed, match=f"{FENCE} does not restrict this service.*k8s/prepare/prepare.yaml"):
+        await preparing
+    assert not world.data()
+    world.kube.fail_next("create", status=422, message=DENIED)
+    await world.prepare()
+    assert world.data()
+
+
+@pytest.mark.parametrize("namespace", ["equipoise-system", "elsewhere"])
+def test_certificates_are_valid_where_they_are_used(namespace: str) -> None:
+    """In the namespace of the release, and under the name that kube-scheduler verifies; for as long as their CA."""
+    for part, purpose in (("nats-certificate", NATS), ("extender-certificates", EXTENDER)):
+        contents = new_contents(part, namespace, now=1_800_000_000.0, password=lambda: "")  # type: ignore[arg-type]  # in PARTS
+        server = contents[purpose.secrets[0].name]
+        certificate, ca = (x509.load_pem_x509_certificate(server[key]) for key in ("tls.crt", "ca.crt"))
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert {*purpose.names, purpose.names[0].replace("equipoise-system", namespace)} <= set(
+            names.get_values_for_type(x509.DNSName)
+        )
+        for data in contents.values():
+            each = x509.load_pem_x509_certificate(data["tls.crt"])
+            each.verify_directly_issued_by(ca)
+            assert each.not_valid_after_utc == ca.not_valid_after_utc
+            assert data["ca.crt"] == server["ca.crt"]
+            assert data["tls.key"].startswith(b"-----BEGIN PRIVATE KEY-----")
+
+
+def test_every_value_is_new() -> None:
+    values = iter("abcdefgh")
+    passwords = new_contents("passwords", NAMESPACE, now=0.0, password=lambda: next(values))["equipoise-nats"]
+    assert sorted(passwords.values()) == [letter.encode() for letter in "abcdefgh"]
+    one, other = (new_contents("nats-certificate", NAMESPACE, now=0.0, password=lambda: "") for _ in range(2))
+    assert one["equipoise-nats-tls"]["ca.crt"] != other["equipoise-nats-tls"]["ca.crt"]
+
+
+async def test_secrets_hold_text_that_nats_takes_literally() -> None:
+    world = World()
+    await world.prepare(["passwords"])
+    for value in world.data()["equipoise-nats"].values():
+        password = base64.b64decode(value).decode()
+        assert len(password) == 32
+        assert not set(password) - set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")

@@ -1,0 +1,128 @@
+"""The Job that creates the Secrets, on a real API server with its own account."""
+
+import base64
+from typing import Any
+
+import pytest
+from cluster_fixtures import StartCluster
+from deployment.base import BASE, NAMESPACE, ROOT
+from deployment.chart_differences import comparable
+from deployment.helm import Helm
+from deployment.kustomize import Document, read_documents, read_kustomization
+from deployment.prepare import ACCOUNT, prepare_documents, run_prepare
+
+from equipoise.runtime.bus.permissions import USERS
+from equipoise.testbed.api import Api, ApiError
+from equipoise.testbed.cluster import Cluster
+
+pytestmark = pytest.mark.timeout(1800)  # only for the first build of helm
+
+SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+ALL = {"equipoise-nats", "equipoise-nats-tls", "equipoise-extender-tls", "equipoise-extender-client"}
+
+
+@pytest.fixture(scope="module")
+async def cluster(start_cluster: StartCluster) -> Cluster:
+    return start_cluster()
+
+
+async def secrets_of(api: Api) -> dict[str, dict[str, str]]:
+    return {each["metadata"]["name"]: each["data"] for each in (await api.request("GET", SECRETS))["items"]}
+
+
+def test_the_hook_is_the_folder(helm: Helm) -> None:
+    """With the annotations of Helm, which deletes all of it when the Job has completed."""
+    rendered = prepare_documents(helm)
+    for each in rendered:
+        assert "hook-succeeded" in each["metadata"].pop("annotations")["helm.sh/hook-delete-policy"]
+    folder = read_kustomization(ROOT / "k8s" / "prepare")
+    assert comparable(rendered) == comparable(folder)
+    assert {each["kind"] for each in folder} >= {"Role", "RoleBinding", "ServiceAccount", "Job"}
+
+
+@pytest.mark.parametrize(
+    ("values", "kept_out"),
+    [
+        ({}, set()),
+        ({"certManager": {"enabled": True}}, {"nats-certificate", "extender-certificates"}),
+        ({"nats": {"existingSecret": "mine"}}, {"passwords"}),
+        ({"nats": {"tls": {"existingSecret": "mine"}}}, {"nats-certificate"}),
+        ({"nats": {"enabled": False, "url": "tls://nats.example.com:4222"}}, {"passwords", "nats-certificate"}),
+        ({"extender": {"enabled": False}}, {"extender-certificates"}),
+        ({"extender": {"tls": {"existingSecret": "mine"}}}, {"extender-certificates"}),
+        ({"extender": {"tls": {"clientSecret": "mine"}}}, {"extender-certificates"}),
+    ],
+)
+def test_secrets_with_a_name_of_your_own_are_not_created(helm: Helm, values: Document, kept_out: set[str]) -> None:
+    """Nor those of cert-manager, and of what is not used."""
+    (job,) = (each for each in prepare_documents(helm, values) if each["kind"] == "Job")
+    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert {each.removeprefix("--without=") for each in command[2:]} == kept_out
+
+
+@pytest.mark.parametrize("values", [{"prepare": {"enabled": False}}, {"rbac": {"create": False}}])
+def test_it_can_be_left_out(helm: Helm, values: Document) -> None:
+    assert not prepare_documents(helm, values)
+
+
+async def test_it_creates_what_is_missing_and_keeps_what_exists(cluster: Cluster, helm: Helm) -> None:
+    """Also Secrets of your own, as of an older chart; a second run changes nothing; it prints no value of a Secret."""
+    documents = prepare_documents(helm)
+    own = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "equipoise-nats-tls", "namespace": NAMESPACE}}
+    async with cluster.api() as api:
+        await api.apply([*read_documents(BASE / "namespace.yaml"), own | {"stringData": {"ca.crt": "mine"}}])
+        await api.apply([each for each in documents if each["kind"] != "Job"])
+        first = await run_prepare(cluster, documents)
+        assert first.code == 0, first.text
+        created = await secrets_of(api)
+        assert created.keys() == ALL
+        assert created["equipoise-nats"].keys() == set(USERS)
+        assert len(set(created["equipoise-nats"].values())) == len(USERS)
+        assert base64.b64decode(created["equipoise-nats-tls"]["ca.crt"]) == b"mine"
+        second = await run_prepare(cluster, documents)
+        assert second.code == 0, second.text
+        assert await secrets_of(api) == created
+        for data in created.values():
+            for value in data.values():
+                assert value not in first.text + second.text
+                assert base64.b64decode(value).decode() not in first.text + second.text
+
+
+async def test_its_account_may_create_these_secrets_only(cluster: Cluster, helm: Helm) -> None:
+    """No other name, no token of another account, and it reads none."""
+    documents = [each for each in prepare_documents(helm) if each["kind"] != "Job"]
+
+    def secret(name: str, **fields: Any) -> Document:
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name} | fields.pop("metadata", {})} | fields
+
+    async with cluster.api() as api:
+        await api.apply([*read_documents(BASE / "namespace.yaml"), *documents])
+        for name in ALL & (await secrets_of(api)).keys():
+            await api.request("DELETE", f"{SECRETS}/{name}")
+        # Until the policy is in effect, its own program creates nothing either.
+        assert (await run_prepare(cluster, prepare_documents(helm))).code == 0
+        await api.request("DELETE", f"{SECRETS}/equipoise-nats")
+        token = (await cluster.service_account_token(NAMESPACE, ACCOUNT)).read_text()
+        token_type = {
+            "type": "kubernetes.io/service-account-token",
+            "metadata": {"annotations": {"kubernetes.io/service-account.name": "equipoise-prepare"}},
+        }
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}
+        for refused in (
+            secret("other"),
+            secret("equipoise-nats", **token_type),
+            secret("equipoise-nats", metadata={"ownerReferences": [owner]}),
+            secret("equipoise-nats", metadata={"finalizers": ["example.com/a"]}),
+        ):
+            with pytest.raises(ApiError, match="equipoise-prepare-fence"):
+                await api.request("POST", SECRETS, refused, token=token)
+        for method, path, body in (
+            ("GET", SECRETS, None),
+            ("GET", f"{SECRETS}/equipoise-nats-tls", None),
+            ("DELETE", f"{SECRETS}/equipoise-nats-tls", None),
+            ("PATCH", f"{SECRETS}/equipoise-nats-tls", {}),
+            ("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps", None),
+            ("POST", "/api/v1/namespaces/default/secrets", secret("equipoise-nats")),
+        ):
+            with pytest.raises(ApiError, match=" 403 "):
+                await api.request(method, path, body, token=token)
