@@ -1,8 +1,9 @@
-"""Output for programs: names and times."""
+"""Output for programs: names and times. Tables, for people."""
 
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -10,7 +11,11 @@ import pytest
 import yaml
 from binder.ledgers import a_ledger, an_entry
 from builders import NOW
+from cli.narrow import printed
+from hypothesis import given
+from hypothesis import strategies as st
 
+import equipoise.cli.main
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.status import ledger_status
 from equipoise.cli.annotations.clear import ClearResult
@@ -22,7 +27,7 @@ from equipoise.cli.ledger_change import LedgerChange
 from equipoise.cli.plan.run import ShownChanges, ShownPlan
 from equipoise.cli.report.figures import PlacementReport
 from equipoise.cli.status.run import ShownStatus
-from equipoise.cli.terminal import plain, print_result, rfc3339
+from equipoise.cli.terminal import plain, print_result, rfc3339, table
 
 RESULTS: tuple[type[msgspec.Struct], ...] = (
     ShownStatus, ShownPlan, ShownChanges, ShownExplanation, ShownNode, ShownHistory, PlacementReport, Diagnosis,
@@ -96,3 +101,37 @@ def test_watched_results_are_documents_of_one_stream(capsys: pytest.CaptureFixtu
         status = ledger_status(a_ledger(*entries), Limits(), NOW)
         print_result(status, lambda *_: None, output="yaml", watched=True)
     assert [len(each["last"]) for each in yaml.safe_load_all(capsys.readouterr().out)] == [1, 2]
+
+
+# tables
+
+MADE_ELSEWHERE = {"terminal.py", "tap/text.py", "demo/live_view.py"}
+"""Two columns that always fold, and a view of a whole screen."""
+
+words = st.text("abcdefghij-/0123456789%", min_size=1, max_size=12)
+cells = st.lists(words, max_size=5).map(" ".join)
+
+
+@given(data=st.data(), columns=st.integers(1, 9), width=st.integers(30, 120))
+def test_no_table_is_wider_than_the_terminal_or_loses_a_word(data: st.DataObject, columns: int, width: int) -> None:
+    """In the one renderer of all tables, whatever its cells are. No word is broken: where the longest do not fit side
+    by side, each row is a block of lines.
+    """
+    headers = data.draw(st.lists(words, min_size=columns, max_size=columns))
+    rows = data.draw(st.lists(st.lists(cells, min_size=columns, max_size=columns), max_size=4))
+    made = table(*headers)
+    for row in rows:
+        made.add_row(*row)
+    shown = printed(lambda to: to.print(made), width)
+
+    assert all(len(line) <= width for line in shown.splitlines()), shown
+    expected = sorted(word for row in rows for cell in row for word in cell.split())
+    found = shown.split()
+    assert all(found.count(word) >= expected.count(word) for word in expected), shown
+
+
+def test_commands_make_tables_with_the_one_renderer() -> None:
+    """One that is made elsewhere may be cut in a narrow terminal."""
+    root = Path(equipoise.cli.main.__file__).parent
+    files = (file for file in root.rglob("*.py") if re.search(r"(?<!\w)Table(\.grid)?\(", file.read_text()))
+    assert {str(file.relative_to(root)) for file in files} == MADE_ELSEWHERE

@@ -58,9 +58,9 @@ class Screen:
 
 
 @asynccontextmanager
-async def a_screen(state: LiveState) -> AsyncIterator[Screen]:
+async def a_screen(state: LiveState, columns: int = 120) -> AsyncIterator[Screen]:
     screen = Screen(state)
-    async with screen.app.run_test(size=(120, 30)) as pilot:
+    async with screen.app.run_test(size=(columns, 30)) as pilot:
         screen.pilot = pilot
         await pilot.pause()
         yield screen
@@ -138,6 +138,31 @@ async def test_moves_plan_limits_and_unknown_have_a_tab_each() -> None:
     assert "perNamespace  shop  5 of 5 in 1h" in limits
     assert "perWorkload  Deployment/shop/web  2 of 4 (20 %) in 1h" in limits
     assert "no sample within 180 s" in unknown
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+async def test_every_column_is_on_the_screen(columns: int) -> None:
+    """At 80 columns the state of nodes and the reason of moves were cut off: cells are folded between words."""
+    async with a_screen(a_cluster().state, columns) as screen:
+        for key, name in (("1", "node-table"), ("2", "move-table")):
+            await screen.pilot.press(key)
+            await screen.pilot.pause()
+            table = screen.app.query_one(f"#{name}", DataTable)
+            assert table.virtual_size.width <= columns
+            assert table.max_scroll_x == 0
+        reasons = {" ".join(cell.split()) for cell in screen.cells("move-table", 4)}
+        states = {" ".join(cell.split()) for cell in screen.cells("node-table", 6)}
+        await screen.pilot.resize_terminal(columns * 2, 30)
+        await screen.pilot.pause()
+        assert reasons == {" ".join(cell.split()) for cell in screen.cells("move-table", 4)}
+
+    assert "between, cordoned" in states
+    assert any("no sample" in state for state in states)
+
+
+async def test_a_terminal_that_is_too_narrow_can_be_scrolled() -> None:
+    async with a_screen(a_cluster().state, 30) as screen:
+        assert screen.app.query_one("#node-table", DataTable).max_scroll_x > 0
 
 
 async def test_a_filter_shows_the_nodes_whose_name_contains_it() -> None:

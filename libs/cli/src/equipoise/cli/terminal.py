@@ -132,7 +132,7 @@ class FittedTable(Table):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         room = options.max_width - self.padding[1] * (len(self.columns) - 1)
-        widths = _widths([_measured(column, console, options) for column in self.columns], room)
+        widths = column_widths([_measured(column, console, options) for column in self.columns], room)
         if widths is None:
             yield from self._blocks()
             return
@@ -183,8 +183,11 @@ def _measured(column: Column, console: Console, options: ConsoleOptions) -> tupl
     return (longest if column.no_wrap else max((each.minimum for each in found), default=0)), longest
 
 
-def _widths(measured: Sequence[tuple[int, int]], room: int) -> list[int] | None:
-    """The width of each column so that all together fit; None if the longest words do not."""
+def column_widths(measured: Sequence[tuple[int, int]], room: int) -> list[int] | None:
+    """The width of each column so that all together fit; None if the longest words do not.
+
+    `measured`: the widths of the longest word and of the longest line of each column. The widest columns are narrowed.
+    """
     if sum(word for word, _ in measured) > room:
         return None
     widths = [line for _, line in measured]

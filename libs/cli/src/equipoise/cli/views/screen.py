@@ -16,8 +16,8 @@ from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, Tab
 from equipoise.binder.decisions.status import allowed_text, rule_text
 from equipoise.cli.terminal import time_of_day, visible_segments
 from equipoise.cli.views.explanations import Explained, Kind
-from equipoise.cli.views.rows import Changes, NodeRow, PlanRow
-from equipoise.cli.views.screen_text import bar, mode_line, move_cells, node_cells, sorted_rows, summary_line
+from equipoise.cli.views.rows import Changes, PlanRow
+from equipoise.cli.views.screen_text import folded_rows, mode_line, move_cells, node_forms, sorted_rows, summary_line
 from equipoise.cli.views.state import LiveState
 from equipoise.contracts.messages.plan import PlannedMove
 
@@ -135,6 +135,10 @@ class TopApp(App[None]):
     def _table(self, name: str) -> "DataTable[str | Text]":
         return self.query_one(f"#{name}", DataTable)
 
+    def on_resize(self) -> None:
+        if self._table("move-table").columns:
+            self.show_view()
+
     def refresh_view(self) -> None:
         """Show the state of now."""
         if self._state.take_changes() is not None:
@@ -144,9 +148,10 @@ class TopApp(App[None]):
         view = self._state.everything()
         self._show_head(view)
         rows = sorted_rows(view.nodes, self._sort, self._filter)[:MAX_ROWS]
-        self._fill("node-table", ((row.node, _cells(row)) for row in rows))
+        self._fill("node-table", [row.node for row in rows], node_forms(rows))
         moves = sorted(view.moves, key=lambda move: -move.decided_at)[:MAX_MOVES]
-        self._fill("move-table", ((f"{move.namespace}/{move.pod} {move.id}", move_cells(move)) for move in moves))
+        names = [f"{move.namespace}/{move.pod} {move.id}" for move in moves]
+        self._fill("move-table", names, [[move_cells(move) for move in moves]])
         self.query_one("#limit-text", Static).update(_limits(view))
         self.query_one("#unknown-text", Static).update(_unknown(view))
 
@@ -161,16 +166,21 @@ class TopApp(App[None]):
             lines.append(Text(f"{mode_line(view.summary, view.limits)}   sorted by {self._sort}{shown}", style="dim"))
         self.query_one("#head", Static).update(Text("\n").join(lines))
 
-    def _fill(self, name: str, rows: Iterable[tuple[str, Sequence[str | Text]]]) -> None:
-        """The cursor stays on its row, and the view where it was scrolled to."""
+    def _fill(self, name: str, keys: Sequence[str], forms: Iterable[Sequence[Sequence[str | Text]]]) -> None:
+        """The cursor stays on its row, and the view where it was scrolled to. `forms`: see `folded_rows`."""
         table = self._table(name)
         key = ""
         if table.row_count:
             key = table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value or ""
         at = table.scroll_offset
         table.clear()
-        for row, cells in rows:
-            table.add_row(*cells, key=row)
+        columns = table.ordered_columns
+        room = self.size.width - table.styles.scrollbar_size_vertical - 2 * table.cell_padding * len(columns)
+        folded, widths = folded_rows([str(column.label) for column in columns], forms, room, self.console)
+        for column, width in zip(columns, widths or [0] * len(columns), strict=True):
+            column.width, column.auto_width = width, widths is None
+        for row, (cells, height) in zip(keys, folded, strict=True):
+            table.add_row(*cells, height=height, key=row)
         if key and key in table.rows:
             table.move_cursor(row=table.get_row_index(key), scroll=False)
         table.scroll_to(at.x, at.y, animate=False)
@@ -202,13 +212,6 @@ class TopApp(App[None]):
         key = event.row_key.value or ""
         of_node = event.data_table.id == "node-table"
         self.push_screen(ExplanationScreen("node" if of_node else "eviction", key.split(" ")[0], self._explain))
-
-
-def _cells(row: NodeRow) -> Sequence[str | Text]:
-    """The same as `node_cells`, with both loads as bars before the requests."""
-    node, _, cpu_requests, _, memory_requests, pods, state = node_cells(row)
-    style = "bold red" if row.state == "hot" else ""
-    return node, bar(row.cpu), bar(row.memory), cpu_requests, memory_requests, pods, Text(state, style=style)
 
 
 def _refusal(plan: PlanRow, move: PlannedMove) -> str:

@@ -1,16 +1,27 @@
 """Rows of the live view as text: for the screen of `equipoise top`, and for its plain table."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from equipoise.cli.terminal import percent, table, time_of_day
+from equipoise.cli.terminal import column_widths, percent, table, time_of_day
 from equipoise.cli.views.rows import Changes, ClusterSummary, LimitsRow, Move, NodeRow
 
 NODE_COLUMNS = ("node", "cpu>", "cpu requested>", "memory>", "memory requested>", "pods>", "state")
 BAR = 12
 """Characters of a full bar."""
+
+BARS = (BAR, 5, 0)
+"""From wide to narrow terminals."""
+
+PART = 14
+"""Characters of a word after which it may be broken."""
+
+_PARTS = " ▏▎▍▌▋▊▉"
+_BLOCKS = frozenset(f"█·{_PARTS}")
 
 HIGH, MIDDLE = 0.8, 0.6
 """Loads from which a bar is red or yellow. Thresholds of the strategies are shown as the state."""
@@ -34,15 +45,63 @@ def state_words(row: NodeRow) -> list[str]:
     return [*words, *([row.set_apart] if row.set_apart else []), *([f"unknown: {row.unknown}"] if row.unknown else [])]
 
 
-def bar(load: float | None) -> Text:
+def bar(load: float | None, length: int = BAR) -> Text:
     """A bar and a number: never color alone."""
     if load is None:
-        return Text(f"{'·' * BAR}      ?", style="dim")
-    eighths = round(min(1.0, load) * BAR * 8)
+        return Text(f"{'·' * length}      ?", style="dim")
+    eighths = round(min(1.0, load) * length * 8)
     full, part = divmod(eighths, 8)
-    drawn = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
+    drawn = "█" * full + (_PARTS[part] if part else "")
     style = "red" if load >= HIGH else "yellow" if load >= MIDDLE else "green"
-    return Text.assemble((f"{drawn:<{BAR}}", style), f" {percent(load):>6}")
+    return Text.assemble((f"{drawn:<{length}}", style), f" {percent(load):>6}")
+
+
+class FoldedRow(NamedTuple):
+    """A row whose cells are folded between words."""
+
+    cells: list[Text]
+    height: int
+    """Lines."""
+
+
+def folded_rows(
+    labels: Sequence[str], forms: Iterable[Sequence[Sequence[str | Text]]], room: int, console: Console
+) -> tuple[list[FoldedRow], list[int] | None]:
+    """The rows in the first form whose columns fit into `room` together, and the widths of its columns.
+
+    `forms`: the same rows, from the widest to the narrowest. Where the longest words of the last one do not fit, they
+    are broken. None: not even that fits; then no cell is folded, and the table is wider than the terminal.
+    """
+    texts: list[list[Text]] = []
+    measured: list[tuple[int, int]] = []
+    for rows in forms:
+        texts = [[cell if isinstance(cell, Text) else Text(cell) for cell in cells] for cells in rows]
+        columns = zip(labels, *([cell.plain for cell in cells] for cells in texts), strict=True)
+        measured = [_measured(label, cells) for label, *cells in columns]
+        if (widths := column_widths(measured, room)) is not None:
+            return [_folded(cells, widths, console) for cells in texts], widths
+    broken = [(max(len(label), min(word, PART)), line) for label, (word, line) in zip(labels, measured, strict=True)]
+    if (widths := column_widths(broken, room)) is not None:
+        return [_folded(cells, widths, console) for cells in texts], widths
+    return [FoldedRow(cells, 1) for cells in texts], None
+
+
+def _measured(label: str, cells: Iterable[str]) -> tuple[int, int]:
+    """A label is on one line. A bar and its number belong together."""
+    word, line = cell_len(label), cell_len(label)
+    for cell in cells:
+        length = cell_len(cell)
+        is_bar = cell[:1] in _BLOCKS
+        word, line = max(word, length if is_bar else max(map(cell_len, cell.split()), default=0)), max(line, length)
+    return word, line
+
+
+def _folded(cells: Sequence[Text], widths: Sequence[int], console: Console) -> FoldedRow:
+    wrapped = [
+        [cell] if cell.cell_len <= width else list(cell.wrap(console, width))
+        for cell, width in zip(cells, widths, strict=True)
+    ]
+    return FoldedRow([Text("\n").join(lines) for lines in wrapped], max(map(len, wrapped), default=1))
 
 
 def sorted_rows(rows: Iterable[NodeRow], by: str, contains: str = "") -> list[NodeRow]:
@@ -94,7 +153,25 @@ def move_cells(move: Move) -> Sequence[str]:
 
 
 def _short(node: str) -> str:
+    """The name without its domain."""
     return node.partition(".")[0]
+
+
+def node_forms(rows: Sequence[NodeRow]) -> Iterator[list[Sequence[str | Text]]]:
+    """The rows of nodes from wide to narrow: without domains, as long as names differ, and with shorter bars."""
+    names = [row.node for row in rows]
+    short = [_short(name) for name in names]
+    short = short if len(set(short)) == len(names) else names
+    for shown, length in ((names, BAR), *((short, length) for length in BARS)):
+        yield [_bar_cells(name, row, length) for name, row in zip(shown, rows, strict=True)]
+
+
+def _bar_cells(name: str, row: NodeRow, length: int) -> Sequence[str | Text]:
+    """The same as `node_cells`, with both loads as bars before the requests."""
+    _, _, cpu_requests, _, memory_requests, pods, state = node_cells(row)
+    style = "bold red" if row.state == "hot" else ""
+    loads = bar(row.cpu, length), bar(row.memory, length)
+    return name, *loads, cpu_requests, memory_requests, pods, Text(state, style=style)
 
 
 def _effect(move: Move) -> str:

@@ -21,7 +21,7 @@ MEBIBYTE = 2.0**20
 def set_request(
     workload: Workload, pod: Pod, resource: str, wanted: float, kubectl: Sequence[str], *, lower: bool = False
 ) -> str | None:
-    """The command after which a pod requests `wanted` (cores or bytes), rounded up to two digits, within its limit.
+    """The command after which a pod requests `wanted` (cores or bytes), rounded to two digits, within its limit.
 
     `pod`: a running one. Of several containers, the one that requests most is changed, so that the whole pod requests
     this. `kubectl`: the program, with the options of the cluster. None: kubectl cannot change this workload, or its
@@ -71,15 +71,15 @@ def _quantity(amount: float, container: Container, resource: str) -> str:
     """`900m`, `1300Mi`; the limit, where that is lower."""
     limit = _amount(container.resources.limits, resource)
     unit, suffix = (1e-3, "m") if resource == "cpu" else (MEBIBYTE, "Mi")
-    rounded = _rounded_up(amount / unit)
+    rounded = _rounded(amount / unit)
     if limit is not None and limit < rounded * unit:
         return container.resources.limits[resource]
     return f"{rounded}{suffix}"
 
 
-def _rounded_up(number: float) -> int:
-    """To two significant digits, at least 1."""
+def _rounded(number: float) -> int:
+    """To two significant digits, upwards from a tenth of the last one: 903 is 910, and 900.4 is 900. At least 1."""
     if number <= 1:
         return 1
     step = int(10.0 ** max(0, math.floor(math.log10(number)) - 1))
-    return math.ceil(round(number / step, 6)) * step
+    return math.ceil(number / step - 0.1) * step

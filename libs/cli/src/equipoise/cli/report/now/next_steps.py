@@ -19,6 +19,10 @@ CLUSTER_OPTIONS = ("--kubeconfig", "--context")
 """Options that kubectl has, too."""
 
 
+MIN_SHARE = 0.05
+"""The least share of a workload in what is uneven for which its pods are replaced."""
+
+
 class NextStep(msgspec.Struct, frozen=True, kw_only=True):
     """A command, and what it shows or does."""
 
@@ -42,9 +46,10 @@ def next_steps(
         {*(each.workload for each in causes), *(each.workload for each in oversized)}, placements, pods
     )
     kubectl = ["kubectl", *_cluster_options(options)]
+    large = [cause for cause in causes if cause.share >= MIN_SHARE]
     return [
-        *_raised(causes, examples, kubectl),
-        *_restarted(causes, kubectl),
+        *_raised(large, examples, kubectl),
+        *_restarted(large, kubectl),
         *_lowered(oversized, examples, kubectl),
         *_looked_at(options, unknown=unknown),
     ]
