@@ -87,8 +87,8 @@ async def running_annotator(
     bus, metrics = MemoryBus(clock), CollectorRegistry()
     shared = Shared(kubernetes=Kubernetes(namespace="default"))
     runtime = Runtime(
-        configuration=Configuration(shared=shared, own=settings, hash=""), bus=bus, clock=clock, identity="bench",
-        health=Health(configuration_hash="", metrics=metrics), metrics=metrics, api_server=counting,  # type: ignore[arg-type]
+        configuration=Configuration(shared=shared, own=settings, hash=""), message_bus=bus, clock=clock,
+        identity="bench", health=Health(configuration_hash="", metrics=metrics), metrics=metrics, api_server=counting,  # type: ignore[arg-type]
     )  # fmt: skip
     annotator = Annotator(runtime)
     async with bus:

@@ -110,7 +110,7 @@ async def measure(intents: int, nodes: int) -> dict[str, float]:
     await publish_load(bus, nodes, clock.now())
     own = BinderSettings(evict=True, limits=UNLIMITED)
     runtime = Runtime(
-        configuration=Configuration(shared=Shared(), own=own, hash=""), bus=bus, api_server=kube, clock=clock,
+        configuration=Configuration(shared=Shared(), own=own, hash=""), message_bus=bus, api_server=kube, clock=clock,
         health=Health(configuration_hash="", metrics=metrics), metrics=metrics, identity="binder",
     )  # fmt: skip
     binder = Binder(runtime)

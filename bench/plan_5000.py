@@ -153,7 +153,7 @@ async def leading_descheduler(
     )  # fmt: skip
     runtime = Runtime(
         configuration=Configuration(shared=Shared(load=LOAD), own=own, hash=""),
-        bus=bus, clock=clock, identity="bench", api_server=kube,
+        message_bus=bus, clock=clock, identity="bench", api_server=kube,
         health=Health(configuration_hash="", metrics=CollectorRegistry()), metrics=CollectorRegistry(),
     )  # fmt: skip
     descheduler = Descheduler(runtime)

@@ -257,8 +257,8 @@ async def bus(cluster: Cluster, annotator: Account) -> AsyncIterator[MemoryBus]:
     ):
         own, shared = AnnotatorSettings(nodes=SOON, workloads=SOON), Shared(kubernetes=Kubernetes(namespace=NAMESPACE))
         runtime = Runtime(
-            configuration=Configuration(shared=shared, own=own, hash=""), identity="one", bus=opened, api_server=kube,
-            clock=clock, health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
+            configuration=Configuration(shared=shared, own=own, hash=""), identity="one", message_bus=opened,
+            api_server=kube, clock=clock, health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
         )  # fmt: skip
         service = Annotator(runtime)
         await service.attach()

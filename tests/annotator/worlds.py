@@ -42,7 +42,7 @@ class World:
         self.health[identity] = Health(configuration_hash="", metrics=metrics)
         runtime = Runtime(
             configuration=Configuration(shared=Shared(), own=settings, hash=""),
-            bus=self.bus,
+            message_bus=self.bus,
             clock=self.clock,
             health=self.health[identity],
             metrics=metrics,

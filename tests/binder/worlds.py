@@ -141,7 +141,7 @@ class World:
         own = BinderSettings(evict=evict, limits=limits, **more)
         runtime = Runtime(
             configuration=Configuration(shared=Shared(protection=protection), own=own, hash=""),
-            bus=bus or self.bus,
+            message_bus=bus or self.bus,
             clock=self.clock,
             health=self.health,
             metrics=self.metrics,

@@ -86,7 +86,7 @@ async def _counted() -> float | None:
     bus = MemoryBus(clock)
     runtime = Runtime(
         configuration=Configuration(shared=Shared(), own=settings, hash=""),
-        bus=bus,
+        message_bus=bus,
         clock=clock,
         health=Health(configuration_hash="", metrics=metrics),
         metrics=metrics,

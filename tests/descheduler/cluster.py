@@ -237,7 +237,7 @@ class Cluster:
         own = DeschedulerSettings(**(defaults | settings))
         runtime = Runtime(
             configuration=Configuration(shared=Shared(load=LOAD), own=own, hash=""),
-            bus=self.bus,
+            message_bus=self.bus,
             clock=self.clock,
             health=self.health,
             metrics=self.registry,

@@ -402,7 +402,7 @@ async def scorer(cluster: Cluster, token: str, pods: Pods) -> AsyncIterator[Scor
     ):
         runtime = Runtime(
             configuration=Configuration(shared=Shared(kubernetes=Kubernetes(namespace=NAMESPACE)), own=own, hash=""),
-            identity="one", bus=bus, api_server=kube, clock=clock,
+            identity="one", message_bus=bus, api_server=kube, clock=clock,
             health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
         )  # fmt: skip
         annotator = Annotator(runtime)

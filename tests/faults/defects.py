@@ -446,7 +446,7 @@ DEFECTS = (
     _defect(
         "certificates of clients not verified",
         (
-            f"{SCORER}/shell/tls.py",
+            f"{RUNTIME}/process/server_certificates.py",
             "        context.verify_mode = ssl.CERT_REQUIRED",
             "        context.verify_mode = ssl.CERT_OPTIONAL",
         ),

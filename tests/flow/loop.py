@@ -204,7 +204,7 @@ class Loop:
         await start(
             Runtime(
                 configuration=Configuration(shared=self.shared, own=settings, hash=""),
-                bus=self.bus,
+                message_bus=self.bus,
                 clock=self.clock,
                 health=health,
                 metrics=self.registries[service],

@@ -44,7 +44,7 @@ class Offering(Loop):
         own = ReclaimerSettings(enabled=True, mode=mode)  # type: ignore[arg-type]  # one of two
         runtime = Runtime(
             configuration=Configuration(shared=self.shared, own=own, hash=""),
-            bus=self.bus,
+            message_bus=self.bus,
             clock=self.clock,
             health=health,
             metrics=metrics,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from annotator.reviews import a_review
 from lab.trace_folders import (
     ABOUT,
     ALIBABA,
@@ -27,6 +28,7 @@ from lab.trace_folders import (
 import equipoise
 from equipoise.agent.shell.configuration import AgentConfiguration
 from equipoise.agent.shell.node_usage import count_cpus, read_cpu_seconds, read_memory
+from equipoise.annotator.hints_webhook import server as webhook_server
 from equipoise.binder.state.ledger_json import NewerFormat
 from equipoise.binder.state.ledger_json import decode as decode_ledger
 from equipoise.cli.doctor.checks.extender import entry_finding
@@ -373,6 +375,12 @@ def _documents() -> Iterator[Reader]:
         name="request of kube-scheduler", read=parse_request, example=EXTENDER_ARGUMENTS, errors=(InvalidRequest,)
     )
     yield Reader(
+        name="review of a new pod",
+        read=lambda raw: webhook_server.review(raw, lambda _: webhook_server.PROBE_HINTS),
+        example=a_review(),
+        errors=webhook_server.REVIEW_ERRORS,
+    )
+    yield Reader(
         name="scores of an extender",
         read=lambda raw: http_extender._decode(raw, list[http_extender.HostScore]),
         example=[{"Host": "node-a", "Score": 7}],
@@ -435,6 +443,7 @@ def read_proc(text: str) -> tuple[Any, ...]:
 DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.agent.shell.api_server": ("object /pods",),
     "equipoise.agent.shell.configuration": ("configuration of the agent",),
+    "equipoise.annotator.hints_webhook.server": ("review of a new pod",),
     "equipoise.binder.state.ledger_json": ("ledger",),
     "equipoise.cli.bus.messages": ("message Explanation", "message PlanResponse"),
     "equipoise.cli.demo.colocation.account": (),  # a file of this package

@@ -171,7 +171,7 @@ async def test_a_reclaimer_writes_its_amounts_with_its_own_account(cluster: Clus
         own = ReclaimerSettings(enabled=True, mode="enforce", interval=0.2)
         runtime = Runtime(
             configuration=Configuration(shared=Shared(kubernetes=Kubernetes(namespace=NAMESPACE)), own=own, hash=""),
-            identity="one", bus=bus, api_server=kube, clock=clock, metrics=metrics,
+            identity="one", message_bus=bus, api_server=kube, clock=clock, metrics=metrics,
             health=Health(configuration_hash="", metrics=metrics),
         )  # fmt: skip
         service = Reclaimer(runtime)

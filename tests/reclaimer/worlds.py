@@ -61,7 +61,7 @@ class World:
                 configuration=Configuration(
                     shared=Shared(), own=ReclaimerSettings(**{"enabled": True} | settings), hash=""
                 ),
-                bus=self.bus,
+                message_bus=self.bus,
                 clock=self.clock,
                 health=self.health,
                 metrics=self.metrics,

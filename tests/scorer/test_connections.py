@@ -24,9 +24,9 @@ from scorer.extender_bodies import a_body
 from scorer.running import Start, settings_for
 
 from equipoise.cli.certificates.issue import client_pair, new_ca, server_pair
+from equipoise.contracts.configuration.server_tls import ServerTls
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.scorer.settings import ExtenderTls
 from equipoise.scorer.shell.connections import MAX_NEW_CONNECTIONS
 
 OPEN_FILES = 512
@@ -166,7 +166,7 @@ class Authority:
             ("client.key", client.key_text),
         ):
             (folder / name).write_bytes(content)
-        self.tls = ExtenderTls(
+        self.tls = ServerTls(
             certificate_file=str(folder / "tls.crt"),
             key_file=str(folder / "tls.key"),
             client_ca_file=str(folder / "ca.crt"),

@@ -13,9 +13,10 @@ from scorer.clusters import a_pod
 from scorer.extender_bodies import INVALID, NOT_JSON, SECRET, a_body, nodes
 from scorer.running import Running, Start, fill, settings_for
 
+from equipoise.contracts.configuration.server_tls import ServerTls
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
-from equipoise.scorer.settings import ExtenderTls, ScorerSettings
+from equipoise.scorer.settings import ScorerSettings
 
 
 async def post(running: Running, verb: str, body: Any, **options: Any) -> tuple[int, Any]:
@@ -304,7 +305,7 @@ async def test_an_address_in_use_is_a_configuration_error(start: Start) -> None:
 
 async def test_a_missing_certificate_is_a_configuration_error(start: Start) -> None:
     """That names the setting."""
-    running = await start(settings_for(tls=ExtenderTls(certificate_file="/nowhere", key_file="/nowhere")))
+    running = await start(settings_for(tls=ServerTls(certificate_file="/nowhere", key_file="/nowhere")))
 
     assert running.task is not None
     assert "scorer.extender.tls" in str(running.task.exception())

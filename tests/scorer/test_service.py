@@ -20,6 +20,7 @@ from scorer.clusters import a_batch_request, a_cycle, a_pod, an_outcome
 from scorer.running import Running, Start, fill
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.server_tls import ServerTls
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
@@ -33,7 +34,7 @@ from equipoise.scorer.decisions.neutral_scores import NEUTRAL
 from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
 from equipoise.scorer.decisions.policies.water_level import ResourceWeights, WaterLevel
 from equipoise.scorer.decisions.scoring_settings import BandScoring
-from equipoise.scorer.settings import AdviceSettings, ExtenderSettings, ExtenderTls, ScorerSettings
+from equipoise.scorer.settings import AdviceSettings, ExtenderSettings, ScorerSettings
 
 NAMES = ["node-a", "node-b", "node-c"]
 
@@ -462,14 +463,14 @@ async def test_reviews_of_the_cluster_are_published_every_five_minutes(start: St
 # clients
 
 
-SERVER_ONLY = ExtenderTls(certificate_file="/nowhere", key_file="/nowhere")
+SERVER_ONLY = ServerTls(certificate_file="/nowhere", key_file="/nowhere")
 MUTUAL = msgspec.structs.replace(SERVER_ONLY, client_ca_file="/nowhere")
 
 
 @pytest.mark.parametrize("tls", [None, SERVER_ONLY], ids=["plain HTTP", "no client CA"])
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "scorer.example.com:0"])
 async def test_a_scorer_that_any_machine_reaches_needs_a_client_ca(
-    start: Start, listen: str, tls: ExtenderTls | None
+    start: Start, listen: str, tls: ServerTls | None
 ) -> None:
     """It does not start, and the error names every solution."""
     running = await start(ScorerSettings(listen=listen, extender=ExtenderSettings(tls=tls)))
@@ -507,7 +508,7 @@ async def test_any_client_is_accepted_only_by_explicit_choice(start: Start) -> N
     ],
 )
 def test_only_a_client_ca_or_a_loopback_address_excludes_other_clients(
-    listen: str, tls: ExtenderTls | None, expected: bool
+    listen: str, tls: ServerTls | None, expected: bool
 ) -> None:
     """A certificate of the scorer alone verifies no client."""
     assert ScorerSettings(listen=listen, extender=ExtenderSettings(tls=tls)).serves_any_client is expected

@@ -16,11 +16,12 @@ from scorer.extender_bodies import a_body
 from scorer.running import Running, Start, settings_for
 
 from equipoise.cli.certificates.issue import CertificatePair, client_pair, new_ca, server_pair
+from equipoise.contracts.configuration.server_tls import ServerTls
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.main import PERIOD
-from equipoise.scorer.settings import ExtenderTls, ScorerSettings
-from equipoise.scorer.shell.tls import Certificates, certificate_end
+from equipoise.runtime.process.server_certificates import Certificates, certificate_end
+from equipoise.scorer.settings import ScorerSettings
 
 TODAY = SystemClock().now()
 """OpenSSL reads the machine's own time: certificates must be valid today."""
@@ -36,7 +37,7 @@ class Files:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.tls = ExtenderTls(
+        self.tls = ServerTls(
             certificate_file=str(folder / "tls.crt"),
             key_file=str(folder / "tls.key"),
             client_ca_file=str(folder / "ca.crt"),
@@ -184,7 +185,7 @@ async def test_plain_http_and_old_tls_are_refused(start: Start, world: World) ->
 
 async def test_without_a_client_authority_any_caller_is_accepted(start: Start, world: World) -> None:
     """`clientCaFile: null`: only the caller verifies the scorer."""
-    tls = ExtenderTls(certificate_file=world.files.tls.certificate_file, key_file=world.files.tls.key_file)
+    tls = ServerTls(certificate_file=world.files.tls.certificate_file, key_file=world.files.tls.key_file)
     running = await start(settings_for(tls=tls))
 
     assert await status(running, world.caller()) == 200
@@ -284,7 +285,7 @@ async def test_a_scorer_does_not_start_with_invalid_files(
     world.files.put_bytes(*content(world))
 
     with pytest.raises(ConfigurationError, match=r"scorer\.extender\.tls: .*/scorer/"):
-        Certificates(world.files.tls)
+        Certificates(world.files.tls, "scorer.extender.tls")
 
 
 async def test_callers_are_accepted_during_a_reload(start: Start, world: World) -> None:

@@ -15,8 +15,12 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     per_address: int = 16
     """The maximum per client address: a new connection then replaces the one unused for the longest time."""
 
+    handshake_seconds: float = 5.0
+    """The time for the TLS handshake, on ports with TLS."""
+
     request_seconds: float = 5.0
-    """The time for the head of a request: from its first byte, or from the connection on for the first request."""
+    """The time for the head of a request: from its first byte, or from the connection on for the first request.
+    Infinite on ports whose requests have bodies."""
 
     response_seconds: float = 10.0
     """The time in which the client must read a byte of a response."""

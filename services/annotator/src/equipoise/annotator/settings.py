@@ -1,6 +1,6 @@
 """The section `annotator` of the configuration: when a value is written, and how many requests there may be."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -8,6 +8,7 @@ from msgspec import Meta
 from equipoise.annotator.decisions.hint_write import HintWriteThreshold
 from equipoise.annotator.decisions.write_decision import WriteThreshold
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.server_tls import ServerTls
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.kubernetes import crane
 from equipoise.contracts.messages.lease import LONGEST_LEASE
@@ -28,11 +29,44 @@ class MembershipSettings(Section, frozen=True, kw_only=True):
             raise ValueError("leaseDuration must be at least twice renewPeriod")
 
 
+class HintsWebhookSettings(Section, frozen=True, kw_only=True):
+    """The webhook that adds placement hints to new pods, `python -m equipoise.annotator.hints_webhook`, and its guard.
+
+    The paths are those at which k8s/hints/webhook.yaml mounts the Secret `equipoise-hints-webhook-tls`.
+    """
+
+    listen: str = "0.0.0.0:10250"
+    """Address for the API server. Many managed clusters let their control plane reach nodes at ports 443 and 10250
+    only."""
+
+    tls: ServerTls = ServerTls(
+        certificate_file="/run/secrets/hints-webhook/tls.crt", key_file="/run/secrets/hints-webhook/tls.key"
+    )
+
+    ca_file: str = "/run/secrets/hints-webhook/ca.crt"
+    """The CA of the certificate. The annotators write it to the configuration of the API server."""
+
+    service_port: Annotated[int, Meta(ge=1, le=65_535)] = 443
+    """Port of the Service `equipoise-hints-webhook`."""
+
+    concurrency: Annotated[int, Meta(ge=1)] = 64
+    """Maximum number of pods at once; more are created without hints."""
+
+    max_body_bytes: Annotated[int, Meta(ge=2**20)] = 4 * 2**20
+    """Maximum size of a request: a pod has at most 1.5 MiB. Larger ones are created without hints."""
+
+
 class HintWriteSettings(HintWriteThreshold, frozen=True, kw_only=True):
-    """Placement hints, which an admission policy of the API server adds to new pods."""
+    """Placement hints, which the API server adds to new pods."""
 
     enabled: bool = False
-    """Write the hints of the scorer. Needs k8s/hints, and Kubernetes 1.36 (or 1.34 with a feature gate)."""
+    """Write the hints of the scorer. Needs k8s/hints."""
+
+    admission: Literal["policy", "webhook"] = "policy"
+    """What adds hints to pods: `policy`, an admission policy of the API server, from Kubernetes 1.36 on (or 1.34 with a
+    feature gate); `webhook`, a program of Equipoise, from 1.30 on."""
+
+    webhook: HintsWebhookSettings = HintsWebhookSettings()
 
     requests_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 20.0
     """Maximum rate of reads and writes by all replicas together. Each namespace needs two in five minutes, and one for

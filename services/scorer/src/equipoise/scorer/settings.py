@@ -5,18 +5,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from equipoise.contracts.configuration.server_tls import ServerTls
 from equipoise.contracts.configuration.settings import Section
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
-
-
-class ExtenderTls(Section, frozen=True, kw_only=True):
-    """Files in PEM format; changes are loaded within seconds. `equipoise certificates` creates them."""
-
-    certificate_file: str
-    key_file: str
-
-    client_ca_file: str | None = None
-    """Only callers with a certificate of this authority are accepted; null: any caller."""
 
 
 class ExtenderSettings(Section, frozen=True, kw_only=True):
@@ -63,7 +54,7 @@ class ExtenderSettings(Section, frozen=True, kw_only=True):
     100 with weight 5 would override all of these plugins.
     """
 
-    tls: ExtenderTls | None = None
+    tls: ServerTls | None = None
     """null: plain HTTP. Without `clientCaFile`, the scorer starts only on a loopback address, or with
     `allowUnauthenticated`."""
 

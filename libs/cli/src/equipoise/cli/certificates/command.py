@@ -12,10 +12,10 @@ import click
 @click.option(
     "--for",
     "purpose",
-    type=click.Choice(["extender", "nats"]),
+    type=click.Choice(["extender", "nats", "hints-webhook"]),
     default="extender",
     show_default=True,
-    help="extender: the scorer and kube-scheduler. nats: the NATS server.",
+    help="extender: the scorer and kube-scheduler. nats: the NATS server. hints-webhook: the webhook of hints.",
 )
 @click.option("--name", "names", multiple=True, help="Additional DNS name of the server. May be repeated.")
 @click.option("--address", "addresses", multiple=True, help="IP address of the server. May be repeated.")

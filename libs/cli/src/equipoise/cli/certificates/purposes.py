@@ -115,4 +115,29 @@ NATS = Purpose(
 )
 """The names are those of the Service in k8s/base/nats.yaml and in docker-compose.yml, and of a port-forward."""
 
-PURPOSES: Mapping[str, Purpose] = {"extender": EXTENDER, "nats": NATS}
+HINTS_WEBHOOK = Purpose(
+    ca="equipoise hints webhook CA",
+    server="equipoise-hints-webhook",
+    names=(
+        "equipoise-hints-webhook.equipoise-system.svc",
+        "equipoise-hints-webhook.equipoise-system.svc.cluster.local",
+        "equipoise-hints-webhook.equipoise-system",
+        "equipoise-hints-webhook",
+    ),
+    secrets=(
+        Secret(
+            name="equipoise-hints-webhook-tls",
+            pair="server",
+            title="Install the certificate of the webhook, and that of its CA, for the API server:",
+        ),
+    ),
+    remarks=(
+        "Running webhooks and annotators read it when it has reached their pods (about a minute).",
+        "",
+        "Keep ca.key outside of the cluster: with it and a place in the network, somebody can change new pods.",
+        "--force renews the certificate with it.",
+    ),
+)
+"""The names are those of the Service in k8s/hints/webhook.yaml."""
+
+PURPOSES: Mapping[str, Purpose] = {"extender": EXTENDER, "nats": NATS, "hints-webhook": HINTS_WEBHOOK}

@@ -4,6 +4,7 @@ It runs in the API server, without a webhook. A pod that it does not match, or f
 as its user wrote it.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from equipoise.contracts.hints.definition import GROUP, KIND, VERSION
@@ -18,9 +19,16 @@ SWITCH = "equipoise.dev/hints"
 HINTED = "equipoise.dev/hint"
 """Annotation of a pod that got a hint: the key of its workload, `@`, and the version of the object with the hints."""
 
-_SWITCHED_ON = {"matchExpressions": [{"key": SWITCH, "operator": "NotIn", "values": ["off"]}]}
+SWITCHED_ON: dict[str, Any] = {"matchExpressions": [{"key": SWITCH, "operator": "NotIn", "values": ["off"]}]}
 
-_MATCH_CONDITIONS = {
+NEW_PODS: dict[str, Any] = {
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "operations": ["CREATE"],
+    "resources": ["pods"],
+}
+
+POD_CONDITIONS = {
     "not-placed-yet": "!has(object.spec.nodeName) || object.spec.nodeName == ''",
     "not-gated": "!has(object.spec.schedulingGates) || object.spec.schedulingGates.size() == 0",
     "default-scheduler": "object.spec.schedulerName == 'default-scheduler'",
@@ -29,6 +37,10 @@ _MATCH_CONDITIONS = {
     "has-a-controller": """\
 object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false)
 && !(owner.kind in ['DaemonSet', 'Node']))""",
+}
+"""The pods that may get a hint, from the pod alone: names of conditions, and their expressions."""
+
+_MATCH_CONDITIONS = POD_CONDITIONS | {
     # Expressions have no current time. But the API server writes the time of the request into the managedFields of a
     # new pod before it calls policies. `all`: a client may send further entries with any time.
     "hints-are-fresh": """\
@@ -98,6 +110,11 @@ _PATCHES = (
 )
 
 
+def named_expressions(expressions: Mapping[str, str]) -> list[dict[str, str]]:
+    """Conditions or variables as manifests have them."""
+    return [{"name": name, "expression": text} for name, text in expressions.items()]
+
+
 def policy(version: str) -> dict[str, Any]:
     """The manifest for the API servers that serve this version (of `mutating_policy.API_VERSIONS`)."""
     return {
@@ -109,14 +126,12 @@ def policy(version: str) -> dict[str, Any]:
             "reinvocationPolicy": "Never",
             "paramKind": {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND},
             "matchConstraints": {
-                "namespaceSelector": _SWITCHED_ON,
-                "objectSelector": _SWITCHED_ON,
-                "resourceRules": [
-                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-                ],
+                "namespaceSelector": SWITCHED_ON,
+                "objectSelector": SWITCHED_ON,
+                "resourceRules": [NEW_PODS],
             },
-            "matchConditions": [{"name": name, "expression": text} for name, text in _MATCH_CONDITIONS.items()],
-            "variables": [{"name": name, "expression": text} for name, text in _VARIABLES.items()],
+            "matchConditions": named_expressions(_MATCH_CONDITIONS),
+            "variables": named_expressions(_VARIABLES),
             "mutations": [
                 {
                     "patchType": "JSONPatch",

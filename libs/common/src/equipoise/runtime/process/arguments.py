@@ -12,19 +12,20 @@ environment:
 """
 
 
-def read_arguments(service: str) -> None:
+def read_arguments(program: str) -> None:
     """Ends the process if help or the version is requested, or if there is any other argument.
 
-    It is called before the service is imported, which takes a second.
+    It is called before the service is imported, which takes a second. `program`: its module below `equipoise`.
     """
     from importlib.metadata import version
 
     parser = argparse.ArgumentParser(
-        prog=f"python -m equipoise.{service}",
-        description=sys.modules[f"equipoise.{service}"].__doc__,
+        prog=f"python -m equipoise.{program}",
+        description=sys.modules[f"equipoise.{program}"].__doc__,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    number = f"equipoise-{service} {version(f'equipoise-{service}')}"
+    distribution = f"equipoise-{program.partition('.')[0]}"
+    number = f"{distribution} {version(distribution)}"
     parser.add_argument("--version", action="version", version=number, help="print the version and exit")
     parser.parse_args()

@@ -1,6 +1,7 @@
 """Connections of a server, limited in number and time: `ConnectionLimits` has the numbers."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import cast
 
@@ -110,8 +111,12 @@ class LimitedConnections:
             displaced.abort()
 
 
-async def listen(runner: web.AppRunner, host: str, port: int, limits: ConnectionLimits) -> asyncio.Server:
+async def listen(
+    runner: web.AppRunner, host: str, port: int, limits: ConnectionLimits, tls: ssl.SSLContext | None = None
+) -> asyncio.Server:
     """A server for the application of a runner that is set up. Without a host, on every interface. Raises OSError."""
     assert runner.server is not None
     connections = LimitedConnections(runner.server, limits)
-    return await asyncio.get_running_loop().create_server(connections, host or None, port)
+    return await asyncio.get_running_loop().create_server(
+        connections, host or None, port, ssl=tls, ssl_handshake_timeout=limits.handshake_seconds if tls else None
+    )

@@ -51,18 +51,24 @@ class Runtime(Generic[S]):
     """What a service uses while it runs."""
 
     configuration: Configuration[S]
-    bus: Bus
     clock: Clock
     health: Health
     metrics: CollectorRegistry
     identity: str
     """This replica: host name and a random part, so that a restarted process is another one."""
 
+    message_bus: Bus | None = None
     api_server: Kube | None = None
 
     @property
     def own(self) -> S:
         return self.configuration.own
+
+    @property
+    def bus(self) -> Bus:
+        if self.message_bus is None:
+            raise RuntimeError("this program was started without a bus")
+        return self.message_bus
 
     @property
     def kube(self) -> Kube:
@@ -85,11 +91,11 @@ class Process(Generic[S]):
         configuration: Configuration[S],
         clock: Clock,
         metrics: CollectorRegistry,
-        bus: Callable[[], AbstractAsyncContextManager[Bus]],
+        bus: Callable[[], AbstractAsyncContextManager[Bus]] | None,
         kube: Callable[[], AbstractAsyncContextManager[Kube]] | None,
         bus_problems: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """`bus_problems`: why the bus is not open yet."""
+        """`bus`: None for a program that uses none. `bus_problems`: why it is not open yet."""
         self.health = Health(configuration_hash=configuration.hash, metrics=metrics)
         host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "host"
         self.identity = f"{host}-{secrets.token_hex(3)}"
@@ -151,7 +157,7 @@ class Process(Generic[S]):
                 raise asyncio.CancelledError
             runtime = Runtime(
                 configuration=self._configuration,
-                bus=bus,
+                message_bus=bus,
                 clock=self._clock,
                 health=self.health,
                 metrics=self._metrics,
@@ -159,13 +165,16 @@ class Process(Generic[S]):
                 api_server=kube,
             )
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._beat(bus, kube), name="heartbeat")
-                tasks.create_task(self._publisher.run(bus), name="configuration")
+                if bus is not None:
+                    tasks.create_task(self._beat(bus, kube), name="heartbeat")
+                    tasks.create_task(self._publisher.run(bus), name="configuration")
                 tasks.create_task(self._measure_lag(), name="loop lag")
                 await start(runtime)
                 raise RuntimeError(f"{self._service} ended by itself")
 
-    async def _reach_bus(self, stack: AsyncExitStack) -> Bus:
+    async def _reach_bus(self, stack: AsyncExitStack) -> Bus | None:
+        if self._bus is None:
+            return None
         if unencrypted := self._configuration.shared.nats.unencrypted:
             self.health.set_problem("nats_unencrypted", f"{unencrypted}: use tls:// in nats.url, and nats.tls.caFile")
         bus: Bus | None = None

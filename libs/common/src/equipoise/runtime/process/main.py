@@ -86,7 +86,15 @@ def refused(health: Health, error: ConfigurationError) -> None:
     health.set_problem("configuration", f"the changed configuration is not used: {'; '.join(str(error).splitlines())}")
 
 
-def run(service: ServiceName, section: type[S], start: Start[S], *, kube: bool, stop_limit: float = STOP_LIMIT) -> None:
+def run(
+    service: ServiceName,
+    section: type[S],
+    start: Start[S],
+    *,
+    kube: bool,
+    bus: bool = True,
+    stop_limit: float = STOP_LIMIT,
+) -> None:
     """The whole of a service's program. Never returns: exits with one of the codes above.
 
     A changed configuration file ends the service in order and starts it again in the same process. An invalid one
@@ -100,7 +108,7 @@ def run(service: ServiceName, section: type[S], start: Start[S], *, kube: bool, 
     try:
         reduce_gc_frequency()
         watch = FileWatch(Path(path)) if path else None
-        code = asyncio.run(_until_signalled(service, load, watch, start, kube, stop_limit))
+        code = asyncio.run(_until_signalled(service, load, watch, start, kube, bus, stop_limit))
     except ConfigurationError as error:
         for line in str(error).splitlines():
             print(f"equipoise {service}: {line}", file=sys.stderr)
@@ -123,6 +131,7 @@ async def _until_signalled(
     watch: FileWatch | None,
     start: Start[S],
     kube: bool,
+    bus: bool,
     stop_limit: float,
 ) -> int:
     """One run of the service after another, each with its own configuration.
@@ -135,7 +144,7 @@ async def _until_signalled(
     configuration, before = load(), None
     invalid: ConfigurationError | None = None
     while True:
-        current = _Run(service, configuration, start, kube, stop_limit)
+        current = _Run(service, configuration, start, kube, bus, stop_limit)
         if invalid is not None:
             refused(current.process.health, invalid)
         try:
@@ -156,7 +165,13 @@ class _Run(Generic[S]):
     """A run of the service, from start to end, with one configuration."""
 
     def __init__(
-        self, service: ServiceName, configuration: Configuration[S], start: Start[S], kube: bool, stop_limit: float
+        self,
+        service: ServiceName,
+        configuration: Configuration[S],
+        start: Start[S],
+        kube: bool,
+        bus: bool,
+        stop_limit: float,
     ) -> None:
         clock, metrics, shared = SystemClock(), CollectorRegistry(), configuration.shared
         configure_logging(shared.logging, service)
@@ -172,7 +187,7 @@ class _Run(Generic[S]):
             configuration=configuration,
             clock=clock,
             metrics=metrics,
-            bus=lambda: connect(shared.nats, service, clock=clock, errors=errors),
+            bus=(lambda: connect(shared.nats, service, clock=clock, errors=errors)) if bus else None,
             bus_problems=lambda: errors.problems,
             kube=(lambda: connect_kube(shared.kubernetes, service, clock)) if kube else None,
         )

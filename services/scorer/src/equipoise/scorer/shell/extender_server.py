@@ -22,7 +22,7 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health, split_address
-from equipoise.runtime.process.main import PERIOD
+from equipoise.runtime.process.server_certificates import Certificates
 from equipoise.scorer.decisions.extender_protocol import (
     InvalidRequest,
     parse_request,
@@ -35,7 +35,6 @@ from equipoise.scorer.decisions.neutral_scores import ExtenderScores
 from equipoise.scorer.settings import ExtenderSettings
 from equipoise.scorer.shell.connections import Acceptor, check_file_limit, listening_socket
 from equipoise.scorer.shell.metrics import ScorerMetrics
-from equipoise.scorer.shell.tls import Certificates
 
 log = structlog.get_logger()
 
@@ -84,9 +83,9 @@ class ExtenderServer:
         check_file_limit(self.settings.max_connections)
         tls: ssl.SSLContext | None = None
         if self.settings.tls is not None:
-            self._certificates = Certificates(self.settings.tls)
+            self._certificates = Certificates(self.settings.tls, "scorer.extender.tls")
             tls = self._certificates.context
-            self.metrics.certificate_end.set(self._certificates.end)
+            self._show_certificate_end()
         application = web.Application(client_max_size=self.settings.max_body_bytes, middlewares=[self._guard])
         application.router.add_post("/prioritize", self._respond)
         application.router.add_post("/filter", self._respond)
@@ -127,23 +126,12 @@ class ExtenderServer:
 
         Invalid files are reported, and the last valid ones remain in use.
         """
-        valid = True
-        while self._certificates is not None:
-            await self.clock.sleep(PERIOD)
-            if valid and not self._certificates.changed():
-                continue
-            try:
-                self._certificates.reload()
-            except ConfigurationError as error:
-                valid = False
-                health.set_problem(
-                    "certificates", f"the changed certificates are invalid, the old ones are used: {error}"
-                )
-            else:
-                valid = True
-                self.metrics.certificate_end.set(self._certificates.end)
-                health.set_problem("certificates", None)
-                log.info("certificates reloaded")
+        if self._certificates is not None:
+            await self._certificates.follow(self.clock, health, self._show_certificate_end)
+
+    def _show_certificate_end(self) -> None:
+        assert self._certificates is not None
+        self.metrics.certificate_end.set(self._certificates.end)
 
     # requests: those in the usual form directly, all others from aiohttp
 

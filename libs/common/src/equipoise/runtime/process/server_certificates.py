@@ -1,12 +1,20 @@
-"""TLS of the extender server: changed files are loaded while connections are accepted."""
+"""TLS of a server: changed files are loaded while connections are accepted."""
 
 import ssl
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
+import structlog
+
+from equipoise.contracts.configuration.server_tls import ServerTls
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.process.main import FileWatch
-from equipoise.scorer.settings import ExtenderTls
+from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.main import PERIOD, FileWatch
+
+log = structlog.get_logger()
 
 _DER_VERSION, _DER_UTC_TIME = 0xA0, 0x17
 """Tags: the explicit version of a TBSCertificate, and a time with two digits of the year."""
@@ -20,10 +28,11 @@ class Certificates:
     ConfigurationError if the files are invalid.
     """
 
-    def __init__(self, tls: ExtenderTls) -> None:
-        self._tls = tls
+    def __init__(self, tls: ServerTls, setting: str) -> None:
+        """`setting`: the path of `tls` in the configuration, for errors."""
+        self._tls, self._setting = tls, setting
         self._watches = [FileWatch(Path(name)) for name in _names(tls)]
-        self._latest = _context(tls)
+        self._latest = _context(tls, setting)
         self.end = _certificate_expiry(tls)
         """The time at which the certificate expires (Unix seconds); 0 if that is unknown."""
 
@@ -42,14 +51,34 @@ class Certificates:
 
         Raises ConfigurationError if they are invalid; the earlier ones then remain in use.
         """
-        self._latest = _context(self._tls)
+        self._latest = _context(self._tls, self._setting)
         self.end = _certificate_expiry(self._tls)
+
+    async def follow(self, clock: Clock, health: Health, on_reload: Callable[[], None]) -> NoReturn:
+        """Load changed files. Invalid ones are reported, and the last valid ones remain in use."""
+        valid = True
+        while True:
+            await clock.sleep(PERIOD)
+            if valid and not self.changed():
+                continue
+            try:
+                self.reload()
+            except ConfigurationError as error:
+                valid = False
+                health.set_problem(
+                    "certificates", f"the changed certificates are invalid, the old ones are used: {error}"
+                )
+            else:
+                valid = True
+                on_reload()
+                health.set_problem("certificates", None)
+                log.info("certificates reloaded")
 
     def _use_latest(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, first: ssl.SSLContext) -> None:
         connection.context = self._latest
 
 
-def _certificate_expiry(tls: ExtenderTls) -> float:
+def _certificate_expiry(tls: ServerTls) -> float:
     """0 if it cannot be read: it may have changed since it was loaded, or contain what only OpenSSL reads."""
     try:
         return certificate_end(Path(tls.certificate_file).read_text())
@@ -87,16 +116,16 @@ def _der_element(der: bytes, at: int) -> tuple[int, int, int]:
     return der[at], start, start + length
 
 
-def _names(tls: ExtenderTls) -> list[str]:
+def _names(tls: ServerTls) -> list[str]:
     return [name for name in (tls.certificate_file, tls.key_file, tls.client_ca_file) if name is not None]
 
 
-def _context(tls: ExtenderTls) -> ssl.SSLContext:
+def _context(tls: ServerTls, setting: str) -> ssl.SSLContext:
     for name in _names(tls):
         try:
             Path(name).read_bytes()
         except OSError as error:  # OpenSSL does not report the file
-            raise ConfigurationError(f"scorer.extender.tls: {name}: {error.strerror}") from error
+            raise ConfigurationError(f"{setting}: {name}: {error.strerror}") from error
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0  # a resumed session does not present its certificate again
@@ -105,7 +134,7 @@ def _context(tls: ExtenderTls) -> ssl.SSLContext:
         context.load_cert_chain(tls.certificate_file, tls.key_file, password="")
     except OSError as error:
         raise ConfigurationError(
-            f"scorer.extender.tls: {tls.certificate_file} and {tls.key_file} are not a certificate and its key in PEM "
+            f"{setting}: {tls.certificate_file} and {tls.key_file} are not a certificate and its key in PEM "
             f"format, without a password: {_reason(error)}"
         ) from error
     if tls.client_ca_file is not None:
@@ -113,7 +142,7 @@ def _context(tls: ExtenderTls) -> ssl.SSLContext:
             context.load_verify_locations(cafile=tls.client_ca_file)
         except OSError as error:
             raise ConfigurationError(
-                f"scorer.extender.tls: {tls.client_ca_file} contains no certificate in PEM format: {_reason(error)}"
+                f"{setting}: {tls.client_ca_file} contains no certificate in PEM format: {_reason(error)}"
             ) from error
         context.verify_mode = ssl.CERT_REQUIRED
     return context

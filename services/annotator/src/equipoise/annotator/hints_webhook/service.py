@@ -1,0 +1,36 @@
+"""The webhook: follows the hints of all namespaces, and responds to the API server."""
+
+import asyncio
+import math
+
+import structlog
+
+from equipoise.annotator.hints_webhook.server import WebhookServer
+from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.contracts.hints.policy import NAME
+from equipoise.runtime.kubernetes.client import HINTS
+from equipoise.runtime.kubernetes.reflector import Reflector
+from equipoise.runtime.process.lifecycle import Runtime
+
+log = structlog.get_logger()
+
+
+async def serve(runtime: Runtime[AnnotatorSettings]) -> None:
+    """Runs until it is canceled. Ready, and so reached through the Service, once the hints are known."""
+    settings = runtime.own.hints.webhook
+    reflector = Reflector(runtime.kube, HINTS, clock=runtime.clock)
+    runtime.health.include_problems(
+        lambda: [f"the hints may be outdated: {reflector.problem}"] * bool(reflector.problem)
+    )
+    server = WebhookServer(
+        hints=lambda namespace: reflector.objects.get((namespace, NAME)),
+        settings=settings,
+        clock=runtime.clock,
+        metrics=runtime.metrics,
+    )
+    async with server.serve(settings.listen) as port, asyncio.TaskGroup() as tasks:
+        log.info("listening", port=port)
+        tasks.create_task(server.reload_certificates(runtime.health), name="certificates")
+        tasks.create_task(reflector.run(), name="hints")
+        await reflector.wait_synced(math.inf)
+        runtime.health.warmed_up()
