@@ -69,7 +69,7 @@ async def a_bus(acknowledged: int) -> NatsBus:
     link.client = Leaderless(acknowledged)  # type: ignore[assignment]
     link._up.set()
     async with asyncio.TaskGroup() as tasks:
-        return NatsBus(link, tasks, clock, Envelope("collector", clock, random.Random(1)), 5.0)
+        return NatsBus(link, tasks, clock, Envelope("collector", clock, random.Random(1)), 5.0, 10.0)
 
 
 @pytest.mark.parametrize("acknowledged", [0, 5])

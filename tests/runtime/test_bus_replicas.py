@@ -145,10 +145,7 @@ async def test_a_lost_queue_is_named_and_used_again_once_setup_has_created_it(wo
 
 
 async def test_a_queue_that_lost_messages_is_named_and_delivers_again_after_setup(world: NatsWorld) -> None:
-    """As after a power failure: nats-server uses the numbers of lost messages again, and its consumer skips them.
-
-    Takes seconds: the queue is compared with its consumer every 10 s, once to find it and once after setup.
-    """
+    """As after a power failure: nats-server uses the numbers of lost messages again, and its consumer skips them."""
     worked: Received[EvictionIntent] = Received()
 
     async def work(delivery: Delivery[EvictionIntent]) -> None:

@@ -46,7 +46,7 @@ from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.following import ChannelFollower
 from equipoise.runtime.bus.responder import EndpointResponder, TooManyRequests, UnreadableRequest
 from equipoise.runtime.bus.subscriber import StreamSubscriber
-from equipoise.runtime.bus.work_queue import WorkQueue
+from equipoise.runtime.bus.work_queue import CHECK_PERIOD, WorkQueue
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.unreadable import UnreadableThings
@@ -160,13 +160,20 @@ class NatsBus(ChannelFollower):
     """A `Bus` over one connection; `connect` makes it."""
 
     def __init__(
-        self, link: NatsConnection, tasks: asyncio.TaskGroup, clock: Clock, envelope: Envelope, heartbeat: float
+        self,
+        link: NatsConnection,
+        tasks: asyncio.TaskGroup,
+        clock: Clock,
+        envelope: Envelope,
+        heartbeat: float,
+        check_period: float,
     ) -> None:
         self._link = link
         self._envelope = envelope
         self._tasks = tasks
         self._clock = clock
         self._heartbeat = heartbeat
+        self._check_period = check_period
         self._publisher = Publisher(link)
         self._followers: list[asyncio.Task[None]] = []
         self.errors = link.errors
@@ -287,7 +294,8 @@ class NatsBus(ChannelFollower):
     async def work(self, kind: type[T], worker: Worker[T], *, concurrency: int = 1) -> None:
         queue = next(stream for stream in STREAMS if stream.work_queue)
         reader = MessageReader(queue.subjects[0], kind, self.errors, self._clock)
-        await WorkQueue(self._link, queue, self._clock).run(reader, worker, concurrency)
+        work = WorkQueue(self._link, queue, self._clock, check_period=self._check_period)
+        await work.run(reader, worker, concurrency)
 
     async def request(
         self, subject: str, request: msgspec.Struct, response: type[Response], *, timeout: float
@@ -374,11 +382,13 @@ async def open_bus(
     *,
     errors: BusErrors | None = None,
     heartbeat: float = _HEARTBEAT,
+    check_period: float = CHECK_PERIOD,
     reconnect_pause: float = RECONNECT_PAUSE,
     chance: random.Random | None = None,
     ends_when_refused: bool = False,
 ) -> AsyncIterator[NatsBus]:
     """See `equipoise.runtime.bus.connect`. `heartbeat`: seconds between heartbeats of a stream without messages.
+    `check_period`: seconds between two checks of the consumer of a work queue.
 
     `chance` generates the ids of messages and traces.
     """
@@ -393,7 +403,7 @@ async def open_bus(
     envelope = Envelope(service, clock, chance or random.Random())
     try:
         async with asyncio.TaskGroup() as tasks:
-            bus = NatsBus(link, tasks, clock, envelope, heartbeat)
+            bus = NatsBus(link, tasks, clock, envelope, heartbeat, check_period)
             ending = tasks.create_task(link.ended())
             try:
                 await link.open()

@@ -18,7 +18,7 @@ from equipoise.runtime.process.clock import Clock
 _FETCH_TIMEOUT = 2.0
 """Seconds of one request for work. A restart of the server is noticed only at its end, so it is short."""
 
-_CHECK_PERIOD = 10.0
+CHECK_PERIOD = 10.0
 """Seconds between two checks of the consumer."""
 
 _ERROR_PAUSE = 1.0
@@ -34,8 +34,11 @@ class _TooOften(msgspec.Struct, frozen=True, kw_only=True):
 class WorkQueue:
     """A stream of work and the durable consumer that its workers share."""
 
-    def __init__(self, link: NatsConnection, stream: Stream, clock: Clock) -> None:
+    def __init__(
+        self, link: NatsConnection, stream: Stream, clock: Clock, *, check_period: float = CHECK_PERIOD
+    ) -> None:
         self._link = link
+        self._check_period = check_period
         self._queue = stream
         self._stream = stream.name
         self._consumer = WORKERS
@@ -116,7 +119,7 @@ class WorkQueue:
             except BusError as error:
                 if self._link.connected:
                     self._link.errors.count("work", self._stream, error)
-            await self._clock.sleep(_CHECK_PERIOD)
+            await self._clock.sleep(self._check_period)
 
     async def _on_failed_request(self, error: BusError) -> None:
         if self._link.connected:
