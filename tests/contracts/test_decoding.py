@@ -13,8 +13,10 @@ from equipoise.contracts.bus.channels import CHANNELS, message_types
 from equipoise.contracts.bus.decoding import TolerantDecoder
 from equipoise.contracts.bus.subjects import matches
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE, read_node_load, read_workload_usage
+from equipoise.contracts.load.pod_priority import qos_of
 from equipoise.contracts.messages.eviction import EVICTION_OUTCOME, EvictionOutcome, Outcome
-from equipoise.contracts.messages.placement import NODE_PLACEMENT, NodePlacement
+from equipoise.contracts.messages.placement import NODE_PLACEMENT, NodePlacement, PlacedPod
+from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.utilization import NODE_UTILIZATION, NodeUtilization
 
 READERS_OF_PARTS: dict[str, type[msgspec.Struct]] = {
@@ -73,6 +75,13 @@ def test_an_unknown_qos_class_reads_as_the_default() -> None:
     (pod,) = TolerantDecoder(NodePlacement).decode(json.dumps(written)).pods
     assert (pod.qos, pod.priority_class) == ("BestEffort", "prod")
     assert pod.requests == NODE_PLACEMENT.pods[0].requests
+
+
+@pytest.mark.parametrize(("kind", "fields"), [(PodDemand, {}), (PlacedPod, {"placed_at": 0})])
+def test_a_pod_without_a_qos_class_is_best_effort(kind: type[PodDemand | PlacedPod], fields: dict[str, float]) -> None:
+    """As in Kubernetes, where a pod without requests and limits has this class."""
+    pod = msgspec.convert({"namespace": "shop", "name": "web", "uid": "1"} | fields, kind)
+    assert pod.qos == qos_of("") == "BestEffort"
 
 
 def test_an_unknown_kind_of_memory_makes_the_message_invalid() -> None:

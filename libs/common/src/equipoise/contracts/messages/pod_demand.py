@@ -16,7 +16,7 @@ class PodDemand(Message, frozen=True, kw_only=True):
     name: str
     uid: str
     workload: Workload | None = None
-    qos: Qos = "Burstable"
+    qos: Qos = "BestEffort"
     priority: Number = 0
     priority_class: PriorityClass = "prod"
     """Koordinator's class, from its labels, the priority or the QoS class."""
@@ -38,4 +38,4 @@ class PodDemand(Message, frozen=True, kw_only=True):
         return offered_band(self.priority_class, self.reclaimed_requests)
 
 
-POD_DEMAND = PodDemand(namespace="shop", name=POD, uid=POD_UID, workload=WORKLOAD, requests=REQUESTS)
+POD_DEMAND = PodDemand(namespace="shop", name=POD, uid=POD_UID, workload=WORKLOAD, qos="Burstable", requests=REQUESTS)

@@ -12,14 +12,13 @@ from equipoise.contracts.kubernetes.platforms import Platform
 from equipoise.contracts.kubernetes.requests import Amounts, amounts_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, load_of, plus
-from equipoise.contracts.load.pod_priority import PriorityClass, is_batch_work, priority_class_of
+from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_work, priority_class_of
 from equipoise.contracts.messages.resources import Resources
 
 if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
     from equipoise.scheduling.model.pod_info import PodInfo
 
 Resource = Literal["cpu", "memory", "pods"]
-QosClass = Literal["BestEffort", "Burstable", "Guaranteed"]
 
 
 class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +33,7 @@ class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
     """Measured cores and bytes; unknown for a pod that was not measured over the whole window."""
 
     priority: int = 0
-    qos: QosClass = "BestEffort"
+    qos: Qos = "BestEffort"
     deletion_cost: int = 0
     """`controller.kubernetes.io/pod-deletion-cost`: lower leaves first."""
 

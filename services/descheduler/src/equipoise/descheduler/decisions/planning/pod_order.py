@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from equipoise.contracts.kubernetes.labels import integer
 from equipoise.contracts.load.correction import known
-from equipoise.contracts.load.pod_priority import PriorityClass, labeled_qos
+from equipoise.contracts.load.pod_priority import PriorityClass, Qos, labeled_qos
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.decisions.cluster_node import MovablePod, QosClass, Resource, shares
+from equipoise.descheduler.decisions.cluster_node import MovablePod, Resource, shares
 
 PRIORITY_CLASS_ORDER: Mapping[PriorityClass, int] = {"free": 0, "batch": 1, "mid": 2, "prod": 3}
 """The least important first."""
@@ -19,7 +19,7 @@ EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 
 _KOORDINATOR_QOS = {"BE": 0, "LS": 1, "LSR": 2, "LSE": 3, "SYSTEM": 3}
 _NO_QOS = 4
-_QOS: Mapping[QosClass, int] = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
+_QOS: Mapping[Qos, int] = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 
 Key = tuple[int, int, int, int, int, int, float, float, str, str]
 
