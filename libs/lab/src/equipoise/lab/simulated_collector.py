@@ -14,6 +14,7 @@ from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
@@ -138,21 +139,8 @@ class SimulatedCollector:
     def on_gone(self, node: int, uid: str, now: float) -> None:
         pod = self._placed[node].pop(uid)
         if pod.running_since is not None:
-            self._gone[node].append(
-                GonePod(
-                    uid=uid,
-                    namespace=pod.namespace,
-                    name=pod.name,
-                    workload=pod.workload,
-                    running_since=pod.running_since,
-                    gone_at=self.origin + now,
-                    requests=pod.requests,
-                    limits=pod.limits,
-                    reclaimed_requests=pod.reclaimed_requests,
-                    reclaimed_limits=pod.reclaimed_limits,
-                    usage=self._measured_usage(pod),
-                )
-            )
+            usage = self._measured_usage(pod)
+            self._gone[node].append(converted(pod, GonePod, gone_at=self.origin + now, usage=usage))
 
     def _measured_usage(self, pod: PlacedPod) -> Resources:
         """The usage of a pod in the latest round; unknown if it did not run long enough for that."""

@@ -8,13 +8,12 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from equipoise.contracts.bounds import Count, Number, Time
-from equipoise.contracts.colocation.bands import OfferedBand, offered_band
+from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.kubernetes.objects.node import NodeSelector, Taint
 from equipoise.contracts.kubernetes.objects.pod import Toleration
 from equipoise.contracts.kubernetes.taints import CONTROL_PLANE
 from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_work
 from equipoise.contracts.messages.example import (
     COLLECTOR_EPOCH,
     GIB,
@@ -27,6 +26,7 @@ from equipoise.contracts.messages.example import (
     WORKLOAD,
 )
 from equipoise.contracts.messages.message import Message, Value
+from equipoise.contracts.messages.pod_requests import PodRequests, PrioritizedPod
 from equipoise.contracts.messages.resources import Resources
 
 MAX_HOSTNAMES = 50
@@ -56,13 +56,9 @@ class PlacedHint(Value, frozen=True, kw_only=True):
         return "preferred" if self.weight > 0 else "avoided"
 
 
-class PlacedPod(Value, frozen=True, kw_only=True):
+class PlacedPod(PrioritizedPod, frozen=True, kw_only=True):
     """A pod on a node."""
 
-    uid: str
-    namespace: str
-    name: str
-    workload: Workload | None = None
     placed_at: Time
     """The time at which it was bound (condition PodScheduled)."""
 
@@ -79,17 +75,6 @@ class PlacedPod(Value, frozen=True, kw_only=True):
     preempted_at: Time | None = None
     """The time at which kube-scheduler preempted it for a pod of higher priority."""
 
-    qos: Qos = "BestEffort"
-    priority: Number = 0
-    priority_class: PriorityClass = "prod"
-    """Koordinator's class, from its labels, the priority or the QoS class."""
-
-    requests: Resources = Resources()
-    limits: Resources = Resources()
-    reclaimed_requests: Resources = Resources()
-    """The requests of a pod of the bands mid and batch, in its band (cores, bytes), in place of cpu and memory."""
-
-    reclaimed_limits: Resources = Resources()
     exclusive: bool = False
     """It has cores of its own (Koordinator's QoS class LSE), which nobody else gets while they are idle."""
 
@@ -104,30 +89,13 @@ class PlacedPod(Value, frozen=True, kw_only=True):
     Neither this nor tolerations are published for pods of DaemonSets: each has its own node.
     """
 
-    @property
-    def batch_work(self) -> bool:
-        return is_batch_work(self.priority_class, self.priority, reclaimed=self.reclaimed_requests != Resources())
 
-    @property
-    def band(self) -> OfferedBand | None:
-        """The band that it requests amounts of."""
-        return offered_band(self.priority_class, self.reclaimed_requests)
-
-
-class GonePod(Value, frozen=True, kw_only=True):
+class GonePod(PodRequests, frozen=True, kw_only=True):
     """A pod that left within the longest window: its usage is still in the means."""
 
-    uid: str
-    namespace: str
-    name: str
-    workload: Workload | None = None
     running_since: Time
     gone_at: Time
     preempted_at: Time | None = None
-    requests: Resources = Resources()
-    limits: Resources = Resources()
-    reclaimed_requests: Resources = Resources()
-    reclaimed_limits: Resources = Resources()
     usage: Resources = Resources()
     """Its last measured usage; unknown when it was never measured."""
 

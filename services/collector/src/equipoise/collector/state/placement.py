@@ -21,6 +21,7 @@ from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_lo
 from equipoise.contracts.kubernetes.quantity import known_quantity
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, PodLifetime, share_measured
+from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.unreadable.known_amounts import unknown_pod, unknown_requests
@@ -193,20 +194,8 @@ class ClusterPlacement:
         self.departed.pop((placed.namespace, placed.name), None)  # in order of time: `prune` deletes from the front
         self.departed[placed.namespace, placed.name] = (now, workload, node)
         if placed.running_since is not None and node in self.nodes:
-            self._gone.setdefault(node, {})[placed.uid] = GonePod(
-                uid=placed.uid,
-                namespace=placed.namespace,
-                name=placed.name,
-                workload=workload,
-                running_since=placed.running_since,
-                gone_at=now,
-                preempted_at=placed.preempted_at,
-                requests=placed.requests,
-                limits=placed.limits,
-                reclaimed_requests=placed.reclaimed_requests,
-                reclaimed_limits=placed.reclaimed_limits,
-                usage=usage,
-            )
+            gone = converted(placed, GonePod, workload=workload, gone_at=now, usage=usage)
+            self._gone.setdefault(node, {})[placed.uid] = gone
 
     def prune(self, now: float) -> None:
         """Delete the owners of pods that left long ago, nodes without pods, and nodes that were deleted long ago."""

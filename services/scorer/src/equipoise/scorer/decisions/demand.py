@@ -13,6 +13,7 @@ from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.load.correction import amounts
 from equipoise.contracts.load.demand import EstimateSource, expected_usage, requests_and_limits
 from equipoise.contracts.load.pod_priority import priority_class_of, qos_of
+from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
@@ -107,7 +108,7 @@ def _amounts(quantities: dict[str, str]) -> dict[str, str]:
 
 def demand_of_placed(pod: PlacedPod) -> PodDemand:
     """The same of a pod that already has a node, as if it were pending."""
-    return PodDemand(**{name: getattr(pod, name) for name in PodDemand.__struct_fields__})
+    return converted(pod, PodDemand)
 
 
 def expected_demand(
