@@ -12,7 +12,7 @@ from equipoise.cli.views import history, moves
 from equipoise.cli.views import state as live
 from equipoise.cli.views.feed import plan_row
 from equipoise.cli.views.nodes import NO_USAGE, NO_WINDOW, NOT_MEASURED, NOT_READY, TOO_OLD
-from equipoise.cli.views.rows import Changes, Move, NodeRow
+from equipoise.cli.views.rows import Changes, MoveRow, NodeRow
 from equipoise.cli.views.state import LiveState
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings
@@ -48,7 +48,7 @@ def a_row(state: LiveState, node: str = "node-a") -> NodeRow:
     return row
 
 
-def the_move(state: LiveState) -> Move:
+def the_move(state: LiveState) -> MoveRow:
     (move,) = state.moves
     return move
 
@@ -510,7 +510,7 @@ def test_all_changes_together_are_the_whole_view(steps: list[Any]) -> None:
     """Whoever applies every change to the first snapshot sees the same as a new viewer. A number is a pause."""
     state, now = LiveState(LoadSettings()), NOW
     nodes: dict[str, NodeRow] = {}
-    moves: dict[str, Move] = {}
+    moves: dict[str, MoveRow] = {}
     summary = None
     for step in [*steps, 1.0]:
         if not isinstance(step, float):

@@ -27,7 +27,8 @@ FIVE_EVALUATIONS = 4 * 120.0 + 30.0
 
 def a_move(pod_uid: str, **fields: Any) -> TrackedMove:
     defaults = {"expires_at": 180.0, "until": 360.0, "node": "node-a", "target": "node-b", "workload": None}
-    move = {**defaults, "id": f"id-{pod_uid}", "pod_uid": pod_uid, "expected_reduction": Resources(), **fields}
+    pod = {"namespace": "shop", "pod": "web-1", "pod_uid": pod_uid, "expected_reduction": Resources()}
+    move = {**defaults, "id": f"id-{pod_uid}", **pod, **fields}
     return TrackedMove(**move)
 
 

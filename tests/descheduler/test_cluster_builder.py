@@ -232,6 +232,8 @@ def test_an_unknown_owner_protects() -> None:
 def a_move(**fields: Any) -> TrackedMove:
     defaults: dict[str, Any] = {
         "id": "intent",
+        "namespace": "shop",
+        "pod": "web-1",
         "pod_uid": "uid-web-1",
         "node": "node-a",
         "target": "node-b",

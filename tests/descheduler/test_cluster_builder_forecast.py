@@ -57,8 +57,8 @@ def test_the_forecast_of_a_node_is_the_sum_of_its_pods() -> None:
 def test_a_pod_with_a_pending_move_counts_on_its_target() -> None:
     """No longer on the node that it leaves."""
     move = TrackedMove(
-        id="one", pod_uid="uid-web-1", node="node-a", target="node-b", workload=a_workload(),
-        expected_reduction=USED, until=NOW + 9,
+        id="one", namespace="shop", pod="web-1", pod_uid="uid-web-1", node="node-a", target="node-b",
+        workload=a_workload(), expected_reduction=USED, until=NOW + 9,
     )  # fmt: skip
     cluster = forecast(pending={"one": move})
 

@@ -154,7 +154,7 @@ class Binder:
             if delivery.last_attempt and isinstance(error, HandledByAnotherBinder):
                 # One outcome is kept per intent: "failed" from here would replace the other binder's eviction.
                 return None
-        pod = f"{intent.namespace}/{intent.pod}"
+        pod = intent.pod_name
         log.warning("intent delayed", intent=intent.id, pod=pod, why=result.why, after=result.after)
         return Redeliver(after=result.after)
 

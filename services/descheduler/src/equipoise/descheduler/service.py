@@ -67,7 +67,7 @@ class Descheduler:
     def on_eviction_outcome(self, outcome: EvictionOutcome, now: float) -> None:
         self._tracker.on_outcome(outcome, now)
         self._metrics.outcomes.labels(outcome.outcome.value).inc()
-        log.info("outcome received", pod=f"{outcome.namespace}/{outcome.pod}", outcome=outcome.outcome.value)
+        log.info("outcome received", pod=outcome.pod_name, outcome=outcome.outcome.value)
 
     def on_heartbeat(self, heartbeat: Heartbeat, _: float) -> None:
         self._messages.on_heartbeat(heartbeat, self._clock.monotonic())

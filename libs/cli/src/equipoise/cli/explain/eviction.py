@@ -235,7 +235,7 @@ def _title(eviction: EvictionRecord) -> Text:
     result = "proposed, no outcome yet" if eviction.outcome is None else _result(eviction.outcome)
     style = "bold red" if eviction.outcome is not None and eviction.outcome.outcome is Outcome.EVICTED else "bold"
     return Text.assemble(
-        (f"{eviction.namespace}/{eviction.pod}", "bold"),
+        (eviction.pod_name, "bold"),
         f"{of}{f' on {eviction.node}' if eviction.node else ''}: ",
         (result, style),
     )

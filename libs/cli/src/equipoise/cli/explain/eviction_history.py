@@ -1,10 +1,10 @@
 """The history of a pod's evictions, from the messages that the bus retains. Pure."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
     LoadReduction,
@@ -13,6 +13,8 @@ from equipoise.contracts.messages.descheduling import (
     ReplacementPlaced,
 )
 from equipoise.contracts.messages.eviction import EvictionOutcome
+from equipoise.contracts.messages.message import converted
+from equipoise.contracts.messages.move import EvictionMove
 from equipoise.contracts.messages.resources import Resources
 
 
@@ -22,29 +24,19 @@ class NodeEvaluation(NodeClassification, frozen=True, kw_only=True):
     evaluated_at: float
 
 
-class EvictionRecord(msgspec.Struct, frozen=True, kw_only=True):
+class EvictionRecord(EvictionMove, frozen=True, kw_only=True, omit_defaults=False):
     """One intent, from the first evaluation that counted to the effect of the eviction."""
 
     intent_id: str
-    namespace: str
-    pod: str
-    pod_uid: str
-    workload: Workload | None
-    node: str
-    target: str
     strategy: str
     """Empty if the decision is no longer retained."""
-
-    reason: str
-    expected_reduction: Resources = Resources()
-    """Load that the node was expected to lose: cores and bytes."""
 
     decided_at: float
     sampled_at: float | None = None
     """Oldest sample of the decision; None if the decision is no longer retained."""
 
     expires_at: float | None = None
-    evaluations: list[NodeEvaluation] = []
+    evaluations: Sequence[NodeEvaluation] = ()
     """Consecutive evaluations of the node up to the decision, oldest first."""
 
     target_load: Resources = Resources()
@@ -57,10 +49,6 @@ class EvictionRecord(msgspec.Struct, frozen=True, kw_only=True):
     load_reduction: LoadReduction | None = None
     source: str = ""
     """The origin, if it is not the bus; then evaluations, amounts and the replacement are not known."""
-
-
-_OF_BOTH = [name for name in ProposedMove.__struct_fields__ if name in EvictionOutcome.__struct_fields__]
-"""What a proposed move and an outcome both state about the intent."""
 
 
 class NotMoved(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,22 +117,22 @@ def _record(
     intent = source.intent_id
     replacements = (each for other in decisions for each in other.replacements if each.intent_id == intent)
     reductions = (each for other in decisions for each in other.load_reductions if intent in each.intents)
-    target = None if decision is None else _classification(decision, source.target)
-    return EvictionRecord(
-        **{name: getattr(source, name) for name in _OF_BOTH},
-        strategy=decision.strategy if decision is not None else "",
-        decided_at=decision.evaluated_at
-        if decision is not None
-        else outcome.decided_at
-        if outcome is not None
-        else 0.0,
-        sampled_at=move.sampled_at if move is not None else None,
-        expires_at=move.expires_at if move is not None else None,
-        evaluations=_evaluations(decision, source.node, decisions) if decision is not None else [],
-        target_load=Resources() if target is None else target.load,
+    found: dict[str, Any] = {"strategy": ""}
+    if decision is not None:
+        target = _classification(decision, source.target)
+        found = {
+            "strategy": decision.strategy,
+            "decided_at": decision.evaluated_at,
+            "evaluations": _evaluations(decision, source.node, decisions),
+            "target_load": Resources() if target is None else target.load,
+        }
+    return converted(
+        source,
+        EvictionRecord,
         outcome=outcome,
         replacement=next(replacements, None),
         load_reduction=next(reductions, None),
+        **found,
     )
 
 

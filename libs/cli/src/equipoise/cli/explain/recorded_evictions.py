@@ -7,7 +7,7 @@ import msgspec
 
 from equipoise.binder.decisions.event import CONTROLLER
 from equipoise.binder.shell.ledger_store import NAME, NotInstalled, read_installed
-from equipoise.binder.state.ledger import CERTAIN, Ledger, LedgerClosed, LedgerEntry, PastEviction
+from equipoise.binder.state.ledger import CERTAIN, Ledger, LedgerClosed, LedgerEntry, LedgerRecord
 from equipoise.cli.explain.eviction_history import EvictionRecord
 from equipoise.cli.terminal import count, listed, time_of_day
 from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectReference
@@ -84,11 +84,11 @@ def of_ledger(ledger: Ledger, own_namespace: str, namespace: str, pod: str) -> l
     return sorted((latest | past).values(), key=lambda each: each.decided_at)
 
 
-def _is_of(each: LedgerEntry | PastEviction, namespace: str, pod: str) -> bool:
+def _is_of(each: LedgerRecord, namespace: str, pod: str) -> bool:
     return (each.namespace, each.pod) == (namespace, pod)
 
 
-def _record(of: LedgerEntry | PastEviction, settled_at: float | None, source: str) -> EvictionRecord:
+def _record(of: LedgerRecord, settled_at: float | None, source: str) -> EvictionRecord:
     outcome = None
     if settled_at is not None:
         outcome = converted(
@@ -100,17 +100,14 @@ def _record(of: LedgerEntry | PastEviction, settled_at: float | None, source: st
             decided_at=of.reserved_at,
             settled_at=settled_at,
         )
-    return EvictionRecord(
-        intent_id=of.intent_id,
-        namespace=of.namespace,
-        pod=of.pod,
+    return converted(
+        of,
+        EvictionRecord,
         pod_uid="",
-        workload=of.workload,
-        node=of.node,
-        target=of.target,
-        strategy=of.strategy,
         reason=of.reason or NO_REASON,
+        expected_reduction=Resources(),
         decided_at=of.reserved_at,
+        expires_at=None,
         outcome=outcome,
         source=source,
     )

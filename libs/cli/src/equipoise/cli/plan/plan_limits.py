@@ -51,6 +51,4 @@ async def read_plan_limits(plan: PlanResponse, server: Nats, options: ClusterOpt
     except (BusError, KubeError, TimeoutError) as error:
         return PlanLimits(problem=str(error) or "no response")
     whys = refusals_now(plan.moves, ledger, limits, now, dry_run=plan.evictions == DRY_RUN, cluster_pods=pods)
-    return PlanLimits(
-        refusals={f"{move.namespace}/{move.pod}": why for move, why in zip(plan.moves, whys, strict=True) if why}
-    )
+    return PlanLimits(refusals={move.pod_name: why for move, why in zip(plan.moves, whys, strict=True) if why})

@@ -36,7 +36,7 @@ from equipoise.cli.terminal import (
 )
 from equipoise.cli.views.nodes import URGENCY
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
-from equipoise.contracts.messages.descheduling import DryRunMove, RefusedMove
+from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanRequest, PlanResponse
 from equipoise.contracts.messages.resources import Resources
@@ -189,12 +189,12 @@ def _sections(plan: PlanResponse, hints: PlanHints | None) -> Iterator[_Section]
     yield (
         "Pending moves",
         ("pod", "move", "state"),
-        [(_pod(each), f"{each.node} → {each.target}", _pending_state(each, hints)) for each in plan.pending],
+        [(each.pod_name, f"{each.node} → {each.target}", _pending_state(each, hints)) for each in plan.pending],
     )
     yield (
         "Dry-run moves, counted above as done",
         ("pod", "move", "until"),
-        [(_pod(each), f"{each.node} → {each.target}", day_and_time(each.until)) for each in plan.dry_run_moves],
+        [(each.pod_name, f"{each.node} → {each.target}", day_and_time(each.until)) for each in plan.dry_run_moves],
     )
     yield (
         "Nodes in cooldown",
@@ -211,12 +211,12 @@ def show_changes(changes: PlanChanges, to: Console) -> None:
         return
     to.print(Text.assemble(("Changes", "bold"), f" {since}"))
     for move in changes.added:
-        to.print(Text(f"+ {_pod(move)}  {move.node} → {move.target}  {move.reason}", style="green"))
+        to.print(Text(f"+ {move.pod_name}  {move.node} → {move.target}  {move.reason}", style="green"))
     for move in changes.removed:
-        to.print(Text(f"- {_pod(move)}  {move.node} → {move.target}", style="red"))
+        to.print(Text(f"- {move.pod_name}  {move.node} → {move.target}", style="red"))
     for each in changes.retargeted:
         move = each.move
-        line = f"~ {_pod(move)}  {move.node} → {move.target} (was {each.previous_target})"
+        line = f"~ {move.pod_name}  {move.node} → {move.target} (was {each.previous_target})"
         to.print(Text(line, style="yellow"))
     for change in changes.nodes:
         to.print(Text(f"~ node {change.node} ({change.strategy}): {_node_change(change)}", style="yellow"))
@@ -296,10 +296,10 @@ def _moves(moves: Sequence[PlannedMove], refusals: Mapping[str, str], *, with_st
     for move in moves:
         workload = "" if move.workload is None else f"{move.workload.kind}/{move.workload.name}"
         reason = f"later, when the target has room: {move.reason}" if move.later else move.reason
-        reason = f"not now: {reason}" if _pod(move) in refusals else reason
+        reason = f"not now: {reason}" if move.pod_name in refusals else reason
         last = (move.strategy, reason) if with_strategy else (reason,)
         usage, sample = amounts(move.expected_reduction), time_of_day(move.sampled_at)
-        made.add_row(_pod(move), workload, move.node, move.target, usage, sample, *last)
+        made.add_row(move.pod_name, workload, move.node, move.target, usage, sample, *last)
     return made
 
 
@@ -359,10 +359,6 @@ def _pending_state(move: PendingMove, hints: PlanHints | None) -> str:
         return f"{state}; new pods of its workload get no hint"
     prefer = f"prefer the target with weight {weight}" if weight > 0 else "do not prefer the target now"
     return f"{state}; new pods of its workload {prefer}"
-
-
-def _pod(move: PlannedMove | PendingMove | DryRunMove) -> str:
-    return f"{move.namespace}/{move.pod}"
 
 
 def _refused_pod(refused: RefusedMove) -> str:

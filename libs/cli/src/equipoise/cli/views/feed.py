@@ -295,7 +295,7 @@ def _refusals(plan: PlanResponse, known: KnownLedger | None) -> dict[str, str]:
     whys = refusals_now(
         moves, known.ledger, known.limits, known.at, dry_run=plan.evictions == DRY_RUN, cluster_pods=known.pods
     )
-    return {f"{move.namespace}/{move.pod}": why for move, why in zip(moves, whys, strict=True) if why}
+    return {move.pod_name: why for move, why in zip(moves, whys, strict=True) if why}
 
 
 def limits_row(status: LedgerStatus) -> LimitsRow:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from equipoise.cli.views.rows import Move
+from equipoise.cli.views.rows import MoveRow
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.message import converted
@@ -20,21 +20,21 @@ class KnownMoves:
     """Intents, outcomes and decisions may arrive in any order."""
 
     def __init__(self) -> None:
-        self._moves: OrderedDict[str, Move] = OrderedDict()
-        self._changed: dict[str, Move] = {}
+        self._moves: OrderedDict[str, MoveRow] = OrderedDict()
+        self._changed: dict[str, MoveRow] = {}
 
-    def __iter__(self) -> Iterator[Move]:
+    def __iter__(self) -> Iterator[MoveRow]:
         """Oldest first."""
         return iter(self._moves.values())
 
     def propose(self, intent: EvictionIntent) -> None:
         if intent.id not in self._moves:
-            self._keep(converted(intent, Move, workload=str(intent.workload or "")))
+            self._keep(converted(intent, MoveRow, workload=str(intent.workload or "")))
 
     def settle(self, outcome: EvictionOutcome) -> None:
         known = self._moves.get(outcome.intent_id)
         settled = converted(
-            outcome, Move, id=outcome.intent_id, workload=str(outcome.workload or ""), outcome=outcome.outcome.value
+            outcome, MoveRow, id=outcome.intent_id, workload=str(outcome.workload or ""), outcome=outcome.outcome.value
         )
         if known is not None:
             settled = replace(
@@ -54,7 +54,7 @@ class KnownMoves:
                 self._keep(
                     converted(
                         move,
-                        Move,
+                        MoveRow,
                         id=move.intent_id,
                         workload=str(move.workload or ""),
                         strategy=decision.strategy,
@@ -78,13 +78,13 @@ class KnownMoves:
                 why = "the intent has expired, and no outcome was received"
                 self._keep(replace(move, outcome="unknown", detail=why))
 
-    def take_changes(self) -> list[Move]:
+    def take_changes(self) -> list[MoveRow]:
         """The moves that changed since the last call."""
         changed = list(self._changed.values())
         self._changed = {}
         return changed
 
-    def _keep(self, move: Move) -> None:
+    def _keep(self, move: MoveRow) -> None:
         if self._moves.get(move.id) == move:
             return
         self._moves[move.id] = self._changed[move.id] = move

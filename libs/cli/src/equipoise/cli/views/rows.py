@@ -31,7 +31,7 @@ class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Why the scheduler places no ordinary pods on it: it does not count for the spread."""
 
 
-class Move(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MoveRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A proposed eviction, and what became of it."""
 
     id: str
@@ -187,7 +187,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     removed: list[str] = []
     """Names of nodes that no longer exist."""
 
-    moves: list[Move] = []
+    moves: list[MoveRow] = []
     points: list[SpreadPoint] = []
     summary: ClusterSummary | None = None
     plan: PlanRow | None = None

@@ -215,7 +215,7 @@ class TopApp(App[None]):
 
 
 def _refusal(plan: PlanRow, move: PlannedMove) -> str:
-    why = plan.refusals.get(f"{move.namespace}/{move.pod}")
+    why = plan.refusals.get(move.pod_name)
     return f"not now: {why}; " if why else ""
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from equipoise.cli.terminal import column_widths, percent, table, time_of_day
-from equipoise.cli.views.rows import Changes, ClusterSummary, LimitsRow, Move, NodeRow
+from equipoise.cli.views.rows import Changes, ClusterSummary, LimitsRow, MoveRow, NodeRow
 
 NODE_COLUMNS = ("node", "cpu>", "cpu requested>", "memory>", "memory requested>", "pods>", "state")
 BAR = 12
@@ -139,7 +139,7 @@ def mode_line(summary: ClusterSummary, limits: LimitsRow | None) -> str:
     return f"evictions: {summary.evictions or 'unknown, no heartbeat of a binder'}{why}"
 
 
-def move_cells(move: Move) -> Sequence[str]:
+def move_cells(move: MoveRow) -> Sequence[str]:
     """Time, outcome, pod, way, reason and what became of it."""
     became = "; ".join(part for part in (move.detail, _effect(move)) if part)
     outcome = move.outcome or "proposed"
@@ -174,7 +174,7 @@ def _bar_cells(name: str, row: NodeRow, length: int) -> Sequence[str | Text]:
     return name, *loads, cpu_requests, memory_requests, pods, Text(state, style=style)
 
 
-def _effect(move: Move) -> str:
+def _effect(move: MoveRow) -> str:
     placed = f"replacement on {move.placed_on}" if move.placed_on else ""
     if move.reduced is None:
         return placed

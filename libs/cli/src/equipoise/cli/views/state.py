@@ -14,7 +14,7 @@ from equipoise.cli.views.rows import (
     Connection,
     Frame,
     LimitsRow,
-    Move,
+    MoveRow,
     NodeRow,
     PlanRow,
     PodRow,
@@ -286,7 +286,7 @@ class LiveState:
         return self._rows.values()
 
     @property
-    def moves(self) -> Iterable[Move]:
+    def moves(self) -> Iterable[MoveRow]:
         """Oldest first."""
         return self._moves
 

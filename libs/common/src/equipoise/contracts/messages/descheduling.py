@@ -3,7 +3,6 @@
 from typing import ClassVar, Literal
 
 from equipoise.contracts.bounds import Count, Time
-from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.example import (
     HOT_NODE,
     IDLE_NODE,
@@ -16,6 +15,7 @@ from equipoise.contracts.messages.example import (
     WORKLOAD,
 )
 from equipoise.contracts.messages.message import Message, Value
+from equipoise.contracts.messages.move import EvictionMove, Move
 from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.resources import Resources
 
@@ -52,32 +52,19 @@ class RefusedMove(Value, frozen=True, kw_only=True):
     why: str
 
 
-class ProposedMove(Value, frozen=True, kw_only=True):
+class ProposedMove(EvictionMove, frozen=True, kw_only=True):
     """A proposed move: the fields of its intent, which outlive the intent itself."""
 
     intent_id: str
-    namespace: str
-    pod: str
-    pod_uid: str
-    workload: Workload | None = None
-    node: str
-    target: str
-    reason: str
-    expected_reduction: Resources
     sampled_at: Time
     """The oldest sample that the decision is based on."""
 
     expires_at: Time
 
 
-class DryRunMove(Value, frozen=True, kw_only=True):
+class DryRunMove(Move, frozen=True, kw_only=True):
     """A dry-run move: until it expires its pod counts on the target, and is not proposed again."""
 
-    namespace: str
-    pod: str
-    workload: Workload | None = None
-    node: str
-    target: str
     since: Time
     until: Time
 
@@ -86,20 +73,10 @@ ReplacementResult = Literal["as_planned", "elsewhere", "returned"]
 """The node to which kube-scheduler bound a replacement: the target of the move, another node, or the evicted one's."""
 
 
-class ReplacementPlaced(Value, frozen=True, kw_only=True):
+class ReplacementPlaced(Move, frozen=True, kw_only=True):
     """The replacement of an evicted pod was placed."""
 
     intent_id: str
-    namespace: str
-    pod: str
-    """The evicted pod."""
-
-    node: str
-    """The node from which it was evicted."""
-
-    target: str
-    """The node where its replacement was expected."""
-
     replacement: str
     placed_on: str
     hint: PlacedHint | None = None

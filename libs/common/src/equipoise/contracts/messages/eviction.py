@@ -3,7 +3,6 @@
 from enum import StrEnum
 
 from equipoise.contracts.bounds import Time
-from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.example import (
     HOT_NODE,
     IDLE_NODE,
@@ -18,35 +17,21 @@ from equipoise.contracts.messages.example import (
 )
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import Message
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.move import EvictionMove
 
 
-class EvictionIntent(Message, frozen=True, kw_only=True):
+class EvictionIntent(EvictionMove, Message, frozen=True, kw_only=True, omit_defaults=False):
     """`eviction.intent.<namespace>.<pod>`: a pod to evict, and why."""
 
     id: str
     """The identifier of the intent, and the Nats-Msg-Id."""
 
-    pod_uid: str
-    namespace: str
-    pod: str
-    node: str
-    workload: Workload | None = None
     strategy: str
-    reason: str
-    """Why the pod is evicted, such as `node is hot: cpu 68.5% is above 50%`."""
-
     sampled_at: Time
     """The oldest sample that the decision is based on."""
 
     decided_at: Time
     expires_at: Time
-    expected_reduction: Resources
-    """The expected reduction of the node's usage, in cores and bytes."""
-
-    target: str
-    """The node where the replacement is expected. A hint, not a reservation."""
-
     epoch: LeaseEpoch
 
 
@@ -72,7 +57,7 @@ class Outcome(StrEnum):
         return cls.FAILED
 
 
-class EvictionOutcome(Message, frozen=True, kw_only=True):
+class EvictionOutcome(EvictionMove, Message, frozen=True, kw_only=True, omit_defaults=False):
     """`eviction.outcome.<namespace>.<pod>`: exactly one per intent."""
 
     intent_id: str
@@ -80,14 +65,6 @@ class EvictionOutcome(Message, frozen=True, kw_only=True):
     detail: str = ""
     """Why, in words."""
 
-    pod_uid: str
-    namespace: str
-    pod: str
-    node: str
-    workload: Workload | None = None
-    target: str
-    reason: str
-    expected_reduction: Resources
     decided_at: Time
     settled_at: Time
     limit: str = ""

@@ -49,7 +49,7 @@ def type_name(kind: type[msgspec.Struct]) -> str:
     return f"dev.equipoise.{kind.__name__}.v1"
 
 
-def converted(source: msgspec.Struct, kind: type[S], **fields: Any) -> S:
+def converted(source: msgspec.Struct, kind: type[S], /, **fields: Any) -> S:
     """A new `kind` with these fields. Each other field is that of `source` with the same name, else its default.
 
     Raises TypeError when a field without a default is missing.

@@ -4,12 +4,12 @@ from typing import ClassVar
 
 from equipoise.contracts.bounds import Count, Seconds, Time
 from equipoise.contracts.colocation.bands import OfferedBand
-from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, NodeState, RefusedMove
 from equipoise.contracts.messages.example import LEASE_EPOCH, NOW
 from equipoise.contracts.messages.health import DRY_RUN
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import Message, Value
+from equipoise.contracts.messages.move import JustifiedMove, Move
 from equipoise.contracts.messages.resources import Resources
 
 
@@ -17,19 +17,10 @@ class PlanRequest(Message, frozen=True, kw_only=True):
     """Request on `plan.preview`. It proposes nothing and changes nothing."""
 
 
-class PlannedMove(Value, frozen=True, kw_only=True):
+class PlannedMove(JustifiedMove, frozen=True, kw_only=True):
     """A pod that would move now if its node had been abnormal for long enough."""
 
     strategy: str
-    namespace: str
-    pod: str
-    workload: Workload | None = None
-    node: str
-    target: str
-    reason: str
-    expected_reduction: Resources
-    """Cores and bytes."""
-
     sampled_at: Time
     later: bool = False
     """It does not fit yet: other moves make room, and it is proposed after them."""
@@ -73,14 +64,9 @@ class PlannedNode(Value, frozen=True, kw_only=True):
     why: str = ""
 
 
-class PendingMove(Value, frozen=True, kw_only=True):
+class PendingMove(Move, frozen=True, kw_only=True):
     """A move that is proposed and not settled, or whose pod is evicted and not replaced yet."""
 
-    namespace: str
-    pod: str
-    workload: Workload | None = None
-    node: str
-    target: str
     evicted_at: Time | None = None
 
 

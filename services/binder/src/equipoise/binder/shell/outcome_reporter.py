@@ -51,7 +51,7 @@ class OutcomeReporter:
             "intent settled",
             outcome=finish.outcome.value,
             intent=intent.id,
-            pod=f"{intent.namespace}/{intent.pod}",
+            pod=intent.pod_name,
             node=intent.node,
             target=intent.target,
             reason=intent.reason,

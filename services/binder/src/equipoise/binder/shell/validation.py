@@ -92,7 +92,7 @@ class Validation:
         try:
             why = protection(candidate, self._rules, self.clock.now())
         except Exception as error:  # whatever it is, it concerns this pod only
-            log.warning("unexpected error", pod=f"{intent.namespace}/{intent.pod}", exc_info=True)
+            log.warning("unexpected error", pod=intent.pod_name, exc_info=True)
             why = rules_failed(error)
         if why:
             return Finish(outcome=Outcome.REJECTED_POLICY, detail=why)

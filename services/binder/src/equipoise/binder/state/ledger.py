@@ -66,11 +66,10 @@ class ReplacementStatus(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One intent: reserved, or settled."""
+class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What the ledger keeps of an intent for as long as it keeps anything of it."""
 
     intent_id: str
-    pod_uid: str
     namespace: str
     pod: str
     node: str
@@ -84,6 +83,15 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     reserved_at: Time
     """The time of the decision."""
 
+    unknown_fields: dict[str, Any] = {}
+    """Fields of a later version, as they are in the document: this version keeps them. Fields that are added to a
+    workload or an epoch would be lost."""
+
+
+class LedgerEntry(LedgerRecord, frozen=True, kw_only=True, rename="camel"):
+    """One intent: reserved, or settled. An outcome of a later version is in `unknown_fields` and reads as `failed`."""
+
+    pod_uid: str
     expires_at: Time
     """No binder sends a POST for the intent after this time."""
 
@@ -111,10 +119,6 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     failure: str = ""
     """Why it cannot be created."""
 
-    unknown_fields: dict[str, Any] = {}
-    """Fields of a later version, as they are in the document: this version keeps them. An outcome that it does not know
-    is one of them; it reads as `failed`. Fields that are added to a workload or an epoch would be lost."""
-
     preempted_for: tuple[Workload, ...] = ()
     """Not empty: no intent, but a pod that kube-scheduler preempted on the target of an eviction of these workloads. It
     counts as evicted."""
@@ -131,22 +135,10 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
         return max(self.settled_at or self.reserved_at, self.expires_at + TRANSIT_TIME)
 
 
-class PastEviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class PastEviction(LedgerRecord, frozen=True, kw_only=True, rename="camel"):
     """What was carried out, with the reasons, for users: no limit reads it. It is kept longer than entries."""
 
-    intent_id: str
-    namespace: str
-    pod: str
-    node: str
-    workload: Workload | None = None
-    target: str = ""
-    strategy: str = ""
-    reason: str = ""
-    dry_run: bool = False
-    reserved_at: Time
     settled_at: Time
-    unknown_fields: dict[str, Any] = {}
-    """Fields of later versions, which are kept as in an entry."""
 
 
 class LedgerView(msgspec.Struct, frozen=True, kw_only=True):

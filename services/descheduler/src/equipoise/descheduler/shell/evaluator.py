@@ -173,9 +173,7 @@ class Evaluator:
             self.metrics.replacements.labels(each.result).inc()
             if each.result == "returned":
                 self.metrics.returns.inc()
-                log.warning(
-                    "replacement returned to the evicted node", pod=f"{each.namespace}/{each.pod}", node=each.node
-                )
+                log.warning("replacement returned to the evicted node", pod=each.pod_name, node=each.node)
         return [
             msgspec.structs.replace(each, hint=self.messages.hint(each.placed_on, each.namespace, each.replacement))
             for each in placed
@@ -225,7 +223,7 @@ class Evaluator:
                 self.metrics.intents.labels(intent.strategy).inc()
                 log.info(
                     "eviction proposed",
-                    pod=f"{intent.namespace}/{intent.pod}",
+                    pod=intent.pod_name,
                     node=intent.node,
                     target=intent.target,
                     reason=intent.reason,
@@ -239,7 +237,7 @@ class Evaluator:
         try:
             await self._bus.publish(subject, intent, message_id=intent.id)
         except AlreadyQueued:
-            log.debug("an earlier intent is still in the stream", pod=f"{intent.namespace}/{intent.pod}")
+            log.debug("an earlier intent is still in the stream", pod=intent.pod_name)
             return False
         except BusError as error:
             self._health.set_problem("intents", f"intents cannot be published: {error}")

@@ -16,6 +16,7 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DryRunMove
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
+from equipoise.contracts.messages.move import Move
 from equipoise.contracts.messages.plan import PendingMove
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.cluster import PodMove
@@ -27,18 +28,13 @@ MAX_DRY_RUN_MOVES = 5_000
 """The oldest are dropped beyond this. With default settings at most 2,880 are proposed in a day."""
 
 
-class TrackedMove(msgspec.Struct, frozen=True, kw_only=True):
+class TrackedMove(Move, frozen=True, kw_only=True, gc=True):
     """One pod that is moving, or would be, from a node to another."""
 
     id: str
     """Id of the intent."""
 
     pod_uid: str
-    namespace: str = ""
-    pod: str = ""
-    workload: Workload | None
-    node: str
-    target: str
     expected_reduction: Resources
     """Cores and bytes that the pod used when it was proposed."""
 

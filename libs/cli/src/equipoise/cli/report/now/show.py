@@ -145,9 +145,7 @@ def _show_prospect(report: NowReport, to: Console) -> None:
         to.print()
         made = table("pod", "from", "to", "usage", "reason")
         for move in prospect.moves:
-            made.add_row(
-                f"{move.namespace}/{move.pod}", move.node, move.target, amounts(move.expected_reduction), move.reason
-            )
+            made.add_row(move.pod_name, move.node, move.target, amounts(move.expected_reduction), move.reason)
         to.print(made)
 
 

@@ -1,0 +1,41 @@
+"""What all stages of a move have in common: from the plan to the outcome of the eviction, and its replacement."""
+
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.message import Value
+from equipoise.contracts.messages.resources import Resources
+
+
+class Move(Value, frozen=True, kw_only=True):
+    """A pod that is evicted so that its replacement runs on another node."""
+
+    namespace: str
+    pod: str
+    """The pod to evict."""
+
+    workload: Workload | None = None
+    node: str
+    """The node of the pod."""
+
+    target: str
+    """The node where its replacement is expected. A hint, not a reservation."""
+
+    @property
+    def pod_name(self) -> str:
+        """`namespace/name` of the pod."""
+        return f"{self.namespace}/{self.pod}"
+
+
+class JustifiedMove(Move, frozen=True, kw_only=True):
+    """A move, why it is made, and what its node is relieved of."""
+
+    reason: str
+    """Why the pod is evicted, such as `node is hot: cpu 68.5% is above 50%`."""
+
+    expected_reduction: Resources
+    """The expected reduction of the node's usage, in cores and bytes."""
+
+
+class EvictionMove(JustifiedMove, frozen=True, kw_only=True):
+    """A move of a certain pod, not of another one of the same name."""
+
+    pod_uid: str
