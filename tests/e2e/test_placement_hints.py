@@ -32,7 +32,7 @@ from equipoise.contracts.messages.placement import PlacementHints, WeightedNodes
 from equipoise.runtime.configuration import Configuration, Kubernetes, Shared
 from equipoise.runtime.kubernetes.client import PODS, Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
-from equipoise.runtime.kubernetes.responses import as_body
+from equipoise.runtime.kubernetes.http.responses import as_body
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.runtime.process.lifecycle import Runtime

@@ -154,7 +154,7 @@ DEFECTS = (
     _defect(
         "pods deleted instead of evicted",
         (
-            f"{RUNTIME}/kubernetes/http.py",
+            f"{RUNTIME}/kubernetes/http/api_server.py",
             '            "kind": "Eviction",',
             '            "kind": "DeleteOptions",',
         ),
@@ -164,7 +164,7 @@ DEFECTS = (
     _defect(
         "UID precondition off",
         (
-            f"{RUNTIME}/kubernetes/http.py",
+            f"{RUNTIME}/kubernetes/http/api_server.py",
             'options: dict[str, Any] = {"preconditions": {"uid": uid}}',
             "options: dict[str, Any] = {}",
         ),
@@ -548,7 +548,7 @@ DEFECTS = (
     _defect(
         "CA of the API server read once",
         (
-            f"{RUNTIME}/kubernetes/http.py",
+            f"{RUNTIME}/kubernetes/http/requests.py",
             "                if not await self._credentials.reload_tls(tls):",
             "                if True:",
         ),
@@ -655,7 +655,7 @@ DEFECTS = (
     ),
     _defect(
         "errors of the API server not cut",
-        (f"{RUNTIME}/kubernetes/responses.py", "TEXT_LIMIT = 1_000", "TEXT_LIMIT = 1_000_000"),
+        (f"{RUNTIME}/kubernetes/http/responses.py", "TEXT_LIMIT = 1_000", "TEXT_LIMIT = 1_000_000"),
         tests="tests/runtime/test_http.py::test_the_text_of_an_error_is_limited",
     ),
     _defect(
@@ -729,7 +729,7 @@ DEFECTS = (
     _defect(
         "a write to the status of a node with an annotation",
         (
-            f"{RUNTIME}/kubernetes/http.py",
+            f"{RUNTIME}/kubernetes/http/api_server.py",
             'body={"metadata": {"uid": uid}, "status": {"capacity"',
             'body={"metadata": {"uid": uid, "annotations": {"equipoise.dev/x": ""}}, "status": {"capacity"',
         ),

@@ -66,7 +66,7 @@ from equipoise.lab.formats import load_trace
 from equipoise.lab.record.prometheus import _series
 from equipoise.runtime.configuration import ConfigurationError, read_document
 from equipoise.runtime.kubernetes.client import KubeError, Resource
-from equipoise.runtime.kubernetes.responses import read_change
+from equipoise.runtime.kubernetes.http.responses import read_change
 from equipoise.scheduler.shell import http_extender
 from equipoise.scheduling.configuration import read_configuration
 from equipoise.scheduling.settings.document import InvalidConfiguration
@@ -479,7 +479,7 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.runtime.configuration.env_overrides": ("configuration",),
     "equipoise.runtime.configuration.errors": ("configuration",),
     "equipoise.runtime.configuration.yaml_text": ("configuration", "configuration of another descheduler"),
-    "equipoise.runtime.kubernetes.responses": ("object /pods", "object /nodes"),
+    "equipoise.runtime.kubernetes.http.responses": ("object /pods", "object /nodes"),
     "equipoise.scheduling.cluster_scheduler": (),  # objects of the caller's program
     "equipoise.scheduling.settings.document": ("configuration of kube-scheduler",),
     "equipoise.scheduling.settings.plugin_arguments": ("configuration of kube-scheduler",),

@@ -36,7 +36,7 @@ from equipoise.collector.sources.load_watcher import _metrics
 from equipoise.collector.sources.prometheus.json_document import decode_document
 from equipoise.collector.sources.prometheus.samples import LabelCache, result_of, spacings, vector
 from equipoise.lab.formats import FORMATS, TraceError
-from equipoise.runtime.kubernetes.responses import read_page
+from equipoise.runtime.kubernetes.http.responses import read_page
 
 DECODES = re.compile(
     r"json\.decode\(|json\.Decoder\(|json\.loads?\(|yaml\.(?:safe_)?load|csv\.reader\(|np\.load\(|msgspec\.convert\("

@@ -16,9 +16,9 @@ from aiohttp import web
 
 from equipoise.cli.certificates.issue import CertificatePair, client_pair, new_ca, server_pair
 from equipoise.runtime.configuration.sections import Kubernetes
-from equipoise.runtime.kubernetes.availability import FAILURE_SECONDS
 from equipoise.runtime.kubernetes.client import PODS, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import TLS_RELOAD_PERIOD, connect_kube
+from equipoise.runtime.kubernetes.http.availability import FAILURE_SECONDS
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.clock import ManualClock
 

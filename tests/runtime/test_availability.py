@@ -2,7 +2,7 @@
 
 from structlog.testing import capture_logs
 
-from equipoise.runtime.kubernetes.availability import FAILURE_SECONDS, Availability
+from equipoise.runtime.kubernetes.http.availability import FAILURE_SECONDS, Availability
 from equipoise.testbed.memory.clock import ManualClock
 
 

@@ -13,7 +13,6 @@ from aiohttp.test_utils import BaseTestServer, TestServer
 
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.runtime.configuration.sections import Kubernetes
-from equipoise.runtime.kubernetes.availability import FAILURE_SECONDS
 from equipoise.runtime.kubernetes.client import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -29,7 +28,8 @@ from equipoise.runtime.kubernetes.client import (
     metadata_of,
 )
 from equipoise.runtime.kubernetes.connection import connect_kube
-from equipoise.runtime.kubernetes.http import ApiServer
+from equipoise.runtime.kubernetes.http.api_server import ApiServer
+from equipoise.runtime.kubernetes.http.availability import FAILURE_SECONDS
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.clock import ManualClock
 

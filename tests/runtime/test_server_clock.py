@@ -6,7 +6,7 @@ from email.utils import formatdate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.runtime.kubernetes.server_clock import ServerClock
+from equipoise.runtime.kubernetes.http.server_clock import ServerClock
 
 NOW = 1_800_000_000.0
 OFFSETS = st.floats(-1e5, 1e5)

@@ -7,7 +7,7 @@ import click
 
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.runtime.kubernetes.client import Forbidden, KubeError
-from equipoise.runtime.kubernetes.http import ApiServer
+from equipoise.runtime.kubernetes.http.api_server import ApiServer
 from equipoise.runtime.kubernetes.port_forward import port_forward
 
 

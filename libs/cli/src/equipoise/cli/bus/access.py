@@ -23,7 +23,7 @@ from equipoise.runtime.bus.refusals import CLIENT_PORT
 from equipoise.runtime.configuration import Kubernetes, Nats, Tls
 from equipoise.runtime.kubernetes.client import Forbidden, KubeError, NotFound, Resource
 from equipoise.runtime.kubernetes.connection import connect_kube
-from equipoise.runtime.kubernetes.http import ApiServer
+from equipoise.runtime.kubernetes.http.api_server import ApiServer
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.failure_reason import failure_reason
 

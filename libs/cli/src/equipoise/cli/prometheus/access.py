@@ -12,7 +12,7 @@ from equipoise.cli.prometheus.services import SERVICES, Service, ServiceAddress,
 from equipoise.cli.server_pods import SERVER_PODS, ServerPod
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.runtime.kubernetes.client import Forbidden, NotFound
-from equipoise.runtime.kubernetes.http import ApiServer
+from equipoise.runtime.kubernetes.http.api_server import ApiServer
 
 GIVEN = "--prometheus URL; a Service of the cluster is http://NAME.NAMESPACE.svc:PORT"
 

@@ -33,7 +33,7 @@ from equipoise.runtime.bus.permissions import USERS, User, permission_file
 from equipoise.runtime.configuration import Logging, read_document, read_sections, to_document, without_header
 from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
-from equipoise.runtime.kubernetes.http import ApiServer
+from equipoise.runtime.kubernetes.http.api_server import ApiServer
 from equipoise.runtime.process.bounded_files import read_bounded_text
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.health import Readiness

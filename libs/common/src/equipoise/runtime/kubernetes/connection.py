@@ -17,7 +17,7 @@ from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.failure_reason import failure_reason
 
 if TYPE_CHECKING:
-    from equipoise.runtime.kubernetes.http import ApiServer
+    from equipoise.runtime.kubernetes.http.api_server import ApiServer
 
 TLS_RELOAD_PERIOD = 5.0
 """Minimum seconds between two reads of the certificates because of failed connections."""
@@ -31,15 +31,17 @@ async def connect_kube(
     *,
     environment: Mapping[str, str] = os.environ,
 ) -> AsyncIterator["ApiServer"]:
-    """The API server, as `equipoise-<service>`. No request is made yet.
+    """The API server. Its logs name this client `equipoise-<service>` with the version. No request is made yet.
 
     Raises KubeError when the credentials cannot be found or read.
     """
     from kubernetes_asyncio.client.configuration import Configuration
 
-    from equipoise.runtime.kubernetes.http import ApiServer
-    from equipoise.runtime.kubernetes.transport import Transport
+    from equipoise.runtime.kubernetes.http.api_server import ApiServer
+    from equipoise.runtime.kubernetes.http.requests import Requests
+    from equipoise.runtime.kubernetes.http.transport import Transport
 
+    agent = f"equipoise-{service}"
     configuration = Configuration()
     credentials = _Credentials(configuration, settings, environment, clock)
     await credentials.reload()
@@ -50,11 +52,13 @@ async def connect_kube(
     )
     try:
         yield ApiServer(
-            transport=transport,
-            credentials=credentials,
-            agent=f"equipoise-{service}",
-            version=version("equipoise-common"),
-            clock=clock,
+            Requests(
+                transport=transport,
+                credentials=credentials,
+                user_agent=f"{agent}/{version('equipoise-common')}",
+                clock=clock,
+            ),
+            agent=agent,
             as_service_account=credentials.as_service_account,
         )
     finally:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import aiohttp
 
 from equipoise.runtime.kubernetes.client import PODS, KubeError
-from equipoise.runtime.kubernetes.http import ApiServer
+from equipoise.runtime.kubernetes.http.api_server import ApiServer
 from equipoise.runtime.process.failure_reason import failure_reason
 
 PROTOCOL = "v4.channel.k8s.io"
@@ -61,7 +61,7 @@ class PortForward:
 
     async def _connect(self) -> aiohttp.ClientWebSocketResponse:
         """Connects, and returns when the port was announced on both channels. Raises KubeError."""
-        websocket = await self._api.websocket(
+        websocket = await self._api.requests.websocket(
             self._what, self._path, query={"ports": str(self._pod_port)}, protocol=PROTOCOL
         )
         expected = {bytes([channel]) + _PORT.pack(self._pod_port) for channel in (_DATA, _ERROR)}

@@ -28,7 +28,7 @@ from equipoise.binder.state.outages import Outages
 from equipoise.contracts.clock_skew import skew_problem
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError
-from equipoise.runtime.kubernetes.server_clock import DRIFT
+from equipoise.runtime.kubernetes.http.server_clock import DRIFT
 from equipoise.runtime.process.clock import Clock
 
 _CAS_ATTEMPTS = 30

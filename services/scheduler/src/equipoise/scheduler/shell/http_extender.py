@@ -16,7 +16,7 @@ import structlog
 
 from equipoise.contracts.numeric import np
 from equipoise.runtime.kubernetes.client import NODES, PODS
-from equipoise.runtime.kubernetes.responses import as_body
+from equipoise.runtime.kubernetes.http.responses import as_body
 from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot

@@ -1,23 +1,18 @@
 """The client of the API server, with plain HTTP: decoding whole objects would block the event loop for seconds."""
 
-import asyncio
 import random
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
-import msgspec
 
 from equipoise.contracts.kubernetes.objects.metadata import ExplainedCondition, Object
 from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
 from equipoise.contracts.kubernetes.objects.workload import CustomWorkload
-from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS, read_object
+from equipoise.contracts.unreadable.lenient_decoding import read_object
 from equipoise.contracts.unreadable.long_objects import event_of_long_object
-from equipoise.runtime.kubernetes import responses
-from equipoise.runtime.kubernetes.availability import Availability
 from equipoise.runtime.kubernetes.client import (
     NODES,
     PODS,
@@ -28,21 +23,15 @@ from equipoise.runtime.kubernetes.client import (
     KubeError,
     NotFound,
     Resource,
-    error_for_status,
     path_of,
 )
-from equipoise.runtime.kubernetes.server_clock import ServerClock
-from equipoise.runtime.kubernetes.transport import Transport
+from equipoise.runtime.kubernetes.http import responses
+from equipoise.runtime.kubernetes.http.requests import CONNECT_SECONDS, Requests, raise_for_status
 from equipoise.runtime.kubernetes.unreadable_objects import UnreadableInLists, required_readable
-from equipoise.runtime.process.clock import Clock
-from equipoise.runtime.process.failure_reason import failure_reason
 from equipoise.runtime.process.unreadable import UnreadableThings
 
 T = TypeVar("T", bound=Object)
-Response = TypeVar("Response")
 
-CONNECT_SECONDS = 5.0
-REQUEST_SECONDS = 20.0
 WATCH_INACTIVITY_SECONDS = 120.0
 """A working watch has a bookmark about once a minute."""
 
@@ -61,50 +50,16 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,ap
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 """The media types for objects whose other fields are not read."""
 
-_REQUEST = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
 _WATCH = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=WATCH_INACTIVITY_SECONDS)
-
-
-class Credentials(Protocol):
-    @property
-    def tls(self) -> ssl.SSLContext:
-        """The TLS context for new connections."""
-        ...
-
-    async def authorization(self) -> str:
-        """The value of the header; empty with a client certificate."""
-        ...
-
-    async def reload(self) -> None:
-        """Read the token and the certificates again: the server rejected them."""
-        ...
-
-    async def reload_tls(self, failed: ssl.SSLContext) -> bool:
-        """Read the certificates again, at most once in some seconds. Returns whether `tls` differs from `failed`."""
-        ...
 
 
 class ApiServer:
     """`Kube` over HTTP, created by `connect_kube`."""
 
-    def __init__(
-        self,
-        *,
-        transport: Transport,
-        credentials: Credentials,
-        agent: str,
-        version: str,
-        clock: Clock,
-        as_service_account: bool = False,
-    ) -> None:
-        """`agent` is the name of this client: in managedFields, and with `version` in the server's logs."""
-        self._transport = transport
-        self._credentials = credentials
+    def __init__(self, requests: Requests, *, agent: str, as_service_account: bool = False) -> None:
+        """`agent` is the name of this client in managedFields."""
+        self.requests = requests
         self._agent = agent
-        self._user_agent = f"{agent}/{version}"
-        self._clock = clock
-        self._server_time = ServerClock()
-        self._availability = Availability(clock)
         self._streams_lists = True
         self._page_sizes: dict[str, int] = {}
         """The page size of the last list, by path: a server that sends no pages is not asked for them each time."""
@@ -115,15 +70,15 @@ class ApiServer:
 
     @property
     def problem(self) -> str:
-        return self._availability.problem
+        return self.requests.availability.problem
 
     async def server_version(self) -> str:
-        return await self._request("get version", "GET", "/version", responses.read_version)
+        return await self.requests.request("get version", "GET", "/version", responses.read_version)
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         what = _what("get", resource, namespace, name)
         read = partial(read_object, model=resource.model)
-        found = await self._request(what, "GET", resource.path(namespace, name), read)
+        found = await self.requests.request(what, "GET", resource.path(namespace, name), read)
         return required_readable(found, what, self.unreadable, resource.plural)
 
     async def list(
@@ -169,21 +124,25 @@ class ApiServer:
     async def find_scalable(self, group: str, kind: str) -> Resource[CustomWorkload] | None:
         version = "v1"
         if group:
-            served = await self._request(f"get group {group}", "GET", path_of("apis", group), responses.read_group)
+            served = await self.requests.request(
+                f"get group {group}", "GET", path_of("apis", group), responses.read_group
+            )
             version = served.preferred_version.version
         root = path_of("apis", group, version) if group else path_of("api", version)
-        kinds = await self._request(f"get resources of {group}/{version}", "GET", root, responses.read_kinds)
+        kinds = await self.requests.request(f"get resources of {group}/{version}", "GET", root, responses.read_kinds)
         return responses.scalable(kinds, group=group, version=version, kind=kind)
 
     async def served_versions(self, group: str, kind: str) -> Sequence[str]:
         try:
-            found = await self._request(f"get group {group}", "GET", path_of("apis", group), responses.read_group)
+            found = await self.requests.request(
+                f"get group {group}", "GET", path_of("apis", group), responses.read_group
+            )
         except NotFound:
             return []
         served = []
         for version in (each.version for each in found.versions or ()):
             what, path = f"get resources of {group}/{version}", path_of("apis", group, version)
-            kinds = await self._request(what, "GET", path, responses.read_kinds)
+            kinds = await self.requests.request(what, "GET", path, responses.read_kinds)
             if kind in {each.kind for each in kinds.resources or ()}:
                 served.append(version)
         return served
@@ -214,7 +173,7 @@ class ApiServer:
     ) -> None:
         content_type, body = responses.annotation_patch(annotations, uid=uid, version=version, expected=expected)
         try:
-            await self._request(
+            await self.requests.request(
                 _what("annotate", resource, namespace, name),
                 "PATCH",
                 resource.path(namespace, name),
@@ -231,7 +190,7 @@ class ApiServer:
 
     async def set_node_amounts(self, name: str, amounts: Mapping[str, int | None], *, uid: str) -> None:
         texts = {resource: None if amount is None else str(amount) for resource, amount in amounts.items()}
-        await self._request(
+        await self.requests.request(
             _what("update the status of", NODES, "", name),
             "PATCH",
             NODES.path(name=name, subresource="status"),
@@ -250,7 +209,7 @@ class ApiServer:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         what, path = _what("bind", PODS, namespace, name), PODS.path(namespace, name, "binding")
-        await self._request(what, "POST", path, bytes, query={"fieldManager": self._agent}, body=body)
+        await self.requests.request(what, "POST", path, bytes, query={"fieldManager": self._agent}, body=body)
 
     async def set_pod_status(
         self,
@@ -261,7 +220,7 @@ class ApiServer:
         condition: ExplainedCondition | None = None,
         nominated_node: str | None = None,
     ) -> None:
-        await self._request(
+        await self.requests.request(
             _what("update the status of", PODS, namespace, name),
             "PATCH",
             PODS.path(namespace, name, "status"),
@@ -274,7 +233,7 @@ class ApiServer:
 
     async def reserve_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
         name = volume.metadata.name
-        await self._request(
+        await self.requests.request(
             _what("reserve", VOLUMES, "", name),
             "PATCH",
             VOLUMES.path(name=name),
@@ -288,7 +247,7 @@ class ApiServer:
     async def delete_pod(self, namespace: str, name: str, *, uid: str) -> None:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         what = _what("delete", PODS, namespace, name)
-        await self._request(what, "DELETE", PODS.path(namespace, name), bytes, body=body, accept=METADATA_ONLY)
+        await self.requests.request(what, "DELETE", PODS.path(namespace, name), bytes, body=body, accept=METADATA_ONLY)
 
     async def evict(
         self,
@@ -316,53 +275,16 @@ class ApiServer:
         what = _what("evict", PODS, namespace, name)
         try:
             path = PODS.path(namespace, name, "eviction")
-            async with self._send(what, "POST", path, query=query, body=body, within=within) as response:
+            async with self.requests.send(what, "POST", path, query=query, body=body, within=within) as response:
                 return responses.read_eviction(response.status, response.headers, await response.read())
         except KubeError as error:
             return EvictionResult(status=error.status, reason=error.reason, message=error.message)
 
-    async def websocket(
-        self, what: str, path: str, *, query: Mapping[str, str], protocol: str
-    ) -> aiohttp.ClientWebSocketResponse:
-        """Raises KubeError. The response to a failed upgrade is lost, so its reason is requested once more."""
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                try:
-                    return await self._upgrade(path, query, protocol)
-                except aiohttp.WSServerHandshakeError as error:
-                    if error.status != 401:
-                        raise
-                    await self._credentials.reload()
-                    return await self._upgrade(path, query, protocol)
-        except aiohttp.WSServerHandshakeError as error:
-            try:
-                await self._request(what, "GET", path, bytes, query=query)
-            except KubeError as refused:
-                if refused.status == error.status:
-                    raise
-            raise error_for_status(error.status, "NoWebSocket", f"{what}: {error.message}") from error
-        except TimeoutError as error:
-            raise KubeError(0, "Timeout", f"{what}: no response in time") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._unreachable(what, error) from error
-
-    def _unreachable(self, what: str, error: Exception) -> KubeError:
-        problem = f"{what}: the API server at {self._transport.url} cannot be reached: {failure_reason(error)}"
-        return KubeError(0, "Unreachable", problem)
-
-    async def _upgrade(self, path: str, query: Mapping[str, str], protocol: str) -> aiohttp.ClientWebSocketResponse:
-        headers = {"User-Agent": self._user_agent}
-        if authorization := await self._credentials.authorization():
-            headers["Authorization"] = authorization
-        return await self._transport.websocket(
-            path, query=query, headers=headers, protocol=protocol, tls=self._credentials.tls
-        )
-
     def server_time(self, now: float) -> float:
-        return self._server_time.at(now)
+        return self.requests.server_time.at(now)
 
     def server_time_bounds(self, now: float) -> tuple[float, float]:
-        return self._server_time.bounds(now)
+        return self.requests.server_time.bounds(now)
 
     async def _pages(
         self, resource: Resource[T], namespace: str, selection: Mapping[str, str]
@@ -376,8 +298,8 @@ class ApiServer:
         while True:
             query["limit"] = str(size)
             page = None
-            async with self._send(what, "GET", path, query=query, accept=accept) as response:
-                await _raise_for_status(response, what)
+            async with self.requests.send(what, "GET", path, query=query, accept=accept) as response:
+                await raise_for_status(response, what)
                 body = await (response.read() if size == 1 else _body_up_to_longest(response))
                 if body is not None:
                     page = responses.read_page(body, resource.model)
@@ -402,8 +324,8 @@ class ApiServer:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
         }
-        async with self._send(what, "GET", resource.path(namespace), query=query, timeout=_WATCH) as response:
-            await _raise_for_status(response, what)
+        async with self.requests.send(what, "GET", resource.path(namespace), query=query, timeout=_WATCH) as response:
+            await raise_for_status(response, what)
             rest = bytearray()
             async for chunk in response.content.iter_any():
                 rest += chunk
@@ -422,116 +344,7 @@ class ApiServer:
         read = partial(read_object, model=resource.model)
         body = responses.as_body(resource, value)
         query = {"fieldManager": self._agent} | ({"dryRun": "All"} if dry_run else {})
-        return await self._request(what, method, path, read, query=query, body=body)
-
-    async def _request(
-        self,
-        what: str,
-        method: str,
-        path: str,
-        read: Callable[[bytes], Response],
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
-    ) -> Response:
-        sending = self._send(what, method, path, query=query, body=body, content_type=content_type, accept=accept)
-        async with sending as response:
-            await _raise_for_status(response, what)
-            return read(await response.read())
-
-    @asynccontextmanager
-    async def _send(
-        self,
-        what: str,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
-        timeout: aiohttp.ClientTimeout = _REQUEST,
-        within: float | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The response, whatever its status is. It is repeated after a 401 with a new token, and after a failed TLS
-        handshake with changed certificates.
-
-        `within`: seconds after which the request is not sent any more. Every error, also while the response is read, is
-        raised as a KubeError.
-        """
-        deadline = None if within is None else self._clock.monotonic() + within
-        response: aiohttp.ClientResponse | None = None
-        content = None if body is None else msgspec.json.encode(body)
-
-        async def attempt(tls: ssl.SSLContext) -> aiohttp.ClientResponse:
-            headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": self._user_agent}
-            if authorization := await self._credentials.authorization():
-                headers["Authorization"] = authorization
-            sent = self._clock.now()
-            received = await self._transport.request(
-                method, path, query=query or {}, headers=headers, body=content,
-                timeout=self._until(deadline, timeout), tls=tls,
-            )  # fmt: skip
-            self._server_time.observe(received.headers.get("Date", ""), sent=sent, received=self._clock.now())
-            return received
-
-        async def send() -> aiohttp.ClientResponse:
-            tls = self._credentials.tls
-            try:
-                return await attempt(tls)
-            except aiohttp.ClientSSLError:  # within the handshake: the request was not sent
-                if not await self._credentials.reload_tls(tls):
-                    raise
-                return await attempt(self._credentials.tls)
-            except aiohttp.ClientOSError as error:
-                # With TLS 1.3 a server rejects the client's certificate when the request may have been sent.
-                if isinstance(error.__cause__, ssl.SSLError):
-                    await self._credentials.reload_tls(tls)
-                raise
-
-        try:
-            response = await send()
-            if response.status == 401:
-                response.close()
-                await self._credentials.reload()
-                response = await send()
-            if response.status == 401 or response.status >= 500:
-                self._availability.failed(f"{what}: {response.status} {response.reason}")
-            else:
-                self._availability.succeeded()
-            yield response
-        except TimeoutError as error:
-            raise self._failed(KubeError(0, "Timeout", f"{what}: no response in time")) from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._failed(self._unreachable(what, error)) from error
-        except asyncio.CancelledError:
-            if response is None:  # the caller waited for less than the timeout
-                self._availability.failed(f"{what}: no response in time")
-            raise
-        except KubeError as error:
-            if error.status == 0:  # there are no credentials, or the response was incomplete
-                self._failed(error)
-            raise
-        except DECODE_ERRORS as error:
-            raise KubeError(0, "Unreadable", f"{what}: the response cannot be decoded: {error}") from error
-        finally:
-            if response is not None:
-                response.release() if response.content.at_eof() else response.close()
-
-    def _failed(self, error: KubeError) -> KubeError:
-        self._availability.failed(str(error))
-        return error
-
-    def _until(self, deadline: float | None, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
-        """The timeout with this deadline for a connection. Raises TimeoutError when it has passed."""
-        if deadline is None:
-            return timeout
-        left = deadline - self._clock.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return aiohttp.ClientTimeout(total=timeout.total, sock_connect=timeout.sock_connect, connect=left)
+        return await self.requests.request(what, method, path, read, query=query, body=body)
 
 
 def _what(verb: str, resource: Resource[Any], namespace: str, name: str) -> str:
@@ -547,8 +360,3 @@ async def _body_up_to_longest(response: aiohttp.ClientResponse) -> bytes | None:
         if len(body) > LONGEST:
             return None
     return bytes(body)
-
-
-async def _raise_for_status(response: aiohttp.ClientResponse, what: str) -> None:
-    if response.status >= 400:
-        raise responses.read_error(response.status, response.headers, await response.read(), what)
