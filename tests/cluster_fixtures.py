@@ -15,8 +15,8 @@ StartCluster = Callable[..., Cluster]
 
 
 @pytest.fixture(scope="session")
-def testbed_binaries() -> Binaries:
-    return build()
+def testbed_binaries(pytestconfig: pytest.Config) -> Binaries:
+    return build(kubernetes=pytestconfig.getoption("kubernetes"))
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from hypothesis import settings
 from lanes import FIRST_WORKER, WORKER, Lanes, send_units
 from programs import program
 
+from equipoise.contracts.kubernetes.supported_versions import minor_versions
 from equipoise.testbed.binaries.build import HELM, KUBECONFORM, PROMTOOL, Module, build
 
 __all__ = ["helm_program", "start_cluster", "testbed_binaries"]
@@ -31,6 +32,15 @@ UNEXPLAINED = "seconds without a reason"
 STATES_WHY = re.compile(r"\b[Tt]akes\b[^.]*\b(?:seconds|minutes)\b")
 
 CURRENT_TEST = pytest.StashKey[pytest.Item]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--kubernetes",
+        choices=minor_versions(),
+        default="",
+        help="minor version of the control plane that the tests start; default: the newest, or what is installed",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -81,7 +91,7 @@ def _build(config: pytest.Config, *others: Module) -> None:
     capture = config.pluginmanager.getplugin("capturemanager")
     assert capture is not None
     with capture.global_and_fixture_disabled():
-        build()
+        build(kubernetes=config.option.kubernetes)
         for module in others:
             with suppress(pytest.skip.Exception):
                 program(module)

@@ -70,6 +70,25 @@ def test_two_processes_at_once_build_a_module_once(source: Path, tmp_path: Path)
     assert "good day" in subprocess.run([program], capture_output=True, text=True, check=True).stderr
 
 
+def test_other_requirements_build_the_same_source_into_a_cache_of_its_own(source: Path, tmp_path: Path) -> None:
+    """The name of the main module is in these requirements; go.mod and the build without them remain as they are."""
+    (source / "main.go").write_text(
+        'package main\n\nimport "runtime/debug"\n\n'
+        "func main() { info, _ := debug.ReadBuildInfo(); println(info.Main.Path) }\n"
+    )
+    requirements = tmp_path / "1.30.mod"
+    requirements.write_text("module example.test/older\n\ngo 1.22.0\n")
+    requirements.with_suffix(".sum").write_text("")
+    older = dataclasses.replace(greet(source), requirements=requirements)
+    printed = []
+    for module in (greet(source), older):
+        with Progress(io.StringIO()) as progress:
+            folder = build_module(module, cache=tmp_path / "cache", progress=progress)
+        printed.append(subprocess.run([folder / "greet"], capture_output=True, text=True, check=True).stderr.strip())
+    assert printed == ["example.test/greet", "example.test/older"]
+    assert older.name == "kubernetes-1.30"
+
+
 def test_the_cache_key_depends_on_all_inputs(source: Path) -> None:
     """Source, package, tags and link flags."""
     module = greet(source)

@@ -13,12 +13,19 @@ from typing import Any, NoReturn
 
 import click
 
+from equipoise.contracts.kubernetes.supported_versions import minor_versions
 from equipoise.testbed import running_clusters
 
 CHECK_SECONDS = 1.0
 STOP_SECONDS = 15.0
 PIPE_COLUMNS = 1000
 
+kubernetes_option = click.option(
+    "--kubernetes",
+    type=click.Choice(minor_versions()),
+    default="",
+    help="Minor version of the control plane, built once. Default: the newest, or what is installed.",
+)
 output_option = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 
 
@@ -35,14 +42,15 @@ def testbed() -> None:
 
 
 @testbed.command("build")
+@kubernetes_option
 @output_option
-def build_command(output: str) -> None:
+def build_command(kubernetes: str, output: str) -> None:
     """Build the cluster's programs, once; `up` does it too."""
     from equipoise.testbed.binaries.build import BuildError, build
     from equipoise.testbed.binaries.toolchain import NoGoError
 
     try:
-        binaries = {name: str(path) for name, path in asdict(build()).items()}
+        binaries = {name: str(path) for name, path in asdict(build(kubernetes=kubernetes)).items()}
     except (BuildError, NoGoError) as error:
         raise click.ClickException(str(error)) from error
     if output == "json":
@@ -53,6 +61,7 @@ def build_command(output: str) -> None:
 
 @testbed.command()
 @click.option("--name", default="default", show_default=True, callback=_file_name, help="Name of this cluster.")
+@kubernetes_option
 @click.option("--nodes", type=click.IntRange(0), default=5, show_default=True, help="Number of fake nodes.")
 @click.option("--cpu", default="16", show_default=True, help="Cores of each node.")
 @click.option("--memory", default="64Gi", show_default=True, help="Memory of each node.")
@@ -76,6 +85,7 @@ def build_command(output: str) -> None:
 )
 def up(
     name: str,
+    kubernetes: str,
     nodes: int,
     cpu: str,
     memory: str,
@@ -90,7 +100,7 @@ def up(
     import yaml
 
     from equipoise.testbed.api import ApiError
-    from equipoise.testbed.binaries.build import BuildError
+    from equipoise.testbed.binaries.build import BuildError, build
     from equipoise.testbed.binaries.toolchain import NoGoError
     from equipoise.testbed.cluster import Cluster, ClusterError
     from equipoise.testbed.objects import node
@@ -104,14 +114,15 @@ def up(
             )
     signal.signal(signal.SIGTERM, _interrupt)
     scheduler = yaml.safe_load(scheduler_configuration.read_text()) if scheduler_configuration else {}
-    cluster = Cluster(
-        scheduler=scheduler,
-        prometheus=PrometheusConfiguration(scrape_interval=scrape_interval),
-        nats=nats,
-        directory=None if directory is None else directory.absolute(),
-    )
     began = time.monotonic()
     try:
+        cluster = Cluster(
+            binaries=build(kubernetes=kubernetes),
+            scheduler=scheduler,
+            prometheus=PrometheusConfiguration(scrape_interval=scrape_interval),
+            nats=nats,
+            directory=None if directory is None else directory.absolute(),
+        )
         with cluster:
             size: dict[str, Any] = {"cpu": cpu, "memory": memory}
             asyncio.run(cluster.add_nodes([node(f"node-{number}", **size) for number in range(nodes)]))

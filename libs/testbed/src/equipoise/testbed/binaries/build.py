@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from equipoise.contracts.kubernetes.supported_versions import minor_versions
 from equipoise.testbed.binaries.toolchain import Progress, exclusive, find_go, go_environment
 from equipoise.testbed.processes.guard import Guard
 
@@ -57,9 +58,13 @@ class Module:
     link: str = "-s -w"
     version: Sequence[str] = ("--version",)
     """Arguments with which a program prints its version."""
+    requirements: Path | None = None
+    """A file in the place of go.mod, with hashes beside it: other versions of what the same source imports."""
 
     @property
     def name(self) -> str:
+        if self.requirements is not None:
+            return f"kubernetes-{self.requirements.stem}"
         return self.source.name if self.package == "." else self.package.rsplit("/", 1)[1]
 
     def key(self) -> str:
@@ -67,10 +72,21 @@ class Module:
         digest = hashlib.sha256()
         for word in (self.package, self.tags, self.link, sys.platform, platform.machine(), *self.programs):
             digest.update(word.encode() + b"\0")
-        for file in sorted(path for path in self.source.rglob("*") if path.is_file()):
+        files = [path for path in self.source.rglob("*") if path.is_file()]
+        if self.requirements is not None:
+            files = [path for path in files if path.suffix == ".go"]
+            files += [self.requirements, self.requirements.with_suffix(".sum")]
+        for file in sorted(files):
             content = file.read_bytes()
-            digest.update(f"{file.relative_to(self.source)}\0{len(content)}\0".encode() + content)
+            digest.update(f"{os.path.relpath(file, self.source)}\0{len(content)}\0".encode() + content)
         return digest.hexdigest()[:16]
+
+
+def _kubernetes_version(version: str) -> str:
+    """Flags of the linker that set the version which the programs of Kubernetes print and serve."""
+    major, minor, _ = version.removeprefix("v").split(".")
+    variables = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+    return " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in variables.items())
 
 
 CONTROL_PLANE = Module(
@@ -82,9 +98,7 @@ CONTROL_PLANE = Module(
         "kube-controller-manager": (1, 37),
         "kube-scheduler": (1, 37),
     },
-    link="-s -w "
-    f"-X k8s.io/component-base/version.gitVersion={KUBERNETES} "
-    "-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37",
+    link=f"-s -w {_kubernetes_version(KUBERNETES)}",
 )
 KWOK = Module(source=CONTROL_PLANE.source, package="sigs.k8s.io/kwok/cmd/kwok", programs={"kwok": (0, 8)})
 PROMETHEUS = Module(
@@ -140,6 +154,21 @@ KUBECONFORM = Module(
 """Only the tests of the chart build these three."""
 
 
+def control_plane(kubernetes: str) -> Module:
+    """The control plane of a supported minor version, such as 1.30. Raises BuildError for another one."""
+    if KUBERNETES.startswith(f"v{kubernetes}."):
+        return CONTROL_PLANE
+    requirements = SOURCES / "kubernetes" / f"{kubernetes}.mod"
+    if kubernetes not in minor_versions() or not requirements.exists():
+        raise BuildError(f"Kubernetes {kubernetes} cannot be built here; choose one of {', '.join(minor_versions())}")
+    version = re.search(r"\sk8s\.io/kubernetes (v[\d.]+)", requirements.read_text())
+    if version is None:
+        raise BuildError(f"{requirements} names no version of k8s.io/kubernetes")
+    return dataclasses.replace(
+        CONTROL_PLANE, requirements=requirements, link=f"-s -w {_kubernetes_version(version[1])}"
+    )
+
+
 def default_cache(environment: Mapping[str, str] = os.environ) -> Path:
     base = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "equipoise" / "testbed"
@@ -148,6 +177,7 @@ def default_cache(environment: Mapping[str, str] = os.environ) -> Path:
 def build(
     modules: Sequence[Module] = MODULES,
     *,
+    kubernetes: str = "",
     cache: Path | None = None,
     environment: Mapping[str, str] = os.environ,
     progress: Progress | None = None,
@@ -155,20 +185,21 @@ def build(
     """Build what is not cached; takes minutes once, and milliseconds then.
 
     `modules`: those to build now. The result also has the paths at which a later build of the others will put them.
+    `kubernetes`: the minor version of the control plane, such as 1.30. An installed one is used for the newest only.
     """
     cache = cache or default_cache(environment)
     found: dict[str, Path] = {}
     began = time.monotonic()
     built = 0
     with progress or Progress() as shown:
-        for module in MODULES:
-            installed = installed_programs(module, environment)
-            if installed:
+        for default in MODULES:
+            module = control_plane(kubernetes) if kubernetes and default is CONTROL_PLANE else default
+            if module is default and (installed := installed_programs(module, environment)):
                 found |= installed
                 shown.note(f"using {', '.join(map(str, installed.values()))}")
                 continue
             directory = cache / f"{module.name}-{module.key()}"
-            if module in modules and not directory.exists():
+            if default in modules and not directory.exists():
                 built += 1
                 build_module(module, cache=cache, environment=environment, progress=shown)
             found |= {program: directory / program for program in module.programs}
@@ -239,7 +270,9 @@ def _run_go(
     progress: Progress,
 ) -> None:
     began = 0.0
-    tags = [f"-tags={module.tags}"] if module.tags else []
+    options = [*COMPILE, *([f"-tags={module.tags}"] if module.tags else [])]
+    if module.requirements is not None:
+        options.append(f"-modfile={module.requirements}")
     packages = 0
 
     def listing(lines: Sequence[str]) -> None:
@@ -251,9 +284,9 @@ def _run_go(
 
     with Guard() as guard:
         steps: tuple[tuple[list[str | Path], Callable[[Sequence[str]], None]], ...] = (
-            ([go, "list", "-deps", *COMPILE, *tags, "-f={{if .Stale}}{{.ImportPath}}{{end}}", module.package], listing),
+            ([go, "list", "-deps", *options, "-f={{if .Stale}}{{.ImportPath}}{{end}}", module.package], listing),
             (
-                [go, "build", "-v", *COMPILE, *tags, f"-ldflags={module.link}", "-o", output, module.package],
+                [go, "build", "-v", *options, f"-ldflags={module.link}", "-o", output, module.package],
                 compiling,
             ),
         )

@@ -9,15 +9,10 @@ from equipoise.cli.bus.heartbeats import LISTEN_SECONDS, read_heartbeats
 from equipoise.cli.doctor.colocation_parts import installed_parts
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
+from equipoise.contracts.kubernetes.supported_versions import NEWEST_KUBERNETES, OLDEST_KUBERNETES
 from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, EffectiveConfiguration, Heartbeat
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.kubernetes.client import KubeError
-
-OLDEST_KUBERNETES = (1, 30)
-"""It has ValidatingAdmissionPolicies, with which the API server limits what the services may evict."""
-
-NEWEST_KUBERNETES = (1, 37)
-"""The newest version of the tests."""
 
 API_SERVER = "Kubernetes"
 SERVICE_FIX = "upgrade the services (docs/upgrading.md)"
