@@ -89,7 +89,7 @@ class Program(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Those of each task with their first sentence, folded and not cut; the names of the others."""
+        """The commands of each task with their first sentence, folded and not cut; the names of the others."""
         installed = self.list_commands(ctx)
         width = max(map(len, COMMANDS))
         for task, names in TASKS.items():

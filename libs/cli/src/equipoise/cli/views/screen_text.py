@@ -15,7 +15,7 @@ BAR = 12
 """Characters of a full bar."""
 
 BARS = (BAR, 5, 0)
-"""From wide to narrow terminals."""
+"""The widths of bars to try, for wide terminals first."""
 
 PART = 14
 """Characters of a word after which it may be broken."""

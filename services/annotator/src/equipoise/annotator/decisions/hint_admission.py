@@ -111,7 +111,10 @@ def workload_key(owner: OwnerReference, labels: dict[str, str]) -> str:
 
 
 def _is_fresh(pod: NewPod, stored: HintsObject) -> bool:
-    """By the API server's clock, whose time is in the managedFields of the pod. A client may send more of them."""
+    """Whether the hints are valid at the time of the API server, which is in the managedFields of the pod.
+
+    A client may send more of these times: all must be before the end.
+    """
     times = [each.time for each in pod.metadata.managed_fields or ()]
     until = stored.until
     return bool(times) and until is not None and all(time is not None and time < until for time in times)

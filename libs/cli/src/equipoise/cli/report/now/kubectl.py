@@ -78,7 +78,10 @@ def _quantity(amount: float, container: Container, resource: str) -> str:
 
 
 def _rounded(number: float) -> int:
-    """To two significant digits, upwards from a tenth of the last one: 903 is 910, and 900.4 is 900. At least 1."""
+    """The number with two significant digits, at least 1.
+
+    It is rounded up from a tenth of the last digit on: 903 becomes 910, and 900.4 becomes 900.
+    """
     if number <= 1:
         return 1
     step = int(10.0 ** max(0, math.floor(math.log10(number)) - 1))

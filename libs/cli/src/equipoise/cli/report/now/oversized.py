@@ -52,7 +52,7 @@ def oversized(
     total: Resources,
     limit: int,
 ) -> list[OversizedWorkload]:
-    """Those that reserve the largest share of `total`, which all nodes offer, first."""
+    """The workloads that reserve the largest share of `total`, which all nodes offer, first."""
     groups: dict[Workload, list[tuple[PlacedPod, Resources]]] = {}
     for name, placement in placements.items():
         measured = utilization[name].pods if name in utilization else {}
