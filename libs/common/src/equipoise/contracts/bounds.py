@@ -49,16 +49,17 @@ Number = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 
 
 def bounded(resource: str, amount: float) -> float:
-    """A sum of amounts of "cpu" or "memory" as a message may contain it: each of them can be true, and the sum not.
+    """A sum of amounts of "cpu" or "memory", limited to what a message may contain: plausible amounts can have an
+    implausible sum.
 
-    NaN stays. One implementation: whoever publishes a sum of what others ask for uses it, or `bounded_resources`.
+    NaN stays. Every publisher of a sum of requests uses this function, or `bounded_resources`.
     """
     most = MAX_CORES if resource == "cpu" else MAX_BYTES
     return max(min(amount, most), -most)
 
 
 def implausible_amount(resource: str, amounts: Iterable[float | None]) -> str:
-    """Which of the amounts of a resource ("cpu", "memory") no machine has; empty: none."""
+    """Describes the first of these amounts of "cpu" or "memory" that is more than any machine has; empty: none is."""
     most = MAX_CORES if resource == "cpu" else MAX_BYTES
     found = next((amount for amount in amounts if amount is not None and abs(amount) > most), None)
     return "" if found is None else f"{found:g} of {resource}: no machine has more than {most:g}"
@@ -66,11 +67,12 @@ def implausible_amount(resource: str, amounts: Iterable[float | None]) -> str:
 
 DEEPEST = 16
 LONGEST_TEXT = 65_536
-"""Levels and characters of a document in a message: of the settings of a service."""
+"""The maximum number of levels of a document of settings in a message, and of characters of a text in it."""
 
 
 def implausible_document(document: object) -> str:
-    """What of a document no settings have, as their type is not known where they are received; empty: nothing."""
+    """Describes the part of a document that cannot be settings; empty: there is none. Receivers do not know the type of
+    the settings, so only sizes are checked."""
     remaining = [(document, 0)]
     while remaining:
         value, depth = remaining.pop()

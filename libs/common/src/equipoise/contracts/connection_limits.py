@@ -47,7 +47,8 @@ class ConnectionPool(Generic[C]):
         return connection in self._addresses
 
     def add(self, connection: C, address: str) -> C | None:
-        """The connection that was removed for it: of the same address, else of the address that has the most."""
+        """Adds a connection. Returns the one that was removed for it: of the same address, else of the address with the
+        most connections. None: none was removed."""
         self._addresses[connection] = address
         own = self._by_address.setdefault(address, {})
         own[connection] = self._next()
@@ -60,14 +61,14 @@ class ConnectionPool(Generic[C]):
         return displaced
 
     def renew(self, connection: C) -> None:
-        """It has been used: of all connections it now waits shortest."""
+        """Marks a connection as just used, so that others are removed before it."""
         if connection in self._addresses:
             own = self._by_address[self._addresses[connection]]
             del own[connection]
             own[connection] = self._next()
 
     def remove(self, connection: C) -> None:
-        """No effect if it is not in the pool."""
+        """Removes a connection. Does nothing if it is not in the pool."""
         address = self._addresses.pop(connection, None)
         if address is not None:
             own = self._by_address[address]

@@ -140,7 +140,8 @@ class ClusterScheduler:
         """The schedulers of the profiles, by `schedulerName`."""
 
     def put_documents(self, documents: Iterable[Mapping[str, Any]]) -> None:
-        """Manifests, or the lists that `kubectl get -o json` prints. Kinds that decide nothing are ignored.
+        """Adds or replaces objects, given as manifests or as the lists that `kubectl get -o json` prints. Objects of
+        kinds that do not affect scheduling are ignored.
 
         Raises msgspec.ValidationError or ValueError for one that cannot be read.
         """
@@ -224,9 +225,10 @@ class ClusterScheduler:
         return decision
 
     def place(self, pod: PodInfo) -> Decision:
-        """Decides, and carries it out: the pod is on its node, or its victims are gone and it is nominated.
+        """Decides about the pod, and carries the decision out: puts the pod on its node, or removes its victims and
+        nominates it.
 
-        A pod for which a plugin could reserve nothing is on no node: the status of the decision has the reason.
+        If Reserve of a plugin fails, the pod is put on no node: the status of the decision has the reason.
         """
         decision = self.decide(pod)
         preemption = decision.preemption

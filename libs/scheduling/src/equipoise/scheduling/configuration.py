@@ -57,7 +57,7 @@ class SchedulerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     """The extenders, in the order of calls."""
 
     def profile(self, scheduler_name: str) -> SchedulerProfile | None:
-        """That of the pods with this `schedulerName`; None: they are not to be scheduled here."""
+        """The profile with this `schedulerName`; None: pods with this name are not scheduled by this scheduler."""
         return next((each for each in self.profiles if each.scheduler_name == scheduler_name), None)
 
     def percentage_of(self, profile: SchedulerProfile) -> int:
@@ -97,13 +97,13 @@ def read_configuration(document: Mapping[str, Any] | str, registered: Set[str] =
 
 
 def document_with_plugins(weights: Mapping[str, int]) -> dict[str, Any]:
-    """The default configuration with these plugins in addition: by name, the weight of their scores."""
+    """The default configuration with these plugins in addition. `weights`: the weights of their scores, by name."""
     enabled = [{"name": name, "weight": weight} for name, weight in weights.items()]
     return {"apiVersion": API_VERSION, "kind": KIND, "profiles": [{"plugins": {"multiPoint": {"enabled": enabled}}}]}
 
 
 def default_configuration() -> SchedulerConfiguration:
-    """That of a kube-scheduler without a configuration."""
+    """The configuration of a kube-scheduler that was started without one."""
     return read_configuration({"apiVersion": API_VERSION, "kind": KIND})
 
 

@@ -47,11 +47,9 @@ class ReplacementFilters:
         pods_known: bool = True,
         default_selector: Callable[[PodInfo], LabelSelector | None] = lambda pod: None,
     ) -> None:
-        """`unknown_resources`: of which it is not known how much nodes have; they are not checked.
-
-        `pods_known`: False if the snapshot has only sums of requests; then rules between pods are not checked.
-        `default_selector`: see `Handle`; only scores depend on it.
-        """
+        """`unknown_resources`: resources of which nodes have an unknown amount; they are not checked. `pods_known`:
+        False if the snapshot has only sums of requests; rules between pods are then not checked. `default_selector`:
+        see `Handle`; only scores depend on it."""
         handle = Handle(volumes=volumes or Volumes(), default_selector=default_selector)
         plugins = build_plugins(default_configuration().profiles[0], handle)
         without = _BOUND if pods_known else _BOUND | _BETWEEN_PODS
@@ -86,7 +84,7 @@ class ReplacementFilters:
 
 
 def _with(plugins: ProfilePlugins, *replacing: Plugin, without: Collection[str]) -> Framework:
-    """`replacing`: in place of the plugins of these names."""
+    """The framework of these plugins. `replacing`: plugins that replace those of the same names."""
     others = {plugin.name: plugin for plugin in replacing}
     points = {
         point: [others.get(plugin.name, plugin) for plugin in plugins.points[point] if plugin.name not in without]

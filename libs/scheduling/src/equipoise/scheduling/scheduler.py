@@ -218,9 +218,10 @@ class Scheduler:
         return diagnosis, _pass_extenders(diagnosis, searched, extenders)
 
     def _searched(self, rows: Rows, passed: Flags, nodes: int, *, scored: bool) -> Rows:
-        """The found nodes in the order of the search, which begins behind the last one and ends when there are enough.
+        """The nodes that the search finds, in its order. It begins after the node at which the last search ended, and
+        ends when there are enough.
 
-        `nodes`: of the cluster, also those that are not searched. Unless nodes are `scored`, one is enough.
+        `nodes`: the number of all nodes of the cluster. If nodes are not `scored`, one is enough.
         """
         count = len(rows)
         if not count:

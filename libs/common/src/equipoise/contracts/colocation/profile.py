@@ -141,9 +141,10 @@ _ANY = re.compile(r".*", re.DOTALL)
 
 
 def manifests(profile: Profile, version: str, namespace: str) -> list[dict[str, Any]]:
-    """Its ConfigMap, its binding, and a binding of the policy that warns about pods that it did not change.
+    """The ConfigMap of a profile, its binding, and its binding to the policy that warns about pods that the profile did
+    not change.
 
-    `version`: of MutatingAdmissionPolicy. `namespace`: of Equipoise, for the ConfigMap.
+    `version`: the API version of MutatingAdmissionPolicy. `namespace`: that of Equipoise, for the ConfigMap.
     """
     return [
         _config_map(profile, namespace),

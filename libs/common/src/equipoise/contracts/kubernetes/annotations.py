@@ -91,7 +91,7 @@ class NodeReclaimed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def sampled_at(self) -> datetime:
-        """Its time, as that of the other values."""
+        """The time of the evaluation, under the name that the other annotation values use."""
         return self.evaluated_at
 
 

@@ -129,12 +129,13 @@ def corrected(
     load: LoadSettings,
     least: Resources = NOTHING,
 ) -> Resources:
-    """A window's mean as it would be if the pods that are present now had run through it, and no others.
+    """A window's mean as it would be if exactly the pods that are present now had run during the whole window.
 
-    `load.compensation`: proportional: a present pod adds u·(1 − share measured), a gone one subtracts u·share. cliff:
-    a pod placed at or after the sample's time adds u, nothing is subtracted (the ScheduledPodsCache of the water-level
-    scheduler). off: the mean as measured. A pod of unknown usage changes nothing. What is subtracted leaves at least
-    `least` (`measured_usage`), or the mean itself where that is lower.
+    It depends on `load.compensation`; u is the usage of a pod, and s the share of the window in which it ran.
+    proportional: a present pod adds u·(1 − s), a gone pod subtracts u·s. cliff: a pod placed at or after the sample's
+    time adds u, and nothing is subtracted (the ScheduledPodsCache of the water-level scheduler). off: the mean as
+    measured. A pod of unknown usage changes nothing. Subtractions leave at least `least` (`measured_usage`), or the
+    mean itself if it is lower.
     """
     if load.compensation == "off":
         return usage
@@ -168,9 +169,10 @@ def _without(usage: float | None, gone: float, least: float | None) -> float | N
 
 
 def measured_usage(utilization: NodeUtilization, placement: NodePlacement) -> Resources:
-    """Cores and bytes that the pods of the node were measured at: it is loaded at least that much, whatever left.
+    """The measured usage of the node's present pods, in cores and bytes: the least load of the node, whichever pods
+    have left.
 
-    The usage outside pods is no part of it: it contains what pods used that have left since.
+    Usage outside of pods is not included: it contains the usage of pods that have left since.
     """
     if not placement.gone:  # nothing is subtracted
         return NOTHING
@@ -202,7 +204,7 @@ UsageOf = Callable[[PlacedPod, Resources], Resources]
 def usage_on_node(pod: PlacedPod, utilization: NodeUtilization, usage_of: UsageOf) -> Resources:
     """The usage of a pod that is on the node. A terminating pod counts as long as it is measured, and only as measured.
 
-    It may run for hours more, or its containers may have ended although a finalizer keeps the object.
+    A terminating pod may run for hours, or its containers may have ended while a finalizer keeps the object.
     """
     measured = utilization.pods.get(pod.uid, Resources())
     if pod.terminating:

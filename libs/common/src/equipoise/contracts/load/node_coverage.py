@@ -20,12 +20,12 @@ By default 1,800 s: as long as the bus keeps its last cycle, so that a restarted
 def coverage_problem(
     cycles: Iterable[UtilizationCycle], *, known: int, load: LoadSettings, use: Use, now: float
 ) -> str:
-    """Why the load of too few nodes is known, or "" when it is known of enough.
+    """Why the coverage is too low: the load of too few nodes is known; "" when it is sufficient.
 
-    `known`: nodes whose load the caller itself knows and may use, because the bus may lose messages. Of these no more
-    count than the collectors report. The nodes of a shard without new cycles remain expected, with an unknown load.
-
-    Evictions fail closed: no shard may be below the limit on its own, and none counts that reports a problem.
+    `known`: the number of nodes whose load the caller itself knows and may use, because the bus may lose messages; at
+    most as many count as the collectors report. Nodes of a shard without new cycles remain expected, with an unknown
+    load. Evictions fail closed: every shard must reach the limit on its own, and the nodes of a shard that reports a
+    problem count as unknown.
     """
     max_age: float = getattr(load.freshness, use)
     needed: float = getattr(load.coverage, use)

@@ -19,7 +19,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A whole message."""
 
     checked: ClassVar[bool] = False
-    """It contains sums of what others ask for: its publisher decodes it first, as its readers will."""
+    """Whether its publisher decodes it before it is published, as its readers will: it contains sums of requests, which
+    may be implausible."""
 
     @property
     def implausible(self) -> str:

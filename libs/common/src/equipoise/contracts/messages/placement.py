@@ -66,7 +66,7 @@ class PlacedPod(PrioritizedPod, frozen=True, kw_only=True):
     """The time since which it is Ready, or its start time; None: it does not run yet."""
 
     has_been_ready: bool = False
-    """It is Ready, or was at some time: its images run on the platform of its node."""
+    """Whether it is Ready or was at some time, so that its images run on the platform of its node."""
 
     terminating: bool = False
     terminates_at: Time | None = None
@@ -76,7 +76,7 @@ class PlacedPod(PrioritizedPod, frozen=True, kw_only=True):
     """The time at which kube-scheduler preempted it for a pod of higher priority."""
 
     exclusive: bool = False
-    """It has cores of its own (Koordinator's QoS class LSE), which nobody else gets while they are idle."""
+    """Whether it has cores of its own (Koordinator's QoS class LSE), which no other pod gets while they are idle."""
 
     hint: PlacedHint | None = None
     """None: unknown. The collector knows it if it received the pod before it ran."""
@@ -130,7 +130,8 @@ class NodePlacement(Message, frozen=True, kw_only=True):
 
     cordoned: bool = False
     created_at: Time = 0.0
-    """It distinguishes a new node from an earlier one of the same name, also when it is removed. 0: unknown."""
+    """The creation time of the node, which distinguishes it from an earlier node of the same name, also in its removal.
+    0: unknown."""
 
     allocatable: Resources = Resources()
     capacity: Resources = Resources()
@@ -167,9 +168,10 @@ class NodePlacement(Message, frozen=True, kw_only=True):
         return 86_400 if self.removed else None
 
     def smaller(self) -> Iterator[tuple[Self, str]]:
-        """First without the pods that left first: what they used is not subtracted, so the load is rather too high.
+        """Messages with less and less: first without the pods that left earliest, whose usage is then not subtracted,
+        so that the load appears higher; then without the constraints of pods, which only placement hints use.
 
-        Then without the constraints of the pods, which only placement hints use. All pods stay, with their workloads.
+        All present pods stay, with their workloads.
         """
         gone = len(self.gone)
         for kept in (gone // 2, gone // 4, 0) if gone else ():

@@ -23,7 +23,7 @@ class PlannedMove(JustifiedMove, frozen=True, kw_only=True):
     strategy: str
     sampled_at: Time
     later: bool = False
-    """It does not fit yet: other moves make room, and it is proposed after them."""
+    """Whether the pod does not fit on its target yet: other moves make room, and this one is proposed after them."""
 
     preferred_without_scores: str = ""
     """The node that kube-scheduler prefers for the replacement by its own scores, without extender and hints.

@@ -70,7 +70,7 @@ class Delivery(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     subject: str
     message: T
     replayed: bool = False
-    """It was published before this subscription began (last value of its subject)."""
+    """Whether it was published before this subscription began (last value of its subject)."""
 
     last_attempt: bool = False
     """Whether a work queue does not deliver the message again, whatever the worker returns."""
@@ -194,9 +194,10 @@ def connect(
     """Open the bus of a cluster: waits until it is available, and drains it at the end.
 
     Reconnects without limit. `service` is the prefix of the inbox, so it must be the name of the user if the server
-    has users. `errors`: for a caller that reports them before the bus is open. Only if the server rejects the
-    credentials, the block is cancelled and BusUnavailable is raised. `ends_when_refused`: for a command; BusUnavailable
-    is raised as well if servers refuse the first connection, instead of waiting until they accept it.
+    has users. `errors`: the errors of the bus, given by a caller that reports them before the bus is open. Only if the
+    server rejects the credentials, the block is cancelled and BusUnavailable is raised. `ends_when_refused`: whether
+    BusUnavailable is raised as well if servers refuse the first connection, as a command wants it, instead of waiting
+    until they accept it.
     """
     from equipoise.runtime.bus.nats_bus import open_bus
 

@@ -199,7 +199,7 @@ class MessageReader(Generic[T]):
     ) -> Redeliver | None:
         """Call a worker with one message. None: it is processed, or skipped.
 
-        `deliveries`: how often it was delivered, this time included.
+        `deliveries`: the number of its deliveries, this one included.
         """
         delivery = self._read(subject, payload, headers, last_attempt=deliveries >= MAX_DELIVERIES)
         if delivery is None:

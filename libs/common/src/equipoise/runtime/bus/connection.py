@@ -91,7 +91,7 @@ class NatsConnection:
         *,
         ends_when_refused: bool = False,
     ) -> None:
-        """`resolve`: of names; by default that of the event loop. `ends_when_refused`: see `open`."""
+        """`resolve`: the resolution of names; by default that of the event loop. `ends_when_refused`: see `open`."""
         self.service = service
         self.errors = errors
         required, renew = settings.tls is not None, self._renew_certificates

@@ -1,9 +1,10 @@
 """Starts nats-server as a child process: for a trial, the demo and tests.
 
 Production runs the official image. The server keeps its streams in a directory, uses only the loopback interface, and
-ends with this process, even when that is killed: a small Python process starts first, requests PR_SET_PDEATHSIG (Linux
-only) and then becomes the server. In this process nothing runs between fork and exec, so that its threads do no harm.
-The kernel refers to the parent *thread*: start it from the main thread.
+ends with this process, even if this process is killed: the child is first a small Python program, which requests
+PR_SET_PDEATHSIG (Linux only) and then replaces itself by the server. A `preexec_fn` would do the same, but is not safe
+in a process with threads. The kernel sends the signal when the parent *thread* ends: start the server from the main
+thread.
 """
 
 import asyncio

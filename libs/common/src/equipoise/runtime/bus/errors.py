@@ -39,7 +39,7 @@ class BusErrors:
         self._problems: dict[str, tuple[str, float]] = {}
         self._logged: dict[tuple[str, str], float] = {}
         self._kept_until: dict[str, float] = {}
-        """The time at which an unreadable message has left the bus, by subject."""
+        """The time from which an unreadable message is no longer on the bus, by subject."""
 
         self.unreadable = UnreadableThings()
         """Messages that were received and cannot be read or handled, by subject."""
@@ -100,7 +100,7 @@ class BusErrors:
             self._kept_until = dict(list(self._kept_until.items())[-ENTRY_LIMIT:])
 
     def remove_unreadable(self, subject: str) -> None:
-        """A later message of the subject was handled."""
+        """Removes the entry of a subject, because a later message of it was handled."""
         if self._kept_until and self._kept_until.pop(subject, None) is not None:
             self.unreadable.remove(MESSAGES, subject)
 

@@ -32,7 +32,9 @@ class TlsClient(Client):
     def __init__(
         self, *, required: bool, before_attempt: Callable[[], None] = lambda: None, resolve: Resolve | None = None
     ) -> None:
-        """`before_attempt` is called before each attempt to connect. `resolve`: by default that of the event loop."""
+        """`before_attempt` is called before each attempt to connect. `resolve`: the resolution of names; by default
+        that of the event loop.
+        """
         super().__init__()
         self._tls_required = required
         self._before_attempt = before_attempt

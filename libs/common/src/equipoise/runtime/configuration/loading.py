@@ -67,7 +67,7 @@ def read_document(text: str) -> dict[str, Any]:
 
 
 def read_header(text: str) -> tuple[dict[str, Any], list[str]]:
-    """The sections, and a line for each of the first two lines that is missing or another.
+    """The sections, and an error text for each of `apiVersion` and `kind` that is missing or has another value.
 
     Raises ConfigurationError if the text is no mapping.
     """
@@ -88,7 +88,7 @@ def read_header(text: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def without_header(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Its sections."""
+    """The sections of the document, without `apiVersion` and `kind`."""
     return {name: value for name, value in document.items() if name not in _HEADER}
 
 

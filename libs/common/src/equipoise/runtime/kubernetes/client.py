@@ -145,7 +145,7 @@ def mutating_policies(version: str) -> Resource[Object]:
 
 
 def mutating_bindings(version: str) -> Resource[Object]:
-    """Their bindings."""
+    """MutatingAdmissionPolicyBindings, in a version that the API server serves."""
     return msgspec.structs.replace(
         mutating_policies(version), plural="mutatingadmissionpolicybindings", kind=f"{POLICY_KIND}Binding"
     )

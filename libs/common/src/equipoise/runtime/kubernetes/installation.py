@@ -30,7 +30,7 @@ PROBLEM = "installation"
 
 
 class OtherInstallation(msgspec.Struct, frozen=True, kw_only=True):
-    """One that works in this cluster."""
+    """Another installation that works in this cluster."""
 
     namespace: str
     older: bool

@@ -22,7 +22,7 @@ from equipoise.runtime.kubernetes.client import LEASES, Conflict, Kube, KubeErro
 from equipoise.runtime.process.clock import Clock
 
 DESCHEDULER_LEASE = "equipoise-descheduler"
-"""Its holder may propose evictions; the binder checks the holder before it evicts."""
+"""The Lease whose holder may propose evictions; the binder checks the holder before it evicts."""
 
 RECLAIMER_LEASE = "equipoise-reclaimer"
 
@@ -75,8 +75,8 @@ async def lead(
     `lease_duration` is over, when another one may start. Every run of a worker has its own epoch. When the worker ends,
     the Lease is released first; then its exception is raised here.
 
-    `acquire_delay`: for how many seconds a free Lease is left to other candidates, called before each attempt.
-    `random`: numbers from 0 to 1, for jitter.
+    `acquire_delay` is called before each attempt, and returns the seconds for which a free Lease is left to other
+    candidates. `random`: numbers from 0 to 1, for jitter.
     """
     timing = LeaseTiming(lease_duration=lease_duration, renew_deadline=renew_deadline, retry_period=retry_period)
     elector = _Elector(kube, clock, namespace, name, identity, timing, acquire_delay, random)

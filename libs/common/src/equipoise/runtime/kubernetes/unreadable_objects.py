@@ -29,7 +29,8 @@ def required_readable(value: T, what: str, unreadable: UnreadableThings, plural:
 
 
 class UnreadableInLists:
-    """Reports those of lists that are read again and again: until they are readable, or no longer listed."""
+    """Reports the unreadable objects in lists that are read periodically, until they are readable or no longer
+    listed."""
 
     def __init__(self, unreadable: UnreadableThings) -> None:
         self._unreadable = unreadable

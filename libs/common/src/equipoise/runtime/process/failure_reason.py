@@ -14,7 +14,8 @@ class NameNotResolved(TimeoutError):
 
 
 def failure_reason(error: BaseException) -> str:
-    """The cause in one line, for people: client libraries put it into names of classes, tuples, nested exceptions."""
+    """The cause of an error in one line, for people: client libraries hide it in class names, tuples and nested
+    exceptions."""
     while error.__cause__ is not None and not isinstance(error.__cause__, asyncio.CancelledError):
         error = error.__cause__  # a time limit has cancelled what it waits for
     match error:

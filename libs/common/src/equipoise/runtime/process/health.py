@@ -84,7 +84,7 @@ class Health:
         metrics.register(_UnreadableCollector(self._unreadable))
 
     def set_problem(self, key: str, text: str | None) -> None:
-        """A data problem, or None when it is resolved. Logged when it begins, changes and ends.
+        """Sets a data problem, or removes it if `text` is None. It is logged when it begins, changes and ends.
 
         Different numbers are not a change: an age or a share would be logged every few seconds. `key` is the kind of
         the problem, not the object, because it is the label of a metric.
@@ -103,26 +103,26 @@ class Health:
             log.warning("problem", key=key, text=text)
 
     def warmed_up(self) -> None:
-        """The service can do its work from now on."""
+        """Records that the service can do its work from now on."""
         if not self._warm:
             self._warm = True
             log.info("warmed up")
 
     def require(self, name: str, connected: Callable[[], bool]) -> None:
-        """A connection without which the service is not ready."""
+        """Adds a connection without which the service is not ready."""
         self._connections[name] = connected
 
     def include_problems(self, problems: Callable[[], Sequence[str]]) -> None:
-        """Problems that another component stores and logs, such as the bus."""
+        """Adds the problems of another component, which stores and logs them, such as the bus."""
         self._sources.append(problems)
 
     def include_unreadable(self, unreadable: UnreadableThings) -> None:
-        """What another component cannot read, such as the client of the API server."""
+        """Adds what another component cannot read, such as the client of the API server."""
         if not any(each is unreadable for each in self._unreadable):
             self._unreadable.append(unreadable)
 
     def stop(self) -> None:
-        """The process is never ready again: clients must not send requests."""
+        """Makes the process unready for good, so that clients send no requests."""
         self._stopping = True
 
     @property

@@ -229,7 +229,8 @@ class Process(Generic[S]):
             await self._clock.sleep(HEARTBEAT_PERIOD)
 
     def _compare_clocks(self, kube: Kube | None) -> None:
-        """The services compare the times of one another and of the API server."""
+        """Reports a clock that differs from the API server's: services compare each other's times and those of the API
+        server."""
         if kube is not None:
             now, most = self._clock.now(), self._configuration.shared.load.freshness.skew_unknown
             self.health.set_problem("clock", skew_problem(*kube.server_time_bounds(now), now, most) or None)

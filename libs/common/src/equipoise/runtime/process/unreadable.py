@@ -50,7 +50,7 @@ class UnreadableThings:
             log.warning("cannot be read", source=source, name=name, reason=reason)
 
     def remove(self, source: str, name: str) -> None:
-        """It is readable, or gone. No effect if there is no such entry."""
+        """Removes an entry: its object is readable again, or gone. Does nothing if there is no such entry."""
         if not self._reasons:  # called for every object of a cluster
             return
         source, name = plain_text(source, NAME_LIMIT), plain_text(name, NAME_LIMIT)
@@ -61,7 +61,7 @@ class UnreadableThings:
                 del self._reasons[source]
 
     def replace(self, source: str, reasons: Mapping[str, str]) -> None:
-        """Replace everything of this source that cannot be read. `reasons`: by name."""
+        """Replaces all entries of this source. `reasons`: the reason of each entry, by name."""
         kept = {plain_text(name, NAME_LIMIT) for name in reasons}
         for name in list(self._reasons.get(plain_text(source, NAME_LIMIT), ())):
             if name not in kept:

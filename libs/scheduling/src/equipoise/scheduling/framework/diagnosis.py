@@ -92,7 +92,7 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
 
     @property
     def plugins(self) -> frozenset[str]:
-        """That refused some node."""
+        """The plugins that refused at least one node."""
         names = {plugin for plugin, _ in self.refusals}
         return frozenset(names | ({self.status.plugin} if self.status else set()))
 

@@ -38,7 +38,7 @@ class QueueingHint(Protocol):
 
 
 def node_became_suitable(event: ClusterEvent, is_suitable: Callable[[Node], bool]) -> bool:
-    """A node was added that suits the pod, or changed so that it does now and did not before."""
+    """Whether a node was added that suits the pod, or changed so that it suits the pod now and did not before."""
     if event.kind != "Node" or not isinstance(event.new, Node) or not is_suitable(event.new):
         return False
     return not isinstance(event.old, Node) or not is_suitable(event.old)
@@ -54,10 +54,10 @@ def is_one_of(event: ClusterEvent, events: Mapping[Kind, tuple[Action, ...]]) ->
 
 
 def changed(event: ClusterEvent, what: Callable[[Any], object]) -> bool:
-    """The object is new or gone, or `what` is another value of it after the update."""
+    """Whether the object was added or removed, or `what` returns another value after the update."""
     return event.old is None or event.new is None or what(event.old) != what(event.new)
 
 
 def is_update_of(event: ClusterEvent, pod: PodInfo) -> bool:
-    """The pod that waits was changed."""
+    """Whether the event is a change of this waiting pod."""
     return event.kind == "UnscheduledPod" and isinstance(event.new, PodInfo) and event.new.uid == pod.uid

@@ -58,7 +58,9 @@ class Framework:
         *,
         measure: Measure | None = None,
     ) -> None:
-        """`points`: by extension point, in the order of calls. `weights`: of scores, by plugin."""
+        """`points`: the plugins of each extension point, in the order of calls. `weights`: the weights of scores, by
+        plugin.
+        """
         self._points: dict[str, list[Any]] = {
             name: list(points.get(name, ())) for name in (*POINTS, *(points.keys() - POINTS.keys()))
         }

@@ -91,7 +91,7 @@ class PreFilterExtensions(Protocol):
 
 @runtime_checkable
 class Filter(Protocol):
-    """Which nodes cannot run the pod."""
+    """Decides which nodes cannot run the pod."""
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         """The refused nodes. If several refusals contain one, the last that is not UNSCHEDULABLE has its code."""
@@ -139,10 +139,10 @@ class PreScore(Protocol):
 
 @runtime_checkable
 class Score(Protocol):
-    """How suitable the feasible nodes are."""
+    """Scores how suitable the feasible nodes are."""
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-        """One for each of these nodes; 0..100 unless the plugin has `normalize`."""
+        """The score of each of these nodes: 0..100, unless the plugin has `normalize`."""
         ...
 
 
@@ -169,16 +169,18 @@ class Reserve(Protocol):
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus: ...
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """The pod is not bound after all. Also called for a plugin whose `reserve` failed; must not fail."""
+        """Undoes `reserve`, because the pod is not bound after all. Also called for a plugin whose `reserve` failed;
+        must not fail."""
         ...
 
 
 @runtime_checkable
 class Permit(Protocol):
-    """Whether the pod may be bound now."""
+    """Decides whether the pod may be bound now."""
 
     def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[PluginStatus, float]:
-        """WAIT: for at most these seconds, until it is allowed or rejected (`Handle.waiting_pods`)."""
+        """The status, and the seconds that the pod waits at most if it is WAIT, until it is allowed or rejected
+        (`Handle.waiting_pods`)."""
         ...
 
 

@@ -70,7 +70,7 @@ class SchedulingQueue:
         plugins: Mapping[str, object],
         settings: QueueSettings | None = None,
     ) -> None:
-        """`plugins`: by name, for their queueing hints."""
+        """`plugins`: the plugins by name, for their queueing hints."""
         self._sort_key = sort_key
         self._hold = hold
         self._plugins = plugins
@@ -82,7 +82,7 @@ class SchedulingQueue:
         """The part of the queue (active, backoff, unschedulable or gated) and the number of the valid entry, by uid."""
 
         self._unschedulable: dict[str, None] = {}
-        """Uids of those, the one that has waited for the longest time first."""
+        """The uids of the pods that are unschedulable, the one that has waited longest first."""
 
         self._pods: dict[str, QueuedPod] = {}
         self._in_flight: dict[str, tuple[QueuedPod, list[ClusterEvent]]] = {}
@@ -121,7 +121,7 @@ class SchedulingQueue:
             self._activate(queued)
 
     def remove(self, pod: PodInfo) -> None:
-        """It was deleted, or has a node. Does nothing if it is unknown."""
+        """Removes a pod that was deleted or has a node. Does nothing for an unknown pod."""
         self._pods.pop(pod.uid, None)
         self._place.pop(pod.uid, None)
         self._unschedulable.pop(pod.uid, None)
@@ -138,13 +138,14 @@ class SchedulingQueue:
         return queued
 
     def done(self, pod: PodInfo) -> None:
-        """It has a node."""
+        """Ends the attempt of a pod that has a node now."""
         self._in_flight.pop(pod.uid, None)
 
     def add_unschedulable(
         self, queued: QueuedPod, refused_by: Iterable[str], now: float, *, failed: bool = False
     ) -> None:
-        """Adds a pod after an attempt without a node. Events since the pop count. `failed`: by an error, no refusal."""
+        """Adds a pod after an attempt that found no node. Events since it was popped count. `failed`: the attempt ended
+        by an error, not by a refusal."""
         found = self._in_flight.pop(queued.pod.uid, None)
         if found is None:
             return  # removed meanwhile
@@ -178,7 +179,7 @@ class SchedulingQueue:
         return min(times, default=None)
 
     def _put_in(self, place: str, queued: QueuedPod) -> int:
-        """Returns the number of its entry."""
+        """Puts a pod into a part of the queue. Returns the number of its entry."""
         number = next(self._numbers)
         self._place[queued.pod.uid] = (place, number)
         if place == "unschedulable":

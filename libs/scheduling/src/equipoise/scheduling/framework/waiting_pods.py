@@ -10,10 +10,10 @@ LONGEST_WAIT = 15 * 60.0
 
 
 class WaitingPod:
-    """It waits until all pending plugins allow it, or one rejects it."""
+    """A pod that waits until all pending plugins allow it, or one rejects it."""
 
     def __init__(self, pod: PodInfo, node: str, pending: Mapping[str, float]) -> None:
-        """`pending`: by plugin, seconds after which the plugin rejects the pod."""
+        """`pending`: seconds after which a plugin rejects the pod, by plugin."""
         self.pod = pod
         self.node = node
         """The node where it holds its reservation."""
@@ -37,7 +37,7 @@ class WaitingPod:
             self._decide(SUCCESS)
 
     def reject(self, plugin: str, why: str) -> bool:
-        """It is unschedulable until an event helps. False: it was decided before."""
+        """Rejects the pod, which is unschedulable until an event helps. False: it was decided before."""
         return self._decide(PluginStatus(code=Code.UNSCHEDULABLE, reasons=(why,), plugin=plugin))
 
     def preempt(self, plugin: str, why: str) -> bool:

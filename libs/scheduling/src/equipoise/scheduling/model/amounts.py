@@ -35,7 +35,8 @@ def requested(pod: Pod) -> Amounts:
 def requested_or_assumed(pod: Pod) -> tuple[int, int]:
     """Millicores and bytes, with MISSING for containers without a request.
 
-    In a pod with requests at pod level, only for what none of its containers requests either.
+    In a pod with requests at pod level, MISSING applies only to a resource that neither the pod nor any of its
+    containers requests.
     """
     missing = MISSING
     if pod.spec.resources is not None and pod.spec.resources.requests:

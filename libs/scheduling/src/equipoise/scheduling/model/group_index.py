@@ -1,7 +1,8 @@
 """Which groups of pods a label selector may select, and which have terms that may select a pod.
 
-Of a term only requirements for the value of a label are looked up: whoever asks checks its selector. The index knows at
-least the groups that exist. It is shared by a snapshot and its clones, which create and remove groups of their own.
+The index looks up only those requirements of a term that name values of a label, so the caller still has to check the
+whole selector. It contains at least the groups that exist. It is shared by a snapshot and its clones, which create and
+remove groups of their own.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +41,7 @@ class GroupIndex:
         return len(self._known)
 
     def add(self, pod: PodInfo) -> None:
-        """The group of this pod."""
+        """Adds the group of this pod."""
         key = pod.group_key
         if key in self._known:
             return
@@ -67,7 +68,7 @@ class GroupIndex:
         return found.groups()
 
     def _candidates(self, namespace: str, selector: LabelSelector) -> Sequence[_Groups]:
-        """That contain all groups, present and future ones, that the selector may select."""
+        """Collections that together contain every group, present or future, that the selector may select."""
         found: Sequence[_Groups] | None = None
         for labels in _required(selector):
             groups = [self._by_label.setdefault((namespace, label), {}) for label in dict.fromkeys(labels)]

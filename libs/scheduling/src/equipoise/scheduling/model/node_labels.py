@@ -22,7 +22,7 @@ class LabelColumn:
         """Every node has the label."""
 
         self.values: list[str] = []
-        """Each once."""
+        """The different values of the label."""
 
         self._index = codes = dict[str, int]()
         self.codes: Rows = np.full(len(values), MISSING, dtype=np.intp)

@@ -14,17 +14,17 @@ from equipoise.scheduling.model.pod_info import GroupKey, PodInfo
 
 
 class SimilarPods:
-    """`by_row`: number of its pods by node."""
+    """A group of pods. `by_row`: the number of its pods by node."""
 
     __slots__ = ("_arrays", "by_row", "owner", "pod")
 
     def __init__(self, pod: PodInfo, by_row: dict[int, int], owner: object) -> None:
         self.pod = pod
-        """One of them: namespace, labels and terms are those of all."""
+        """One of the pods: all have its namespace, labels and terms."""
 
         self.by_row = by_row
         self.owner = owner
-        """Who may change it."""
+        """The index that may change this group; others copy it first."""
 
         self._arrays: tuple[Rows, Ints] | None = None
 
@@ -82,7 +82,7 @@ class SimilarPodsIndex:
         self._writable(pod).add(row, 1)
 
     def add_counts(self, pod: PodInfo, by_row: Mapping[int, int]) -> None:
-        """Number of pods like this one by node."""
+        """Adds pods like this one. `by_row`: their number by node."""
         group = self._writable(pod)
         for row, pods in by_row.items():
             group.add(row, pods)

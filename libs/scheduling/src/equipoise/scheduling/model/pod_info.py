@@ -63,7 +63,7 @@ class AffinityTerm(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def key(self) -> bytes:
-        """Equal for terms that mean the same."""
+        """A key that is equal for terms with the same meaning."""
         return msgspec.json.encode(
             [self.selector, sorted(self.namespaces), self.namespace_selector, self.topology_key, self.weight]
         )
@@ -125,9 +125,10 @@ class PodShape:
 
     @cached_property
     def basic_requests(self) -> Ints | None:
-        """Requests of cpu, memory, storage and 1 pod, 4 × 1. A node has enough of what is not requested.
+        """The requests of cpu, memory and storage, and 1 pod: 4 × 1. What is not requested is so low that every node
+        has enough of it.
 
-        None: it requests other resources, too.
+        None: the pod requests other resources, too.
         """
         if not self.requests.keys() <= {CPU, MEMORY, STORAGE, PODS}:
             return None
@@ -156,7 +157,8 @@ class PodShape:
 
     @cached_property
     def required_nodes_key(self) -> bytes:
-        """Equal for pods that require the same nodes. A pod with many requirements has a megabyte of them."""
+        """A short key that is equal for pods that require the same nodes; the requirements themselves can have a
+        megabyte."""
         return msgspec.json.encode(self.required_nodes)
 
     @cached_property
@@ -180,7 +182,7 @@ class PodShape:
 
     @cached_property
     def deleted(self) -> "PodShape":
-        """That of the same pods while they terminate."""
+        """The shape of the same pods while they terminate."""
         shape = copy(self)
         shape.terminating = True
         shape.__dict__.pop("group_key", None)
@@ -188,7 +190,7 @@ class PodShape:
 
     @property
     def _affinity_key(self) -> bytes:
-        """Equal for pods whose terms mean the same; empty without terms."""
+        """A key that is equal for pods whose terms have the same meaning; empty without terms."""
         if self._affinity.pod_affinity is None and self._affinity.pod_anti_affinity is None:
             return b""
         parts = (self.required_affinity, self.required_anti_affinity, self.preferred)
@@ -228,7 +230,7 @@ class PodInfo:
     )  # fmt: skip
 
     def __init__(self, pod: Pod, shape: PodShape | None = None, *, uid: str = "") -> None:
-        """`shape`: that of a pod with the same parts. `uid`: in place of the pod's own.
+        """`shape`: the shape of a pod with the same parts. `uid`: replaces the pod's own.
 
         Raises ValueError for an invalid quantity.
         """
@@ -292,7 +294,7 @@ class PodInfo:
     def deleted(self, *, preempted: bool = False) -> "PodInfo":
         """The same pod while it terminates: it occupies its node, but topology spread constraints do not count it.
 
-        `preempted`: by kube-scheduler. The pod for which it is removed then waits, and preempts no other.
+        `preempted`: kube-scheduler preempted it. The pod for which it is removed then waits, and preempts no other.
         """
         pod = self.pod
         if preempted:
@@ -312,7 +314,7 @@ class PodInfo:
 
     @property
     def containers(self) -> tuple[Container, ...]:
-        """All that run at the same time: containers and sidecars."""
+        """The containers that run at the same time: containers and sidecars."""
         return self.shape.containers
 
     @property
@@ -347,12 +349,12 @@ class PodInfo:
 
     @property
     def terms(self) -> tuple[AffinityTerm, ...]:
-        """All of them."""
+        """The required and preferred terms of affinity and anti-affinity."""
         return (*self.required_affinity, *self.required_anti_affinity, *self.preferred)
 
     @property
     def group_key(self) -> GroupKey:
-        """Equal for pods that every selector and every other pod treat alike."""
+        """A key that is equal for pods which no selector and no affinity of another pod distinguishes."""
         return self.shape.group_key
 
 

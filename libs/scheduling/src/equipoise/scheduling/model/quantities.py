@@ -21,13 +21,14 @@ _BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _TEXT = re.compile(r"([+-]?)0*+([0-9]*+)(\.([0-9]*+))?+([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)")
 
 _DIGITS = 4_000
-"""int() refuses a few more."""
+"""The maximum number of digits: int() refuses slightly longer texts."""
 
 _LONG = 100
-"""Characters. Only a few results for longer texts are kept, which nobody needs, and which take up to a second."""
+"""Characters of a text. For longer texts only a few results are cached: they are not needed in practice, and take up to
+a second to compute."""
 
 _FARTHEST = 1_000
-"""Exponents beyond this one are read like it."""
+"""The largest exponent: larger ones are read as this one."""
 
 _WRAPPING = (1, 2, 3, 6, 9)
 """Powers of ten by which a product of integers wraps when it overflows. By every other one it becomes 0."""

@@ -54,7 +54,7 @@ class ClusterSnapshot:
         self.images = NodeImages(self.nodes)
         self.groups = SimilarPodsIndex()
         self.namespaces: dict[str, Mapping[str, str]] = {}
-        """Labels by name."""
+        """The labels of each namespace, by name."""
 
         self._priorities: Counter[int] = Counter()
         """Number of pods by priority."""
@@ -144,7 +144,7 @@ class ClusterSnapshot:
         return self._usual_sizes
 
     def ports_on(self, row: int) -> Iterator[PodHostPort]:
-        """That its pods occupy."""
+        """The host ports that the pods of the node occupy."""
         return (port for pod in self._pods[row].values() for port in pod.host_ports)
 
     @property
@@ -197,7 +197,7 @@ class ClusterSnapshot:
     # Change
 
     def put_node(self, node: Node) -> int:
-        """Adds it, or replaces the node of this name; its pods stay. Raises ValueError for an invalid quantity."""
+        """Adds a node, or replaces the node of this name; its pods stay. Raises ValueError for an invalid quantity."""
         amounts = allocatable(node)
         name = node.metadata.name
         row = self._row_by_name.get(name)
@@ -237,7 +237,7 @@ class ClusterSnapshot:
         self.namespaces[namespace.metadata.name] = namespace.metadata.labels
 
     def add_pod(self, pod: PodInfo, row: int) -> None:
-        """Even if it does not fit. Raises ValueError if the node already has it."""
+        """Adds a pod to a node, even if it does not fit. Raises ValueError if the node already has it."""
         pods = self._writable(row)
         if pod.uid in pods:
             raise ValueError(f"{pod!r} is on node {self.name(row)} already")
@@ -246,7 +246,8 @@ class ClusterSnapshot:
         self.groups.add(pod, row)
 
     def add_pods(self, pods: Iterable[tuple[int, Sequence[PodInfo]]]) -> None:
-        """The pods of several nodes, each with its row: as `add_pod` for each of them, in a tenth of the time."""
+        """Adds the pods of several nodes, each given with its row: the same as `add_pod` for each pod, in a tenth of
+        the time."""
         index: dict[PodShape, int] = {}
         examples: list[PodInfo] = []
         rows, shapes = list[int](), list[int]()
@@ -266,7 +267,8 @@ class ClusterSnapshot:
         self._count_all(examples, np.array(rows, dtype=np.intp), np.array(shapes, dtype=np.intp))
 
     def _count_all(self, examples: Sequence[PodInfo], rows: Rows, shapes: Rows) -> None:
-        """`rows`, `shapes`: of each pod; the latter as the place of one of the same shape in `examples`."""
+        """`rows`: the row of each pod's node. `shapes`: the index in `examples` of a pod with the same shape, for each
+        pod."""
         for resource in dict.fromkeys(name for pod in examples for name in pod.requests):
             amounts = np.array([pod.requests.get(resource, 0) for pod in examples], dtype=np.int64)
             place = self._index(resource)  # may replace the array
@@ -306,7 +308,7 @@ class ClusterSnapshot:
         self.groups.remove(found, row)
 
     def put_pod(self, pod: PodInfo, row: int) -> None:
-        """Adds it, or replaces the pod of this uid on this node."""
+        """Adds a pod, or replaces the pod of this uid on this node."""
         before = self._pods[row].get(pod.uid)
         if before is not None and before.requests is pod.requests and before.group_key == pod.group_key:
             # What was parsed is shared (see PodInfo.updated): the sums remain.

@@ -49,7 +49,8 @@ class Volumes(msgspec.Struct, frozen=True, kw_only=True):
         return self.claims.get((pod.namespace, claim_name(pod, volume)))
 
     def waits_for_consumer(self, claim: PersistentVolumeClaim) -> bool:
-        """It is bound once a pod that uses it is scheduled. An unknown class binds at once."""
+        """Whether the claim is bound only when a pod that uses it is scheduled. A claim of an unknown class is bound at
+        once."""
         storage_class = self.classes.get(class_of(claim))
         return storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 

@@ -10,7 +10,7 @@ ObjectKey = tuple[str, str, str]
 """Kind, namespace and name."""
 
 _MOST_SELECTORS = 10_000
-"""That are kept."""
+"""The maximum number of selectors that are kept."""
 
 _KINDS = {("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")}
 

@@ -34,9 +34,9 @@ class DefaultPreemption:
         min_candidate_nodes_absolute: int = 100,
         accepted: Callable[[PodInfo, Sequence[PreemptionCandidate]], Sequence[PreemptionCandidate]] | None = None,
     ) -> None:
-        """`framework`: the one that contains this plugin. `random`: 0 ≤ … < 1, for where a search begins.
-        `accepted`: of these candidates those that extenders with a preemptVerb accept; they may remove victims.
-        """
+        """`framework`: returns the framework that contains this plugin. `random`: returns 0 ≤ x < 1, for the node at
+        which a search begins. `accepted`: returns the candidates that extenders with a preemptVerb accept, which may
+        remove victims."""
         self._framework = framework
         self._nominated = nominated
         self._budgets = budgets
@@ -49,7 +49,8 @@ class DefaultPreemption:
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, refused: Mapping[int, PluginStatus]
     ) -> PostFiltered:
-        """`refused`: by row; nodes that are missing cannot be helped."""
+        """The preemption to carry out. `refused`: the status of each refused node, by row; preemption does not help on
+        nodes that are missing."""
         if (why := self._not_eligible(pod, snapshot, refused)) is not None:
             return PostFiltered(status=unschedulable(f"preemption: {why}"))
         rows = [row for row, status in refused.items() if status.code == Code.UNSCHEDULABLE]
@@ -120,7 +121,7 @@ class DefaultPreemption:
 
 
 def _is_preempted(pod: PodInfo) -> bool:
-    """It terminates because of an earlier preemption."""
+    """Whether the pod terminates because of an earlier preemption."""
     return pod.terminating and any(
         each.type == "DisruptionTarget" and each.status == "True" and each.reason == "PreemptionByScheduler"
         for each in pod.pod.status.conditions

@@ -18,7 +18,7 @@ def _no_framework() -> Framework:
 
 
 class Handle(msgspec.Struct, frozen=True, kw_only=True):
-    """The defaults are those of a cluster without such objects."""
+    """What a plugin is given. The defaults are those of a cluster without such objects."""
 
     volumes: Volumes = Volumes()
     nominated: Nominated = msgspec.field(default_factory=Nominated)

@@ -85,7 +85,7 @@ class NodeAffinityPlugin:
         return [*self._added_preferred, *own] if self._added_preferred else own
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """A node that matches. The affinity of a pod can be changed while it has scheduling gates only."""
+        """Whether a node became suitable. The affinity of a pod can be changed only while it has scheduling gates."""
         selectors = [each for each in (self._added_required, pod.required_nodes) if each is not None]
         return is_update_of(event, pod) or node_became_suitable(
             event,
@@ -94,7 +94,7 @@ class NodeAffinityPlugin:
 
 
 def _unreadable(rule: SelectorRequirement) -> str | None:
-    """Why; None: it can be read. The API server checks it in required terms only."""
+    """Why a requirement cannot be read; None: it can. The API server checks only the requirements of required terms."""
     if not all(map(is_label_value, rule.values)):
         return "the values of labels begin and end with letters or digits"
     if rule.operator in ("Gt", "Lt") and any(integer(value) is None for value in rule.values):

@@ -26,5 +26,5 @@ class NodeName:
         return (Refusal(nodes=others, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """The node was added."""
+        """Whether the node that the pod names was added."""
         return node_became_suitable(event, lambda node: node.metadata.name == pod.pod.spec.node_name)

@@ -28,7 +28,7 @@ class NodePorts:
         return (Refusal(nodes=np.array(occupied, dtype=np.bool_), reason=REASON),)
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """A pod with one of the ports is gone, or there is a new node."""
+        """Whether a pod with one of the ports was removed, or a node was added."""
         if event.kind == "Pod" and event.action == "delete" and isinstance(event.old, PodInfo):
             return any(wanted.conflicts(used) for used in event.old.host_ports for wanted in pod.host_ports)
         return event.kind == "Node" and event.action == "add"

@@ -26,5 +26,5 @@ class NodeUnschedulable:
         return (Refusal(nodes=cordoned.take(rows), reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """A node that is not cordoned."""
+        """Whether a node became suitable: it is not cordoned."""
         return is_update_of(event, pod) or node_became_suitable(event, lambda node: not node.spec.unschedulable)

@@ -15,5 +15,5 @@ class SchedulingGates:
         return unresolvable(f"waiting for scheduling gates: [{' '.join(gate.name for gate in gates)}]")
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """Its gates were removed."""
+        """Whether the pod was changed: its gates may have been removed."""
         return is_update_of(event, pod)

@@ -35,7 +35,7 @@ class TaintToleration:
         return normalized(scores, reverse=True)
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """A node without taints that the pod does not tolerate."""
+        """Whether a node became suitable: the pod tolerates its taints."""
         tolerations = pod.pod.spec.tolerations
         return is_update_of(event, pod) or node_became_suitable(
             event,

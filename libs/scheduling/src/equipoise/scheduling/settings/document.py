@@ -22,7 +22,8 @@ class Fields:
     """A mapping in the document. `end` finds fields that nothing has read."""
 
     def __init__(self, value: Any, path: str, faults: list[str]) -> None:
-        """`faults`: of the whole document, to which this section adds its own. None is as {}."""
+        """`faults`: the list of the whole document, to which this section adds its own. A `value` of None is read as
+        {}."""
         self.path = path
         self.faults = faults
         self._known: set[str] = set()

@@ -33,7 +33,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpExtender(msgspec.Struct, frozen=True, kw_only=True):
-    """A verb that is empty is not called."""
+    """The settings of one extender. A verb that is empty is not called."""
 
     url_prefix: str
     filter_verb: str = ""
@@ -49,13 +49,13 @@ class HttpExtender(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds."""
 
     node_cache_capable: bool = False
-    """It gets the names of nodes only."""
+    """Whether requests contain only the names of nodes."""
 
     managed_resources: tuple[ManagedResource, ...] = ()
     """The resources of which a pod must request one to be sent; empty: all pods are sent."""
 
     ignorable: bool = False
-    """Its failure does not fail the attempt."""
+    """Whether an attempt continues if a request to the extender fails."""
 
 
 def read_extenders(document: Fields) -> tuple[HttpExtender, ...]:

@@ -35,7 +35,7 @@ ALL = "*"
 
 
 class EnabledPlugin(msgspec.Struct, frozen=True, kw_only=True):
-    """`weight`: of its scores; 0 is as 1."""
+    """A plugin that is enabled. `weight`: the weight of its scores; 0 means 1."""
 
     name: str
     weight: int = 0

@@ -151,7 +151,7 @@ KUBECONFORM = Module(
     link="-s -w -X main.version=v0.8.0",
     version=("-v",),
 )
-"""Only the tests of the chart build these three."""
+"""This one and the two before are built by the tests of the chart only."""
 
 
 def control_plane(kubernetes: str) -> Module:

@@ -32,7 +32,7 @@ class InterPodAffinity:
     def __init__(
         self, hard_pod_affinity_weight: int = 1, *, ignore_preferred_terms_of_existing_pods: bool = False
     ) -> None:
-        """`hard_pod_affinity_weight`: 0..100, of required affinity terms of existing pods.
+        """`hard_pod_affinity_weight`: the weight (0..100) of required affinity terms of existing pods.
 
         `ignore_preferred_terms_of_existing_pods`: pods without preferred terms are not scored by those of others.
         """
@@ -75,7 +75,8 @@ class InterPodAffinity:
         )
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """A pod that a term of either pod selects is there, gone, or has other labels; a node is new, or its labels."""
+        """Whether a pod that a term of either pod selects was added, was removed or has other labels, or a node or its
+        labels are new."""
         if event.kind == "Node":
             return event.action != "delete" and changed(event, lambda node: node.metadata.labels)
         others = pods_of(event) if changed(event, lambda other: other.labels) else ()
@@ -121,7 +122,8 @@ class InterPodAffinity:
     def _weighted(
         self, pod: PodInfo, selecting: Sequence[SimilarPods], snapshot: ClusterSnapshot
     ) -> Iterator[tuple[str, int, Sequence[SimilarPods]]]:
-        """Topology key and weight of terms, and the groups whose pods they count. `selecting`: of the snapshot."""
+        """The topology key and weight of each term, and the groups whose pods it counts. `selecting`: the groups of the
+        snapshot with a term that selects the pod."""
         for term in pod.preferred:
             yield term.topology_key, term.weight, _selected_groups(term, snapshot)
         existing: dict[tuple[str, int], list[SimilarPods]] = {}
@@ -184,7 +186,7 @@ class _FilterState:
 class _ScoreState:
     def __init__(self, counts: Counts) -> None:
         self.counts = counts
-        """Sums of weights."""
+        """The sums of the weights of the terms."""
 
     def clone(self) -> "_ScoreState":
         return self
@@ -222,7 +224,8 @@ def _anti_affinity(pod: PodInfo, snapshot: ClusterSnapshot) -> Counts:
 
 
 def _existing_anti_affinity(pod: PodInfo, selecting: Sequence[SimilarPods], snapshot: ClusterSnapshot) -> Counts:
-    """The counts by topology key, without keys that no node of such a pod has. `selecting`: of the snapshot."""
+    """The counts by topology key, without keys that no node of such a pod has. `selecting`: the groups of the snapshot
+    with a term that selects the pod."""
     labels = snapshot.namespaces.get(pod.namespace, {})
     groups: dict[str, list[SimilarPods]] = {}
     for group in selecting:

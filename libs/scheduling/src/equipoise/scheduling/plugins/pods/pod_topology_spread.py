@@ -49,10 +49,11 @@ class PodTopologySpread:
         default_selector: Callable[[PodInfo], LabelSelector | None],
         default_constraints: Sequence[TopologySpreadConstraint] | None = None,
     ) -> None:
-        """`default_constraints`: of pods without constraints (`defaultingType: List`); None: SYSTEM_CONSTRAINTS.
+        """`default_constraints`: the constraints of pods without any (`defaultingType: List`); None:
+        SYSTEM_CONSTRAINTS.
 
-        They count the pods that `default_selector` selects: the union of the selectors of the pod's Services and of
-        its ReplicaSet, StatefulSet or ReplicationController. Without a selector the pod has no constraints.
+        They count the pods that `default_selector` selects: the union of the selectors of the pod's Services and of its
+        ReplicaSet, StatefulSet or ReplicationController. Without a selector the pod has no constraints.
         """
         self._default_selector = default_selector
         self._system = default_constraints is None
@@ -98,7 +99,7 @@ class PodTopologySpread:
         return refusals
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """The number of pods that a constraint counts has changed, or a node with its topology keys."""
+        """Whether the event changes the number of pods that a constraint counts, or a node with its topology keys."""
         rules = self._rules(pod, DO_NOT_SCHEDULE)
         if event.kind == "Node":
             nodes = [each for each in (event.old, event.new) if isinstance(each, Node)]
@@ -130,7 +131,8 @@ class PodTopologySpread:
         return SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-        """The higher, the more pods there are. 0 for nodes that lack a topology key."""
+        """Scores before they are normalized: the higher, the more pods the domain has. 0 for nodes that lack a topology
+        key."""
         return state.read(self._score_key, _ScoreState).scores
 
     def normalize(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, scores: Ints) -> Ints:
@@ -209,7 +211,8 @@ class _Spread:
         return self.counts.of(rows) + int(self.selects_pod) - self.minimum
 
     def change(self, other: PodInfo, row: int, pods: int) -> None:
-        """Counts as kube-scheduler, also terminating pods and an empty selector's, which were not counted before."""
+        """Counts a pod that was added or removed. As in kube-scheduler, it also counts terminating pods and those of an
+        empty selector, which the initial counts leave out."""
         if self.eligible[row] and selects(self._selector, other.labels):
             self.counts.add(row, pods)
             self._minimum = None

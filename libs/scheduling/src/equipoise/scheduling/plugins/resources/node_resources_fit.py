@@ -36,9 +36,8 @@ class NodeResourcesFit:
         ignored_groups: Sequence[str] = (),
         unknown_resources: Sequence[str] = (),
     ) -> None:
-        """`ignored_resources`: extended ones that another program checks; `ignored_groups`: all with this prefix.
-
-        `unknown_resources`: of which it is not known how much nodes have. They are not checked, either.
+        """`ignored_resources`: extended resources that another program checks; `ignored_groups`: the prefixes of such
+        resources. `unknown_resources`: resources of which nodes have an unknown amount. None of these are checked.
 
         Raises ValueError without resources to score.
         """
@@ -103,7 +102,7 @@ class NodeResourcesFit:
         return is_extended(resource) and (resource in self._ignored or prefix in self._ignored_groups)
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """A pod is gone or requests less, or a node has enough for the pod alone."""
+        """Whether a pod was removed or requests less, or a node has enough for the pod alone."""
         if event.kind == "Pod":
             if event.action == "delete":
                 return True

@@ -71,7 +71,8 @@ class NodeVolumeLimits:
         return (Refusal(nodes=exceeded, reason=REASON),)
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """A pod with claims is gone, a volume was detached, or a node, its limits or a claim has changed."""
+        """Whether a pod with claims was removed, a volume was detached, or a node, its limits or a claim has
+        changed."""
         if event.kind == "Pod" and isinstance(event.old, PodInfo):
             return event.action == "delete" and bool(event.old.claim_volumes)
         return is_update_of(event, pod) or is_one_of(event, _HELPFUL)

@@ -139,7 +139,7 @@ class VolumeBinding:
         ]
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
-        """Only volumes that exist already are scored."""
+        """SKIP if the pod has no claims that existing volumes could match: only existing volumes are scored."""
         try:
             claims = state.read(self.name, ClaimsOfPod)
         except KeyError:  # the pod has no claims
@@ -194,7 +194,7 @@ class VolumeBinding:
             self._selected.pop(key, None)
 
     def _forget_written(self) -> None:
-        """What the objects have by now."""
+        """Forgets the choices that the API objects contain by now."""
         claims, volumes = self._volumes.claims, self._volumes.volumes
         for name, key in list(self._taken.items()):
             if key not in claims or name not in volumes or volumes[name].spec.claim_ref is not None:
@@ -204,7 +204,7 @@ class VolumeBinding:
                 del self._selected[key]
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """A node, a claim, a volume or a class is new or has changed."""
+        """Whether a node, a claim, a volume or a class is new or has changed."""
         return is_update_of(event, pod) or is_one_of(event, _HELPFUL)
 
     # Bound claims
@@ -312,7 +312,8 @@ def _unusable(pod: PodInfo, volume: Volume, claim: PersistentVolumeClaim) -> str
 
 
 def _matches(volume: PersistentVolume, claim: PersistentVolumeClaim, size: Quantity) -> bool:
-    """What holds for a volume that is reserved for the claim, too."""
+    """Whether the volume is large enough, is not being deleted, and has the volume mode and attributes class of the
+    claim. A volume that is reserved for the claim must meet this, too."""
     wanted, offered = claim.spec, volume.spec
     try:
         capacity = capacity_bytes(volume)
@@ -327,7 +328,7 @@ def _matches(volume: PersistentVolume, claim: PersistentVolumeClaim, size: Quant
 
 
 def _offers(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """What else a free volume needs."""
+    """Whether a free volume is available, and has the labels and access modes that the claim requires."""
     selector = claim.spec.selector
     return (
         volume.status.phase == "Available"

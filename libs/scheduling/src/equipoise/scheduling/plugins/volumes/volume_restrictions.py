@@ -97,7 +97,7 @@ class VolumeRestrictions:
         return refusals
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """A pod with one of the disks or claims is gone, or a claim has changed."""
+        """Whether a pod with one of the disks or claims was removed, or a claim has changed."""
         if event.kind == "Pod" and event.action == "delete" and isinstance(event.old, PodInfo):
             disks = [each for each in pod.pod.spec.volumes if _is_disk(each)]
             same = pod.namespace == event.old.namespace and not set(_claims(pod)).isdisjoint(_claims(event.old))

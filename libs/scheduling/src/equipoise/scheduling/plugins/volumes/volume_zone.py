@@ -88,7 +88,7 @@ class VolumeZone:
         return (Refusal(nodes=nodes, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """A node, a claim, a volume or a class is new or has changed."""
+        """Whether a node, a claim, a volume or a class is new or has changed."""
         return is_update_of(event, pod) or is_one_of(event, _HELPFUL)
 
     def _volume(self, pod: PodInfo, name: str) -> PersistentVolume | PluginStatus | None:
