@@ -190,9 +190,9 @@ class ClusterOptions:
         return replace(connection, namespace=namespace)
 
     def optional_connection(self) -> "Kubernetes | str":
-        """Or why there is none, for a command that needs none unless the options name one.
+        """The connection, or why there is none, for a command that needs one only if the options name a cluster.
 
-        Raises ConfigurationError and, if the options name one, InvalidInput.
+        Raises ConfigurationError and, if the options name a cluster, InvalidInput.
         """
         from equipoise.cli.exit_codes import InvalidInput
 

@@ -15,7 +15,7 @@ from equipoise.runtime.kubernetes.port_forward import port_forward
 async def forwarded_port(
     api: ApiServer, namespace: str, pod: str, pod_port: int, *, what: str, otherwise: str
 ) -> AsyncIterator[int]:
-    """The port on 127.0.0.1. `what`: behind the port; `otherwise`: another way to reach it.
+    """The port on 127.0.0.1. `what`: the server behind the port, for messages; `otherwise`: another way to reach it.
 
     Raises CommandFailed if the first connection is not possible.
     """

@@ -41,10 +41,11 @@ def print_result(
     as_json: bool = False,
     watched: bool = False,
 ) -> None:
-    """Writes it as JSON on one line, as YAML, or as `show` prints it. Colored on a terminal, elsewhere unfolded.
+    """Writes the value as JSON on one line, as YAML, or as `show` prints it: with colors on a terminal, elsewhere
+    without folding lines.
 
-    `as_json`: of commands without --output yaml. `watched`: one of several results, each a document of YAML, written
-    at once.
+    `as_json`: the option of commands without --output yaml. `watched`: the value is one of several results; in YAML,
+    each is a document that is written at once.
     """
     if as_json or output == "json":
         print(json_line(plain(value)))
@@ -72,8 +73,8 @@ def yaml_text(value: object) -> str:
 def plain(value: object, name: str = "") -> Any:
     """The value for programs: snake_case names, as in messages, and times as RFC 3339.
 
-    A field that is not set is omitted. `name`: of the field; of a time it ends in `at`, `since` or `until`. A time of 0
-    is unknown.
+    A field that is not set is omitted. `name`: the name of the field; it ends in `at`, `since` or `until` if the value
+    is a time. A time of 0 is unknown.
     """
     if isinstance(value, msgspec.Struct):
         fields = ((field, getattr(value, field)) for field in value.__struct_fields__)

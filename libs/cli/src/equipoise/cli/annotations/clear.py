@@ -149,7 +149,7 @@ async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed:
 
 
 def show(result: ClearResult, to: Console, *, namespace: str) -> None:
-    """`namespace`: of Equipoise."""
+    """Prints the result. `namespace`: that of Equipoise."""
     if not result.found:
         to.print("no annotations found")
     elif result.dry_run:

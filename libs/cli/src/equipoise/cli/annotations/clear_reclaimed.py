@@ -55,7 +55,7 @@ class ClearedNodes(msgspec.Struct, frozen=True, kw_only=True):
     """Error by node."""
 
     active_reclaimer: str = ""
-    """Its Lease; with mode enforce it writes the amounts again."""
+    """The Lease of a reclaimer that runs, which with mode enforce writes the amounts again; empty: none runs."""
 
 
 async def find_offering(kube: Kube) -> list[OfferingNode]:
@@ -142,7 +142,7 @@ async def run_clear_reclaimed(cluster: Kubernetes, *, rate: float, confirmed: bo
 
 
 def show(result: ClearedNodes, to: Console, *, namespace: str) -> None:
-    """`namespace`: of Equipoise."""
+    """Prints the result. `namespace`: that of Equipoise."""
     for line in _lines(result, namespace):
         to.print(line, highlight=False, markup=False)
 

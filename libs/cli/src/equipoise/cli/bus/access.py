@@ -66,7 +66,7 @@ async def with_bus(bus: BusOptions, cluster: ClusterOptions, run: Callable[[Nats
 
 
 def with_other_connection(problem: str, bus: BusOptions) -> str:
-    """And how NATS may be reached instead."""
+    """The problem, and other ways to reach NATS."""
     if bus.url:
         return f"{problem}; without --nats, the command uses the cluster of the kubeconfig"
     return f"there is no kubeconfig, and {problem}: use --kubeconfig or --nats"
@@ -74,11 +74,11 @@ def with_other_connection(problem: str, bus: BusOptions) -> str:
 
 @asynccontextmanager
 async def reached(bus: BusOptions, cluster: ClusterOptions) -> AsyncIterator[Nats]:
-    """--nats if it is given. Else that of `equipoise up` on this machine for the cluster of the kubeconfig.
+    """The NATS server of the command, while the block runs.
 
-    Else NATS in that cluster; without a kubeconfig, on this machine.
-
-    Raises CommandFailed if that is not possible, and InvalidInput for invalid options.
+    It is the server of --nats if given; else that of an `equipoise up` on this machine for the cluster of the
+    kubeconfig; else the one in that cluster. Without a kubeconfig it is NATS on this machine. Raises CommandFailed if
+    that is not possible, and InvalidInput for invalid options.
     """
     connection = None if bus.url else _kubeconfig(cluster)
     if connection is None:

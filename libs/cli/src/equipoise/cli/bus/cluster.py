@@ -1,4 +1,4 @@
-"""Which cluster the messages of a bus are of: that of the kubeconfig only if it could be compared."""
+"""Whether a bus belongs to the cluster of the kubeconfig, as far as they can be compared."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ class BusCluster(msgspec.Struct, frozen=True, kw_only=True):
 
     state: Literal["confirmed", "another", "unknown"]
     why: str = ""
-    """Unless it is confirmed: whose messages they are, and why no more is known."""
+    """The origin of the messages if the cluster is not confirmed, and why no more is known."""
 
     def __str__(self) -> str:
         if self.state == "confirmed":

@@ -26,7 +26,8 @@ async def read_heartbeats(
     user: str = "tap",
     listen: float = LISTEN_SECONDS,
 ) -> list[Heartbeat]:
-    """The last one of each process, of `listen` seconds; sooner once they are `enough`. Raises BusError."""
+    """The last heartbeat of each process, after `listen` seconds, or sooner once there are `enough`. Raises
+    BusError."""
     latest: dict[tuple[str, str], Heartbeat] = {}
     complete = asyncio.Event()
 

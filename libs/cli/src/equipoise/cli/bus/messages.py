@@ -52,9 +52,10 @@ async def retained_messages(
     user: str = "tap",
     connect_timeout: float = CONNECT_TIMEOUT,
 ) -> AsyncGenerator[tuple[str, msgspec.Struct], None]:
-    """Subject and message, oldest first. Messages that cannot be read are skipped, as services do.
+    """The subject and content of each retained message, oldest first. Messages that cannot be read are skipped, as
+    services do.
 
-    `pattern`: of one stream. `user`: whose inbox prefix is used. Raises BusError.
+    `pattern`: subjects of one stream. `user`: the user whose inbox prefix is used. Raises BusError.
     """
     stream = stream_of(pattern)
     assert stream is not None

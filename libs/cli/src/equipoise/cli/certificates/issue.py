@@ -1,4 +1,5 @@
-"""TLS certificates: a CA, and a pair of certificate and key for a server and, if it verifies its client, for that.
+"""TLS certificates: a CA, a certificate with its key for a server and, if the server verifies its client, for the
+client.
 
 The CA has no other use. It stays in the folder, so that one side can be renewed while the other keeps its certificate.
 """
@@ -124,7 +125,8 @@ def make_certificates(
 
 
 def _existing_ca(folder: Path, purpose: Purpose, days: int, now: float) -> CertificatePair | None:
-    """The CA in the folder, if there is one. Raises InvalidInput if it expires too early, or is that of the other."""
+    """The CA in the folder, if there is one. Raises InvalidInput if it expires too early, or was created for another
+    purpose."""
     certificate_file, key_file = folder / "ca.crt", folder / "ca.key"
     if not certificate_file.exists() and not key_file.exists():
         return None
@@ -220,7 +222,8 @@ def _checked_address(text: str) -> Address:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Atomically: a scorer that watches the file never reads a part of it, and its mode is never wider."""
+    """Writes the file atomically: a scorer that watches it never reads a part of it, and the file never has more
+    permissions than `mode`."""
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

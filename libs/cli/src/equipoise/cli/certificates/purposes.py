@@ -11,14 +11,14 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True, kw_only=True)
 class Secret:
-    """A Secret, and the pair of certificate and key in it, beside the certificate of the CA."""
+    """A Secret with a certificate, its key, and the certificate of the CA."""
 
     name: str
     pair: str
     title: str
 
     def command(self, folder: Path) -> str:
-        """Creates it, or replaces it."""
+        """The command that creates or replaces the Secret."""
         files = {"ca.crt": "ca.crt", "tls.crt": f"{self.pair}.crt", "tls.key": f"{self.pair}.key"}
         sources = " ".join(f"--from-file={key}={shlex.quote(str(folder / file))}" for key, file in files.items())
         return (

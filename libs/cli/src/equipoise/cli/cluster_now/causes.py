@@ -1,9 +1,10 @@
 """Which workloads make nodes uneven. Pure.
 
-The load of a node above the mean of all nodes is the sum over workloads of (the load of its pods there − the mean load
-of its pods on a node), and of the same difference for what is no measured pod. A DaemonSet with the same usage
-everywhere has none, however much it uses. Workloads that use less on these nodes than elsewhere have a negative one,
-which balances a part of the others. A share is one of all positive ones: those of all workloads are 100 % at most.
+The part of a workload in the load of a node above the mean of all nodes is the load of its pods on the node, minus
+their mean load on a node. The parts of all workloads, and of usage outside of measured pods, add up to that load. A
+DaemonSet with the same usage everywhere has no part, however much it uses. A workload that uses less on these nodes
+than elsewhere has a negative part, which offsets others. A share is a share of all positive parts: the shares of all
+workloads are at most 100 %.
 """
 
 from collections import defaultdict

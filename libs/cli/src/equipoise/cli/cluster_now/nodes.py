@@ -51,7 +51,8 @@ def nodes_now(
     not_expected: Mapping[str, str],
     window: str,
 ) -> list[NodeNow]:
-    """The nodes in the order of `sort_key`. `unknown`, `not_expected`: by node, why its load is not known."""
+    """The nodes in the order of `sort_key`. `unknown`, `not_expected`: the reason why the load of a node is not known,
+    by node."""
     rows = []
     for node in nodes:
         requested, available = node.requested, node.allocatable

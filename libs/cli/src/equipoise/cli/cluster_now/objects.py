@@ -49,7 +49,8 @@ class ListedObjects(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_nodes_and_pods(kube: Kube, workloads: Sequence[str], *, volumes: bool) -> ListedObjects:
-    """Nodes, pods and, as far as it is permitted, what protects pods. `workloads`: kinds that a replica count is of.
+    """Nodes, pods and, as far as it is permitted, what protects pods. `workloads`: the kinds of workloads to list, for
+    their replica counts.
 
     `volumes`: claims and volumes too. Raises CommandFailed if nodes or pods may not be listed, and KubeError.
     """
@@ -96,7 +97,7 @@ async def list_nodes_and_pods(kube: Kube, workloads: Sequence[str], *, volumes: 
 async def _list(kube: Kube, resource: Resource[T]) -> list[T]:
     """All pages. The objects share their equal parts: a large cluster has 150,000 pods of a few thousand workloads.
 
-    Of annotations, those are kept that a plan reads; of nodes all, as only administrators write them.
+    Pods keep only the annotations that a plan reads; nodes keep all, as only administrators write them.
     """
     interner, found = Interner(), list[T]()
     try:

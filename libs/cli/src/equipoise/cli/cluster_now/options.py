@@ -52,7 +52,8 @@ class NowOptions:
         return [shlex.quote(str(word)) for name, value in given.items() if value for word in (name, value)]
 
     def settings(self) -> tuple[AllSettings, str | None]:
-        """And the profile that is configured; None: none is. Raises ConfigurationError and InvalidInput."""
+        """The settings, and the configured profile (None: no profile is configured). Raises ConfigurationError and
+        InvalidInput."""
         document = read_file(self.cluster.configuration)
         settings = all_settings(document, os.environ)
         collector = settings.collector

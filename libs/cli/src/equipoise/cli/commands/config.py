@@ -36,8 +36,8 @@ def schema() -> None:
 def validate(file: TextIO) -> None:
     """Validate a configuration file; - reads standard input.
 
-    Unknown settings of any section are errors. The exit code is 2 if the file is invalid. Settings that admit others
-    than intended are warnings.
+    Unknown settings of any section are errors. The exit code is 2 if the file is invalid. Settings that let others read
+    or request more than is usually intended are warnings.
     """
     from equipoise.cli.doctor.checks.extender import client_findings
     from equipoise.cli.doctor.checks.streams import encryption_findings
@@ -60,10 +60,11 @@ def from_other(file: BinaryIO, as_json: bool) -> None:
 
     Reads a DeschedulerConfiguration (koord-descheduler, v1alpha2) or a DeschedulerPolicy (sigs.k8s.io/descheduler,
     v1alpha1 and v1alpha2), by itself, in a ConfigMap, or among other manifests. Prints a configuration of Equipoise to
-    stdout, and to stderr what it does not have of the source, with the reasons. Evictions are dry runs in it.
+    stdout. Prints to stderr which settings were changed or not translated, and why. In the new configuration, evictions
+    are dry runs.
 
-    The exit code is 0 if nothing is lost, 3 if something was changed or not translated, and 2, without a
-    configuration, if the file cannot be read or has a setting that the source does not have either.
+    The exit code is 0 if nothing is lost, 3 if something was changed or not translated, and 2 if the file cannot be
+    read, or has a setting that the other descheduler does not have. Nothing is then printed to stdout.
     """
     from equipoise.cli.foreign_configuration.run import run_translation
 

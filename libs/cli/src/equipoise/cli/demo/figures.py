@@ -17,9 +17,10 @@ from equipoise.testbed import audit
 
 
 class AuditedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A binding, or an eviction that the API server executed: no dry run.
+    """A binding, or an eviction that the API server executed, not only as a dry run.
 
-    The node of an eviction is where the pod was bound, by the same log; empty if it was bound before the log began.
+    The node of an eviction is the one to which the log shows the pod was bound; empty if the pod was bound before the
+    log began.
     """
 
     at: float
@@ -123,11 +124,12 @@ def limit_violations(events: AuditedEvents, limits: Sequence[WindowLimit]) -> in
     bound = sorted(binding.at for binding in events.bindings)
     for limit in limits:
         counted: dict[str, list[float]] = defaultdict(list)
-        for before, eviction in enumerate(sorted(events.evictions, key=lambda eviction: eviction.at)):
+        for evicted_before, eviction in enumerate(sorted(events.evictions, key=lambda eviction: eviction.at)):
             times = counted[_SCOPES[limit.scope](eviction)]
             times.append(eviction.at)
             recent = [at for at in times if at > eviction.at - limit.seconds]
-            violations += len(recent) > limit.maximum(bisect_right(bound, eviction.at) - before)
+            pods = bisect_right(bound, eviction.at) - evicted_before
+            violations += len(recent) > limit.maximum(pods)
     return violations
 
 
@@ -176,7 +178,7 @@ class DemoResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Duration of the whole run, without building the testbed."""
 
     colocation: ColocationResult | None = None
-    """None, and no key of the JSON object: without batch pods."""
+    """None without batch pods; the JSON object then has no such key."""
 
     def encoded(self) -> str:
         """One JSON object on one line."""

@@ -28,7 +28,7 @@ _COLORS = (
     (90, "rgb(214,60,40)", _WHITE),
     (math.inf, "rgb(165,0,38)", _WHITE),
 )
-"""Below which load a cell has which color, and that of its digits: with a contrast of at least 4.5."""
+"""The load below which a cell has a color, that color, and the color of its digits, whose contrast is at least 4.5."""
 
 _CELLS_PER_ROW = 10
 

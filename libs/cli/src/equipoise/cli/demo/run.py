@@ -58,7 +58,8 @@ from equipoise.testbed.processes.configuration import PrometheusConfiguration
 from equipoise.testbed.running_clusters import listed
 
 PROMETHEUS_SECONDS = 60
-"""How long its build takes beside a cluster on two cores, after that of the control plane: they share packages."""
+"""Seconds that the build of Prometheus takes on two cores beside a cluster, after the build of the control plane, with
+which it shares packages."""
 
 MIN_DAYS = 0.5
 """Days between the start of Equipoise and the second measurement: on a busy machine five services start slowly."""

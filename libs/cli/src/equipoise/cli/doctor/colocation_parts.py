@@ -16,7 +16,8 @@ class InstalledParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def installed_parts(kube: Kube, namespace: str) -> InstalledParts:
-    """`namespace`: of Equipoise. Raises KubeError: Forbidden if these ServiceAccounts may not be read."""
+    """The installed parts. `namespace`: that of Equipoise. Raises KubeError: Forbidden if the ServiceAccounts may not
+    be read."""
     reclaimer = await find(kube, SERVICE_ACCOUNTS, RECLAIMER, namespace) is not None
     agents = await kube.list(SERVICE_ACCOUNTS, field_selector=f"metadata.name={AGENT}")
     return InstalledParts(reclaimer=reclaimer, agents=agents[0].metadata.namespace if agents else "")

@@ -82,8 +82,9 @@ async def run_doctor(
 
     `services_nats`: the section of the configuration file. `cluster_problem`: why there is no connection to the API
     server. `through_cluster`: NATS is reached through the API server, with what these options do not name from Secrets.
-    `find_prometheus`: with the default URL, the Prometheus of the cluster is found. `file`: the sections of the
-    configuration file; without one, what services run with is checked, with `prometheus_url` if it is given.
+    `find_prometheus`: whether the Prometheus of the cluster is looked for if the URL is the default. `file`: the
+    sections of the configuration file; without one, what services run with is checked, with `prometheus_url` if it is
+    given.
     """
     # An unavailable server is a finding: client libraries need not log it too.
     configure_logging(Logging(level="error"), "doctor")

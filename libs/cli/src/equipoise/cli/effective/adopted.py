@@ -39,7 +39,7 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class _NotTaken:
-    """What stays that of the command."""
+    """The settings that the command keeps as its own."""
 
     urls: dict[str, str] = field(default_factory=dict)
     private: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ def adopted_settings(
     """The settings with the sections of running services. Of a service only its own section is used, and the shared
     ones from the service that `SHARED_FROM` names.
 
-    Who has the NATS password of a service can publish anything in its name. Files and credentials therefore remain
+    Whoever has the NATS password of a service can publish anything in its name. Files and credentials therefore remain
     those of the command, and so does a URL, unless it is one of `confirmed`: settings that are not from the bus.
     """
     values: dict[str, Any] = {}

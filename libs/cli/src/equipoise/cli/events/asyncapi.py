@@ -38,7 +38,7 @@ def asyncapi_yaml() -> str:
 
 
 def asyncapi(version: str) -> Document:
-    """`version`: of the program."""
+    """The document. `version`: that of the program."""
     return {
         "asyncapi": "3.0.0",
         "info": {

@@ -79,7 +79,8 @@ class EvictionHistory(msgspec.Struct, frozen=True, kw_only=True):
 def eviction_history(
     namespace: str, pod: str, outcomes: Sequence[EvictionOutcome], decisions: Sequence[DescheduleDecision]
 ) -> EvictionHistory:
-    """`outcomes`: of this pod; `decisions`: of all strategies, around these outcomes. Both oldest first."""
+    """The history of one pod. `outcomes`: those of the pod; `decisions`: those of all strategies around these outcomes.
+    Both oldest first."""
     by_intent = {outcome.intent_id: outcome for outcome in outcomes}
     proposed = {
         move.intent_id: (decision, move)

@@ -114,7 +114,7 @@ async def _last(server: Nats, pattern: str, kind: type[M], since: float, clock: 
 
 
 async def _example(node: str, server: Nats) -> tuple[Explanation | None, str]:
-    """Or why there is none: the load is known without a scorer."""
+    """The scores of an example pod, or why there are none: the load is known without a scorer."""
     try:
         found = await request_explanation(server, ExplainRequest(node=node))
     except BusError as error:

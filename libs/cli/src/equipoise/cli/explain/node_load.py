@@ -60,7 +60,8 @@ def node_load(
     deschedulers: Sequence[RunningConfiguration],
     now: float,
 ) -> ExplainedLoad:
-    """`decisions`: of all strategies, oldest first. `deschedulers`: what runs, the first one decides."""
+    """The load of one node, explained. `decisions`: those of all strategies, oldest first. `deschedulers`: the
+    configurations that run; the first one is used."""
     running = deschedulers[0] if deschedulers else None
     if running is None:
         thresholds = not_known("descheduler")

@@ -125,7 +125,7 @@ def show(
 ) -> None:
     """The ranking, and the inputs of the best node, of the pod's own node and of the requested node.
 
-    `hint`: with which the pod was created, if more is known of it than the explanation has.
+    `hint`: the hint with which the pod was created, if more is known of it than the explanation contains.
     """
     for line in _headline(explanation, hint or placed_hint_text(explanation.placed_hint)):
         to.print(line)

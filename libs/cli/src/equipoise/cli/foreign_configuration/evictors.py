@@ -279,7 +279,7 @@ def _protections(to: Translation, protections: PodProtections, path: str) -> Non
 
 
 def eviction_counts(to: Translation, counts: Iterable[tuple[str, int | None]], interval: Duration) -> None:
-    """How many pods one pass may evict. `counts`: by field of the source, from the root."""
+    """How many pods one pass may evict. `counts`: pairs of the path of a field in the source and its value."""
     for name, most in counts:
         if most is None:
             continue

@@ -82,9 +82,9 @@ class Translation:
     def fields(
         self, section: Section, path: str, reasons: Mapping[str, str], result: Result = "not translated"
     ) -> None:
-        """A remark on each field of a section of the source that is given: false and empty values are not.
+        """Adds a remark for each field of a section that the source sets; false and empty values count as not set.
 
-        `reasons`: by name of the field, in the order of the remarks.
+        `reasons`: the reason of each remark by name of the field, in the order of the remarks.
         """
         names = {field.name: field.encode_name for field in msgspec.structs.fields(section)}
         for name, reason in reasons.items():

@@ -93,7 +93,8 @@ def workload_name(name: str) -> tuple[str, str]:
 
 
 def namespace_hints(stored: HintsObject, namespace: str, workload: str, now: float) -> NamespaceHints:
-    """The hints of this workload, by its name or kind and name; empty: all. `now`: of the API server's clock."""
+    """The hints of one workload, given by its name or by kind and name; empty: those of all workloads. `now`: the time
+    of the API server's clock."""
     return NamespaceHints(
         namespace=namespace,
         version=stored.metadata.resource_version,

@@ -61,7 +61,7 @@ async def read_hints_state(kube: Kube, clock: Clock) -> HintsState:
 
 
 def hints_state(stored: Sequence[HintsObject], now: float) -> HintsState:
-    """The state with a policy that adds hints to pods. `now`: of the API server's clock."""
+    """The state if a policy adds hints to pods. `now`: the time of the API server's clock."""
     validities = [
         (seconds, len(each.hints)) for each in stored if (seconds := remaining_validity(each, now)) is not None
     ]

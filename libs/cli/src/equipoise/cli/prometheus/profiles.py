@@ -86,7 +86,8 @@ class ProfileMatch(msgspec.Struct, frozen=True, kw_only=True):
 async def match_profile(
     source: MetricSource, nodes: Sequence[Node] | None, load: LoadSettings, interval: float | None = None
 ) -> ProfileMatch:
-    """`nodes`: of the cluster; None if they are unknown, then any node counts. `interval`: the configured one."""
+    """The match of one profile. `nodes`: those of the cluster; None: unknown, so that any node counts. `interval`: the
+    configured scrape interval in seconds; None: it is measured."""
     unsupported: list[str] = []
     try:
         at = await source.time()
@@ -102,13 +103,13 @@ async def match_profile(
         results = await measure_nodes(source, targets, criteria_of(load, shortest, at, intervals, names))
         if results.failed:
             return ProfileMatch(problem=next(iter(results.failed.values())))
-        of_pods = await find_pod_intervals(source, shortest.length, at, names, {})
-        query = MetricQuery(subject="pod", length=shortest.length, at=at, pod_series=of_pods.pod_series)
+        pod_intervals = await find_pod_intervals(source, shortest.length, at, names, {})
+        query = MetricQuery(subject="pod", length=shortest.length, at=at, pod_series=pod_intervals.pod_series)
         pod_targets = await _sampled_pods(source, query, names, unsupported)
         if interval is None:
-            some = _interval_pods(pod_targets)
-            of_pods = await find_pod_intervals(source, shortest.length, at, names, some)
-        criteria = criteria_of(load, shortest, at, of_pods.or_those_of(intervals), names)
+            tried = _interval_pods(pod_targets)
+            pod_intervals = await find_pod_intervals(source, shortest.length, at, names, tried)
+        criteria = criteria_of(load, shortest, at, pod_intervals.or_those_of(intervals), names)
         measured = (await measure_pods(source, pod_targets, criteria)).usage if pod_targets else {}
     except SourceError as error:
         return ProfileMatch(problem=str(error))
@@ -170,7 +171,7 @@ async def _sampled_nodes(source: MetricSource, at: float) -> dict[str, Measureme
 async def _sampled_pods(
     source: MetricSource, query: MetricQuery, names: NodeNames, unsupported: list[str]
 ) -> dict[PodName, MeasurementTarget]:
-    """All pods with series; none if a resource is not supported, and why."""
+    """All pods with series. Empty if a resource is not supported: the reasons are appended to `unsupported`."""
     for resource in RESOURCES:
         if reason := source.unsupported(msgspec.structs.replace(query, resource=resource)):
             unsupported.append(reason)
@@ -191,7 +192,8 @@ def _interval_pods(pods: Mapping[PodName, MeasurementTarget]) -> dict[str, tuple
 
 
 def _why_unknown(criteria: WindowCriteria, measured: Collection[Resources], pods: int) -> str:
-    """`pods`: how many are of known usage. The resource is named if the other one is known of more pods."""
+    """Why the usage of pods is not known. `pods`: the number of those of known usage. Names the resource only if the
+    other resource is known for more pods."""
     interval, window = criteria.intervals.default, f"a window of {criteria.length:g} s"
     if interval is None:
         return "none has two samples yet"
@@ -225,10 +227,11 @@ async def match_profiles(
     clock: Clock,
     without: Collection[str] = (),
 ) -> dict[str, ProfileMatch]:
-    """The match of every profile that measures this kind of memory, except those of `without`.
+    """The match of every profile that measures `load.memory`, except `custom`, whose queries are not known, and those
+    of `without`.
 
-    Ends with one that measures pods and all nodes, each by a target of its own: none is better. Not of `custom`, which
-    has no queries of its own. Raises SourceError if Prometheus does not respond.
+    Stops after a profile that measures pods and all nodes, each node by a target of its own: no other can be better.
+    Raises SourceError if Prometheus does not respond.
     """
     matches: dict[str, ProfileMatch] = {}
     for name in PROFILES:
@@ -248,8 +251,11 @@ async def match_profiles(
 
 
 def best_profile(matches: Mapping[str, ProfileMatch]) -> str | None:
-    """One that measures pods before one that does not, then one with a target on each node, then one that measures
-    more nodes, then one with more series, then the first; None: none fits."""
+    """The best of the matching profiles; None: no profile matches.
+
+    A profile that measures pods is better than one that does not. If both do, one with a target on each node is better,
+    then one that measures more nodes, then one with series of pods, then one with more series of nodes, then the first.
+    """
     fitting = {name: match for name, match in matches.items() if match.matches}
 
     def order(name: str) -> tuple[bool, bool, int, bool, int]:

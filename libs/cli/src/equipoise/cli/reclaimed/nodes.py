@@ -37,7 +37,7 @@ class NodeBands(msgspec.Struct, frozen=True, kw_only=True):
     """Why less is offered than is idle, or older amounts are; empty: neither."""
 
     outdated: bool
-    """It is no longer evaluated: it was deleted, or no reclaimer runs."""
+    """Whether the node is no longer evaluated: it was deleted, or no reclaimer runs."""
 
     not_counted: str
     """Why the node is not part of the totals; empty: it is."""

@@ -35,7 +35,8 @@ class BinderMode(msgspec.Struct, frozen=True, kw_only=True):
 def binder_mode(
     heartbeats: Collection[Heartbeat], holders: Collection[str] | None, url: str, *, same_cluster: bool = False
 ) -> BinderMode:
-    """The mode by the last heartbeat of each process. `holders`: of the cluster's Leases; None: they may not be read.
+    """The mode by the last heartbeat of each process. `holders`: the holders of the cluster's Leases; None: they may
+    not be read.
 
     `same_cluster`: the bus was reached through the API server of the cluster.
 

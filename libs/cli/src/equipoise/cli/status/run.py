@@ -261,7 +261,7 @@ def combined(
 
 
 def show(status: ShownStatus, to: Console, *, now: float, wide: bool = False) -> None:
-    """`now`: by which ages are shown."""
+    """Prints the status. `now`: the time from which ages are computed."""
     styles = {"allowed": "bold red" if status.why else "bold green", "dry run": "bold yellow"}
     style = styles.get(status.evictions, "bold red")
     to.print(Text(f"cluster: {status.cluster}"))

@@ -139,7 +139,7 @@ def accepts_connections(url: str) -> bool:
 
 @cache
 def note_use(running: RunningUp) -> None:
-    """Once per command, beside its output."""
+    """Prints that this `equipoise up` is used: once per command, to stderr."""
     click.echo(f"using {running}", err=True)
 
 

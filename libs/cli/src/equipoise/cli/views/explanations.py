@@ -55,7 +55,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Explanations:
-    """Only a few at once; the others wait."""
+    """Computes explanations, a few at a time; further requests wait."""
 
     def __init__(
         self, state: LiveState, server: Nats, bus: Callable[[], Bus | None], options: ClusterOptions | None = None

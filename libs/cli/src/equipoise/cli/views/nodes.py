@@ -159,7 +159,8 @@ class KnownNode:
     ) -> None:
         """Use the states of the last plan, by strategy. A node that is not in it is neither hot nor sparse.
 
-        `strategies`: those whose abnormal nodes are all in the plan. `load`: of the node in the plan, or unknown.
+        `strategies`: those whose abnormal nodes are all in the plan. `load`: the load of the node in the plan, or
+        unknown.
         """
         self._planned = planned_at, load
         for strategy in {*strategies, *states}:

@@ -163,7 +163,7 @@ class LimitsRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The fullest first, at most 100."""
 
     usage_of_dry_runs: bool = False
-    """It takes nothing from the limits of evictions."""
+    """Whether `usage` is that of dry runs, which take nothing from the limits of evictions."""
 
     configuration: list[str] = []
     """What services run with, and how they or --config differ: a line each."""

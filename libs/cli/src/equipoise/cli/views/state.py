@@ -35,7 +35,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 
 MAX_NODES = 20_000
-"""More are not shown: nobody can make the view use all memory by publishing names."""
+"""The maximum number of nodes that are shown: nobody can make the view use all memory by publishing names."""
 
 MAX_PROCESSES = 200
 MAX_SHARDS = 200
@@ -291,7 +291,8 @@ class LiveState:
         return self._moves
 
     def pods_of(self, workload: str) -> Iterator[PodRow]:
-        """`workload`: as in the rows, KIND/NAMESPACE/NAME. Reads all pods, also in a thread while messages arrive."""
+        """The pods of a workload, which is given as in the rows: KIND/NAMESPACE/NAME. Reads all pods; may run in a
+        thread while messages arrive."""
         for node in list(self._nodes.values()):
             for pod in node.pods():
                 if pod.workload == workload:

@@ -23,7 +23,7 @@ class Viewer:
         self.address = address
         self._events: asyncio.Queue[bytes] = asyncio.Queue()
         self.dropped = False
-        """It is too slow, or the server stops: close its connection."""
+        """Whether its connection must be closed, because it is too slow or the server stops."""
 
     def add(self, event: bytes) -> None:
         if self._events.qsize() >= MAX_WAITING:
@@ -50,7 +50,8 @@ class Viewers:
     """Every event has an id `RUN-NUMBER`: a browser that connects again with it gets only what it has missed."""
 
     def __init__(self, run: str, snapshot: Callable[[], bytes]) -> None:
-        """`run`: of this process: ids of an earlier one are not mistaken. `snapshot`: the whole view as JSON."""
+        """`run`: a text that identifies this process, so that ids of an earlier process are recognized as such.
+        `snapshot`: the whole view as JSON."""
         self._run = run
         self._snapshot = snapshot
         self._number = 0

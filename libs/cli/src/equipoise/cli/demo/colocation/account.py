@@ -17,7 +17,8 @@ _LEASE_POLICY = "equipoise-lease-fence"
 
 
 def account_documents(manifests: Path = _MANIFESTS) -> list[Manifest]:
-    """The reclaimer's manifests, no Deployment: it runs as a process. Raises InvalidInput outside the repository."""
+    """The reclaimer's manifests without its Deployment: it runs as a process. Raises InvalidInput outside the
+    repository."""
     account = [each for each in _read(manifests / "colocation" / "reclaimer.yaml") if each["kind"] in _KINDS]
     leases = [each for each in _read(manifests / "base" / "fence.yaml") if each["metadata"]["name"] == _LEASE_POLICY]
     return [*account, *leases, *_read(manifests / "colocation" / "reclaimer-fence.yaml")]

@@ -29,7 +29,8 @@ class ColocationResult(msgspec.Struct, frozen=True, kw_only=True):
     """Hours since all services were ready."""
 
     measured_share: float
-    """Share of these hours, of all nodes, that the figures are of. A busy machine does not measure all."""
+    """Share of the node-hours that were measured, on which the figures are based: a busy machine does not measure
+    all."""
 
     core_hours: float
     """What batch pods used, without what would have been suppressed."""
@@ -50,7 +51,7 @@ class ColocationResult(msgspec.Struct, frozen=True, kw_only=True):
     """Node-hours above the limit with Equipoise and all batch pods, of which nothing was suppressed; measured."""
 
     node_hours_above_without_batch: float
-    """The same without the usage of batch pods: not more remain where agents suppress it."""
+    """The same without the usage of batch pods: at most these remain where agents suppress batch pods."""
 
     pods_finished: int
     evictions: int

@@ -86,7 +86,7 @@ def policy_finding(installed: WholeObject, version: str) -> Finding:
 
 
 def freshness_finding(stored: Sequence[HintsObject], now: float) -> Finding:
-    """`now`: of the API server's clock."""
+    """Whether there are hints that have not expired. `now`: the time of the API server's clock."""
     valid = _valid(stored, now)
     if valid:
         workloads = count(sum(len(each.hints) for each in valid), "workload")

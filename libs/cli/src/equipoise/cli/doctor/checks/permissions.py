@@ -48,7 +48,7 @@ class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the object; empty: all objects."""
 
     own_namespace: bool = False
-    """Only in the namespace of Equipoise; otherwise in every namespace."""
+    """Whether it is required only in the namespace of Equipoise; otherwise in every namespace."""
 
     when: When = ""
     """Required only with `protection.persistentVolumes`, with `collector.source: metrics-server`, with more than one of
@@ -144,10 +144,10 @@ REQUIRED: Sequence[ApiPermission] = (
 """The permissions of the services; those of the reclaimer and of the agent only where these are installed."""
 
 EVICT = ApiPermission(service="binder", verb="create", resource="pods", subresource="eviction")
-"""Separate: overlays remove it, or grant it per namespace."""
+"""The binder's permission to evict. It is not in REQUIRED, because overlays remove it, or grant it per namespace."""
 
 AGENT_EVICT = ApiPermission(service="agent", verb="create", resource="pods", subresource="eviction")
-"""Separate: k8s/colocation/evictions grants it."""
+"""The agent's permission to evict, which only k8s/colocation/evictions grants."""
 
 
 MAX_CONCURRENT_REVIEWS = 8
