@@ -32,7 +32,7 @@ HourlyLoads = npt.NDArray[np.float32]
 class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of a run. Spread (max − min) and std over nodes of the hourly mean CPU load, in points of percent.
 
-    `peak`: at the hour with the highest usage of the cluster. `memory_…`: the same for memory.
+    Fields with `peak` are values of the hour with the highest usage of the cluster; `memory_…` are the same for memory.
     """
 
     scenario: Scenario

@@ -34,7 +34,7 @@ from equipoise.scheduling.scheduler import Extender
 _NO_PLUGINS: Mapping[str, Factory] = {}
 
 _MOST_PROBLEMS = 20
-"""That are counted apart: an error may contain the name of a pod."""
+"""The maximum number of different problems that are counted separately: an error may contain the name of a pod."""
 
 MEMORY_WEIGHT = 0.3
 """Weight of the squared distance of memory for the greedy reference; that of CPU is 1."""
@@ -61,10 +61,11 @@ class SimulatedScheduler:
         plugins: Mapping[str, Factory] = _NO_PLUGINS,
         plugin_weight: int = 1,
     ) -> None:
-        """`extender`: for a pod at a time; None: there is none.
+        """The scheduler with its nodes. `extender`: returns the extender for a pod at a time; None: there is no
+        extender.
 
-        `preferred`: the preferred terms of node affinity that a new pod was given. `plugins`: of a user, by name, with
-        the weight of their scores. Raises InvalidConfiguration for plugins that cannot be used.
+        `preferred`: the preferred terms of node affinity that a new pod was given. `plugins`: plugins of a user by
+        name, each with the weight of its scores. Raises InvalidConfiguration for plugins that cannot be used.
         """
         self._trace = trace
         self.anti_affinity = AntiAffinityIndex(trace.rules, len(trace.nodes))
@@ -172,7 +173,7 @@ class SimulatedScheduler:
         self.anti_affinity.place(self.workload(pod), node)
 
     def forget(self, pod: PodInfo) -> None:
-        """A pod without a node was deleted."""
+        """Forgets a deleted pod that had no node."""
         self._cluster.nominated.remove(pod)
 
     def terminate(self, pod: PodInfo, node: int, *, preempted: bool = False) -> None:
@@ -208,7 +209,7 @@ class GreedyScheduler(SimulatedScheduler):
         """resources × steps: the mean load once all pods are placed."""
 
     def choose(self, pod: PodInfo, demand: PodDemand, now: float) -> Choice:
-        """It never preempts."""
+        """The node with the lowest cost, of those on which the pod fits. It never preempts."""
         feasible = self.feasible(pod)
         if not len(feasible):
             return Choice()
@@ -238,6 +239,7 @@ class GreedyScheduler(SimulatedScheduler):
 def scheduler_configuration(
     weights: Mapping[str, int], percentage_of_nodes_to_score: int = 0
 ) -> SchedulerConfiguration:
-    """That of kube-scheduler, with these plugins in addition: by name, the weight of their scores."""
+    """The configuration of kube-scheduler with these plugins in addition. `weights`: the weights of their scores, by
+    name."""
     document = document_with_plugins(weights) | {"percentageOfNodesToScore": percentage_of_nodes_to_score}
     return read_configuration(document, weights.keys())

@@ -264,7 +264,7 @@ class SimulatedCluster:
         self._update_budgets(pod.workload)
 
     def _update_budgets(self, workload: int) -> None:
-        """Pods of the workload changed: the disruption controller counts those of its budgets again."""
+        """Updates the budgets of a workload whose pods changed, as the disruption controller does."""
         for budget in self._budgets.get(workload, ()):
             workloads = [self.trace.workloads[each] for each in budget.workloads]
             self.scheduling.put_budget(budget_object(budget, workloads, [*map(self._counts, budget.workloads)]))

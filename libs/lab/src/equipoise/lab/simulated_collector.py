@@ -91,7 +91,7 @@ class SimulatedCollector:
 
         self._measured: dict[Workload, Resources] = {}
         self._measured_since = -math.inf
-        """A pod that has run since then at the latest was measured in the last round."""
+        """The latest start time (seconds) of pods that were measured in the last round."""
 
         self._sequence = 0
         self._published: dict[int, float] = {}

@@ -33,7 +33,7 @@ class SimulatedHints:
             pass
 
     def write(self, now: float) -> None:
-        """New pods get the hints of the last update from now on, with what is known of evictions now."""
+        """Writes the hints of the last update, with what is known of evictions now: new pods get them from now on."""
         self._written = self._table.hints(now)
 
     def preferred(self, pod: PodDemand) -> Sequence[PreferredNodes]:

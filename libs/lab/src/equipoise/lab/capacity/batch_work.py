@@ -81,7 +81,7 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     that is offered less than it may be used."""
 
     running: float
-    """Share (0..1) of all cores that batch pods request, in the mean."""
+    """Mean share (0..1) of all cores that batch pods request."""
 
     suppressed: float
     """Share (0..1) of the core-hours of batch pods that was suppressed."""

@@ -44,7 +44,8 @@ class NodesNeeded(msgspec.Struct, frozen=True, kw_only=True):
     """The smallest cluster that was good enough. None: the present one is not."""
 
     next_smaller: int | None
-    """The largest cluster below it that was not. With `needed` − 1, `needed` is exact. None: none was replayed."""
+    """The largest replayed cluster below `needed` that was not good enough. If it is `needed` − 1, `needed` is exact.
+    None: no smaller one was replayed."""
 
     limited_by: Limit
     """The limit of `next_smaller`: more hours above 80 %, or more pods without a node than allowed. "": not known."""

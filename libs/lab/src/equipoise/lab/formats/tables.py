@@ -170,7 +170,7 @@ def read_rows(
 ) -> Iterator[Row]:
     """Rows of a table with these columns in any order; `ignore_others`: other columns are ignored.
 
-    `other_names`: by name in the file, the column that it is.
+    `other_names`: the columns that have another name in the file, by that name.
     """
     body = read_lines(path_of(folder, table))
     place, header = next(body)
@@ -192,7 +192,7 @@ def read_curves(
 ) -> CurveTable:
     """The rows of `references` in a table with columns `key`, t0, t1, …; only these are kept in memory.
 
-    `references`: by key, the position that refers to it. `known`: all permitted keys; None: any.
+    `references`: the position that refers to a row, by its key. `known`: all permitted keys; None: any.
     """
     path = path_of(folder, table)
     body = read_lines(path)

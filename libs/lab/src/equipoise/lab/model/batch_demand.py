@@ -161,8 +161,8 @@ class BatchRun:
     """The batch pods of one rule and threshold."""
 
     def __init__(self, days: Sequence[NodeDays], rules: Sequence[OfferRule], *, hours: int, threshold: float) -> None:
-        """`days`, `rules`: of CPU, and of memory if it is simulated. `hours`: the lifetime of the pods. `threshold`:
-        share (0..1) of the capacity that all pods together may use."""
+        """`days`, `rules`: one for CPU, and one for memory if it is simulated. `hours`: the lifetime of the pods.
+        `threshold`: share (0..1) of the capacity that all pods together may use."""
         self._days, self._rules = days, rules
         self._limits = [threshold * resource.capacity for resource in days]
         self._lifetime = hours * STEPS_PER_HOUR

@@ -46,7 +46,7 @@ class PodCounts(msgspec.Struct, frozen=True, kw_only=True):
 def budget_object(
     budget: TraceBudget, workloads: Sequence[TraceWorkload], pods: Sequence[PodCounts]
 ) -> PodDisruptionBudget:
-    """`workloads` and `pods`: of the budget, in its order."""
+    """The budget as an object. `workloads` and `pods`: those of the budget, in its order."""
     labels = [workload_label(each) for each in workloads]
     return PodDisruptionBudget(
         metadata=ObjectMeta(name=budget.name, namespace=workloads[0].namespace),
@@ -60,7 +60,8 @@ def budget_object(
 
 
 def budget_status(budget: TraceBudget, kinds: Sequence[str], pods: Sequence[PodCounts]) -> PodDisruptionBudgetStatus:
-    """`kinds` and `pods`: of its workloads. Percentages are of the desired replicas, rounded up."""
+    """The status that the disruption controller writes. `kinds` and `pods`: those of its workloads, in its order.
+    Percentages refer to the desired replicas and are rounded up."""
     expected = sum(each.existing for each in pods)
     if not isinstance(budget.min_available, int):
         present = [(kind, each.desired) for kind, each in zip(kinds, pods, strict=True) if each.existing]

@@ -10,8 +10,8 @@ from equipoise.lab.model.trace import Trace, TraceNode
 def with_fewer_nodes(trace: Trace, removed: int) -> Trace:
     """The trace without this number of nodes; their pods have no node then.
 
-    Of each kind of node (amounts, taints and zone), about the same share is removed, evenly over the order of the
-    trace. The more are removed, the more of the others: no node comes back.
+    About the same share of each kind of node (amounts, taints and zone) is removed, evenly over the order of the trace.
+    If more nodes are removed, those of a smaller number are always among them.
     """
     if not removed:
         return trace

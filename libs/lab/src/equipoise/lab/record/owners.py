@@ -75,7 +75,8 @@ class WorkloadIndex:
 def owners_of(response: Iterable[Series], kind: str, label: str) -> dict[Key, Key]:
     """Owners by owned object, from kube-state-metrics; objects with the owner `<none>` are omitted.
 
-    `kind`: of the objects that `label` names. With two successive owners, the last one is used.
+    `kind`: the kind of the objects that `label` names. If an object had two owners one after the other, the last one is
+    used.
     """
     found: dict[Key, Key] = {}
     for series in response:

@@ -31,7 +31,7 @@ SCALES = {"cpu": 1_000.0, "memory": 2.0**-20}
 
 
 async def record(options: RecordOptions, console: Console, clock: Clock | None = None) -> Summary:
-    """Record a trace, or continue an interrupted recording. `console`: for progress, on stderr.
+    """Record a trace, or continue an interrupted recording. `console`: shows the progress on stderr.
 
     Raises RecordError with the fix. Parts that were read are kept until the trace is complete.
     """
@@ -80,16 +80,16 @@ class Reader:
         parts = self.plan.parts()
         pending = [part for part in parts if not checkpoint.has(part)]
         self.progress.set_parts(len(parts) - len(pending), len(parts))
-        shared = iter(pending)
+        next_parts = iter(pending)  # shared: each task takes the next part of it
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self.options.prometheus.concurrency):
-                    group.create_task(self._read(shared, checkpoint))
+                    group.create_task(self._read(next_parts, checkpoint))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _read(self, pending: Iterator[RecordingPart], checkpoint: Checkpoint) -> None:
-        for part in pending:
+    async def _read(self, next_parts: Iterator[RecordingPart], checkpoint: Checkpoint) -> None:
+        for part in next_parts:
             started = self.clock.monotonic()
             aggregation = Aggregation(
                 workloads=len(self.plan.inventory.workloads), ends=self._ends(part), step=self.plan.step

@@ -30,7 +30,7 @@ _DASHES: tuple[str | tuple[int, tuple[float, ...]], ...] = ("solid", (0, (5, 1.5
 
 
 def charts(comparison: Comparison, runs: Sequence[Run], width: int = WIDTH) -> list[Chart]:
-    """All charts of a scenario. `runs`: at least those of its cases; `width`: in pixels."""
+    """All charts of a scenario. `runs` contains at least those of its cases; `width` is in pixels."""
     shown = next(run for run in runs if run.figures is comparison.shown.median)
     hourly = [(case, run) for case in comparison.cases for run in runs if run.figures is case.median]
     drawn: dict[str, Draw] = {

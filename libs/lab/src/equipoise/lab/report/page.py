@@ -43,7 +43,7 @@ def page(
     answers: CapacityAnswers,
     more: Sequence[Chart],
 ) -> str:
-    """The whole file. `charts`: by scenario; `more`: of the answers about capacity."""
+    """The whole file. `charts`: the charts of each scenario; `more`: those of the answers about capacity."""
     comparisons = compared(figures)
     # Runs of one report start from the same trace.
     size = f": {figures[0].nodes:,} nodes, {figures[0].pods:,} pods" if figures else ""
