@@ -28,7 +28,8 @@ from equipoise.agent.shell.shared_limit import SharedLimit
 from equipoise.agent.state.watched_pods import BandPod, WatchedPods
 
 LONGEST_END = 120.0
-"""Seconds for which a terminating pod counts as released. Its owner chooses its grace period and finalizers."""
+"""Seconds for which the resources of a terminating pod count as released: its owner chooses its grace period and
+finalizers, so it may run for much longer."""
 
 BANDS = ("mid", "batch", "free")
 

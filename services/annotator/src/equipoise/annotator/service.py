@@ -1,12 +1,13 @@
 """The annotator: subscribes to utilization, decides what to write, PATCHes annotations, publishes what it wrote.
 
-Every write is a compare-and-swap: on our existing value, which needs reading once, or on an object without one that was
-just read. So a replica that was suspended between deciding and writing cannot overwrite a newer value of another one,
-and existing values need not be written again because a replica is new.
+Every write is a compare-and-swap. The precondition is the value that Equipoise wrote last, which a replica reads once;
+if the object has none, the precondition is the resource version that was just read. So a replica that was suspended
+between deciding and writing cannot overwrite a newer value of another replica, and a new replica need not write
+existing values again.
 
-Reads have a rate and a queue of their own: most objects that a replica takes over need no write, and no change waits
-until all of them are read. They are single GETs: a list would need one more right on every kind of workload and would
-return the whole cluster, and objects without our value would be read again before their write all the same.
+Reads have a rate and a queue of their own: most objects that a replica takes over need no write, and no write waits
+until all of them are read. Each read is one GET. A LIST would need one more permission for every kind of workload,
+would return the whole cluster, and objects without our value would still have to be read once more before their write.
 """
 
 import asyncio
@@ -62,7 +63,8 @@ _FENCE = "equipoise-annotator-fence"
 """The admission policy without which a ServiceAccount writes nothing."""
 
 READERS = WRITERS = 8
-"""Tasks for each: a slow request does not block others, and an urgent change waits for no more earlier ones."""
+"""Number of tasks that read, and of tasks that write: a slow request does not block others. More tasks would let more
+requests start before an urgent one."""
 
 MAX_CONFLICTS = 3
 """Conflicts in a row after which an object is in backoff."""
@@ -195,7 +197,8 @@ class Annotator:
         self._unwritten.put(key, write if is_read else None)
 
     def _is_ours(self, known: _Object) -> bool:
-        """False as well when another object has its name now, or another installation writes."""
+        """Whether this replica writes the object. False also if another object has its name now, or another
+        installation writes."""
         key = known.target.key
         return self._owns(key) and self._objects.get(key) is known
 
@@ -342,7 +345,7 @@ class Annotator:
             log.warning("write not published", object=target.display_name, error=str(error))
 
     def _on_conflict(self, known: _Object, error: Conflict) -> None:
-        """Another replica wrote the value, or after a read a kubelet wrote the node. The object is read again.
+        """Reads the object again: another replica wrote the value, or a kubelet wrote the node after it was read.
 
         After several conflicts it counts as refused: the server reports a patch that a policy refuses as a conflict.
         """
@@ -353,7 +356,8 @@ class Annotator:
             self._on_error(known, error)
 
     def _on_gone(self, known: _Object) -> None:
-        """Deleted, or another object has its name: that one's messages come with its own UID."""
+        """Forgets an object that was deleted. If another object has its name now, messages with the UID of that one
+        will follow."""
         self._client.results.labels(known.target.kind, "gone").inc()
         if self._objects.get(known.target.key) is known:
             del self._objects[known.target.key]

@@ -208,7 +208,7 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
     the nodes that have all of its labels. They do not lower the coverage."""
 
     leader_election: bool = True
-    """Only the holder of a shard's Lease publishes it. false: this replica publishes every shard at once."""
+    """true: only the holder of a shard's Lease publishes it. false: this replica publishes every shard at once."""
 
     scrape_interval: Duration | None = None
     """Interval between raw samples; default: measured for each node."""

@@ -181,9 +181,9 @@ class Reclaimer:
             await self._publish_written(node)
 
     async def _publish_written(self, node: str, *, published: ReclaimedNode | None = None) -> None:
-        """That amounts were written, at once: the next evaluation may change them again.
+        """Publishes at once that amounts were written, because the next evaluation may change them again.
 
-        After the message about them, which is `published` now.
+        Not before the message about these amounts was published. `published`: the message that was published just now.
         """
         if (due := self._due.get(node)) is None:
             return
@@ -193,7 +193,7 @@ class Reclaimer:
             await self._publish(msgspec.structs.replace(due.message, written=True))
 
     def _report_contested(self, contested: set[str]) -> None:
-        """Once when it begins, and once when it ends."""
+        """Logs once when another program begins to write the amounts of a node, and once when that ends."""
         for node in sorted(contested - self._contested):
             log.warning("status not written", node=node, reason=CONTESTED)
         for node in sorted(self._contested - contested):

@@ -222,7 +222,8 @@ class Scorer:
                 self._metrics.decisions_dropped.inc()
 
     def _on_new_pod(self, pod: PlacedPod, node: str) -> None:
-        """Not for pods that were placed before this scorer started: the loads of that time are not known."""
+        """Queues a new pod for advice, unless it was placed before this scorer started: the loads of that time are not
+        known."""
         max_age = self.load.freshness.score
         if not self._attached or not deserves_advice(pod, node, max_age=max_age, now=self.clock.now()):
             return

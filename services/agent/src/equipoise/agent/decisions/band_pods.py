@@ -41,10 +41,10 @@ def band_pod(pod: Pod) -> BandPod | None:
 
 
 def within_node(pods: Mapping[str, BandPod], cores: float) -> dict[str, BandPod]:
-    """No pod requests more than the node has.
+    """The pods, with requests of at most what the node has. `cores`: those of the node.
 
-    The kubelet admits a pod that requests amounts of a band which the node does not offer at all. Such a request would
-    give it the CPU time of other batch pods, or evict them. `cores`: of the node.
+    The kubelet admits a pod that requests amounts of a band which the node does not offer. Without this limit such a
+    request would take CPU time from other batch pods, or evict them.
     """
     return {
         uid: msgspec.structs.replace(pod, cpu_request=cores) if (pod.cpu_request or 0.0) > cores else pod

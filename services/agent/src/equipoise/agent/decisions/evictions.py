@@ -42,7 +42,7 @@ class CpuEviction(Section, frozen=True, kw_only=True):
     """Percent to which evictions bring it."""
 
     usage: Percentage = 90.0
-    """Only while they use this percentage of their limit: otherwise they do not need more."""
+    """Percent of their limit that best-effort pods must use before any is evicted: otherwise they do not need more."""
 
     window: Seconds = 60.0
     """Seconds for which all this must last. Not divided by time compression."""
@@ -61,7 +61,7 @@ class Victim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def memory_to_release(rules: MemoryEviction, used: float, total: float) -> float:
-    """Bytes; 0: the node is below the threshold."""
+    """Bytes that evictions should release; 0: the node is below the threshold."""
     if rules.threshold is None or total <= 0 or used < total * rules.threshold / 100:
         return 0.0
     return used - total * max(rules.threshold - rules.release, 0.0) / 100
@@ -70,7 +70,8 @@ def memory_to_release(rules: MemoryEviction, used: float, total: float) -> float
 def memory_victims(
     rules: MemoryEviction, used: float, total: float, pods: Mapping[str, BandPod], usage: Mapping[str, float]
 ) -> list[Victim]:
-    """Lowest priority first, then the highest usage, until enough is released. `usage`: bytes by uid."""
+    """The pods to evict until enough memory is released: those of the lowest priority first, then those with the
+    highest usage. `usage`: bytes by uid."""
     needed = memory_to_release(rules, used, total)
     if not needed:
         return []
@@ -80,7 +81,8 @@ def memory_victims(
 
 
 def cpu_to_release(rules: CpuEviction, limit: float | None, requested: float, used: float) -> float:
-    """Cores of requests; 0: nothing is to be evicted. `limit`: of all best-effort pods, None: there is none."""
+    """Cores of requests that evictions should release; 0: nothing is evicted. `limit`: cores that all best-effort pods
+    together may use; None: there is no limit."""
     if rules.satisfaction_lower is None or limit is None or requested <= 0:
         return 0.0
     satisfaction = limit / requested
@@ -92,7 +94,8 @@ def cpu_to_release(rules: CpuEviction, limit: float | None, requested: float, us
 def cpu_victims(
     rules: CpuEviction, limit: float | None, used: float, pods: Mapping[str, BandPod], usage: Mapping[str, float]
 ) -> list[Victim]:
-    """Lowest priority first, then the highest usage of what is requested. `usage`: cores by uid."""
+    """The pods to evict until enough requests are released: those of the lowest priority first, then those with the
+    highest usage relative to their request. `usage`: cores by uid."""
     requested = requested_cores(pods)
     needed = cpu_to_release(rules, limit, requested, used)
     if not needed or limit is None:
@@ -117,7 +120,7 @@ def _until_released(
     released: Callable[[BandPod], float],
     weight: Callable[[BandPod], float],
 ) -> list[BandPod]:
-    """Pods that release nothing are not evicted."""
+    """Pods by priority, then by `weight`, until they release `needed`. Pods that release nothing are not evicted."""
     needed -= sum(released(pod) for pod in pods.values() if pod.terminating)
     chosen: list[BandPod] = []
     order = sorted(pods.values(), key=lambda pod: (pod.priority, -weight(pod), pod.uid))

@@ -12,11 +12,13 @@ class PodPressure(msgspec.Struct, frozen=True):
     """Percent of the time in which a process of the pod was ready and had no CPU."""
 
     throttled: bool
-    """Its own quota stopped it. The kernel counts that as waiting too, and fewer batch pods would not help."""
+    """Whether the pod's own quota stopped it. The kernel counts that as waiting too, but fewer batch pods would not
+    help."""
 
 
 def highest_pressure(pods: Iterable[PodPressure]) -> float | None:
-    """Percent, of the pod that waits most and is not stopped by its own quota. None: nothing is known."""
+    """The highest waiting time (percent) of the pods that are not stopped by their own quota. None: nothing is
+    known."""
     waiting = [pod.waiting for pod in pods if not pod.throttled]
     return max(waiting, default=None)
 

@@ -73,7 +73,8 @@ class CpuUsage(msgspec.Struct, frozen=True, kw_only=True):
     """The usage of the pods in the kubelet's group for best effort."""
 
     pressure: float | None
-    """Percent of the time in which the latency-sensitive pod that waits most waits. None: the kernel reports none."""
+    """Percent of the time in which a latency-sensitive pod waits for CPU, of the pod that waits most. None: the kernel
+    reports no pressure."""
 
 
 class CpuLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,10 +84,10 @@ class CpuLimit(msgspec.Struct, frozen=True, kw_only=True):
     """None: no limit."""
 
     reason: Literal["", "pressure", "threshold", "restart"] = ""
-    """restart: it is older than this process."""
+    """Why there is a limit. restart: it was set before this process started."""
 
     unneeded: int = 0
-    """Rounds since the limit is not needed."""
+    """Rounds in a row in which the limit was not needed."""
 
 
 def cpu_allowance(
@@ -99,16 +100,16 @@ def cpu_allowance(
     best_effort: float,
     reserved: float = 0.0,
 ) -> float:
-    """Cores: what is left below the threshold. Percent in `threshold` and `minimum`.
+    """Cores that are left for best-effort pods below the threshold. `threshold` and `minimum` are percent.
 
-    Usage outside of pods counts as the node's system, or what is reserved for it, whichever is more. As in Koordinator.
+    The system counts with the usage outside of pods, or with `reserved` if that is more. Source: Koordinator.
     """
     system = max(node - high_priority - best_effort, reserved)
     return max(capacity * threshold / 100 - high_priority - system, capacity * minimum / 100)
 
 
 def next_limit(rules: CpuSuppression, usage: CpuUsage, before: CpuLimit) -> CpuLimit:
-    """The limit that is aimed at. `next_quota` and `next_cpu_count` bound the growth per round."""
+    """The limit for the next round. `next_quota` and `next_cpu_count` bound its growth per round."""
     wanted = _wanted(rules, usage, before)
     if before.cores is None or wanted.reason:
         return wanted
@@ -168,7 +169,8 @@ def next_quota(cores: float, before: int | None, capacity: float, *, period: int
 
 
 def next_cpu_count(cores: float, before: int, available: int) -> int:
-    """CPUs for this limit, of those that all pods of the node may use. `before`: how many there are now."""
+    """The number of CPUs for this limit. `before`: the number now. `available`: the number that all pods of the node
+    may use."""
     step = max(1, int(available * STEP / 100))
     wanted = max(math.ceil(cores), MIN_CPUS)
     return min(wanted, before + step, available)

@@ -37,7 +37,8 @@ class CgroupFiles:
             return None
 
     def ensure(self, path: str, text: str, same: Callable[[str, str], bool] = str.__eq__) -> Result:
-        """Writes the value unless it is there already, and reads it back. `same`: of the value found and `text`."""
+        """Writes the value unless it is there already, and reads it back. `same`: whether the value found and `text`
+        mean the same."""
         found = self.read(path)
         if found is None:
             return "gone" if not os.path.exists(path) else self._refused(path, "cannot be read")

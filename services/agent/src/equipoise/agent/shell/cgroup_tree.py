@@ -30,7 +30,7 @@ class PodGroups(msgspec.Struct, frozen=True):
 
 
 class CgroupTree:
-    """Below one root, such as /sys/fs/cgroup."""
+    """The cgroups below one root, such as /sys/fs/cgroup."""
 
     def __init__(self, root: str, parent: str = "") -> None:
         self._root = root
@@ -96,7 +96,7 @@ class CgroupTree:
 
 
 def _directories(path: str) -> Iterator[str]:
-    """Nothing if the group is gone, also while it is read."""
+    """The names of the groups below this one; nothing if the group is gone or disappears while it is read."""
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):

@@ -36,7 +36,7 @@ PROBLEM_LIMIT = 2_000
 
 
 class AgentReadiness(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of /readyz, as of the other services."""
+    """The body of /readyz, in the same form as that of the other services."""
 
     ready: bool
     waiting_for: list[str]
@@ -134,7 +134,7 @@ class HealthServer:
         Thread(target=self._serve, name="health", daemon=True).start()
 
     def close(self) -> None:
-        """New connections are refused from now on."""
+        """Stops accepting connections."""
         self._closed = True
         self._socket.shutdown(socket.SHUT_RDWR)  # ends the wait for a connection
         self._socket.close()

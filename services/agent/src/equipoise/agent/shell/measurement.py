@@ -24,7 +24,7 @@ class NodeMeasurement(msgspec.Struct, frozen=True, kw_only=True):
     best_effort: float | None
     pressure: float | None
     has_pressure: bool
-    """Whether the kernel reports pressure by group. Without a latency-sensitive pod it is taken to."""
+    """Whether the kernel reports pressure by group; assumed to be true without latency-sensitive pods."""
 
     @property
     def usage(self) -> CpuUsage | None:
@@ -72,7 +72,7 @@ class Meter:
         return found
 
     def pod_cores(self, groups: Iterable[PodCgroup], now: float) -> dict[str, float]:
-        """CPU usage by uid, of those that are known since the last call."""
+        """CPU usage in cores by uid, of the pods that were measured in the last call too."""
         found = {group.uid: self._cores(group.path, now) for group in groups}
         return {uid: cores for uid, cores in found.items() if cores is not None}
 
@@ -129,7 +129,7 @@ def _value(text: str, name: str) -> str:
 
 
 def _anonymous(text: str) -> float:
-    """v1 has totals of the whole pod under other names; v2 counts the groups below by default."""
+    """Bytes of anonymous memory of a pod with its containers. v1 has these totals under names of their own."""
     values = dict(line.partition(" ")[::2] for line in text.splitlines())
     if "anon" in values:
         return float(values["anon"]) + float(values.get("shmem", 0))

@@ -48,7 +48,7 @@ def read_memory(proc: str) -> NodeMemory | None:
 
 
 def count_cpus(system: str) -> int:
-    """That are online. Never 0."""
+    """The number of CPUs that are online; never 0."""
     with suppress(OSError, ValueError), open(f"{system}/devices/system/cpu/online", encoding="ascii") as file:
         return len(parse_cpus(file.read())) or 1
     return os.cpu_count() or 1

@@ -20,10 +20,11 @@ class SharedLimit:
         self._writer = writer
         self._system = system
         self.too_few_cpus: int | None = None
-        """CPUs of all pods, where a set of them can limit nothing."""
+        """The number of CPUs of all pods, if it is too small for a set of CPUs to limit anything."""
 
     def current_limit(self, groups: PodGroups) -> CpuLimit:
-        """The limit of this policy from before a restart, which goes on."""
+        """The limit that the cgroups contain now, by this policy: after a restart of the agent it continues from
+        there."""
         cores: float | None = None
         if self._policy == "quota" and (quota := self._writer.quota(groups)) is not None:
             cores = quota / PERIOD

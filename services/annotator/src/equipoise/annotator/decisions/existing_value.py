@@ -45,6 +45,6 @@ class Precondition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def value_precondition(target: AnnotationTarget, uid: str, annotations: Mapping[str, str]) -> Precondition | None:
-    """That the object still has this annotation of ours; None when it has none."""
+    """The precondition that the object still has this annotation of ours; None when it has none."""
     value = annotations.get(target.annotation)
     return None if value is None else Precondition(uid=uid, value={target.annotation: value})

@@ -22,7 +22,8 @@ class HintWriteThreshold(Section, frozen=True, kw_only=True):
     """The conditions under which the hints of a namespace are written again."""
 
     min_change: Percent = 10
-    """A workload whose hint differs by more is a reason to write: the part of the weight on other nodes, in percent."""
+    """Percent of a hint's weight that must be on other nodes than in the written hint, before hints are written
+    again."""
 
     min_interval: Duration = Duration(10)
     """Minimum age of the written hints, unless they expire or pods are evicted."""
@@ -57,7 +58,7 @@ def decide_hints(
     threshold: HintWriteThreshold,
     replacing: bool = False,
 ) -> DueWrite | None:
-    """Whether to write `wanted` now; None: not yet, or not at all. `now`: of the API server's clock.
+    """The write of `wanted` that is due now; None: not yet, or none. `now`: the time of the API server's clock.
 
     With `replacing`, a change does not wait for the minimum interval.
     """

@@ -15,7 +15,7 @@ _NO_PERMISSION = 'cannot create resource "pods/eviction"'
 """The text of role-based access control; admission has others."""
 
 _NOT_CHECKED = "the permission to `create` `pods/eviction` is missing, so budgets and admission were not checked"
-"""Not a failure: a user who only wants to observe does not grant the right."""
+"""The detail of a dry run without this permission. It is no failure: a user who only observes does not grant it."""
 
 _FIRST_APPROVAL_RETRY = 1.0
 """Seconds: an API server applies an approval that was written through another one with a delay."""

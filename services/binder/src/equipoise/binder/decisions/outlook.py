@@ -24,10 +24,11 @@ def refusals_now(
     dry_run: bool,
     cluster_pods: int | None = None,
 ) -> list[str]:
-    """The reason for which the limits do not allow each move now, and when they will, in order; "" if they allow it.
+    """Why the limits do not allow a move now, and when they will, for each of `moves`; "" if they allow it.
 
     Each allowed move counts for the following ones. Limits that depend on the replicas of a workload are not checked.
-    `dry_run`: what binders do with intents. `cluster_pods`: None if they were not counted.
+    `dry_run`: whether binders only dry-run evictions. `cluster_pods`: the number of pods in the cluster; None: not
+    counted.
     """
     view = with_possible_times(ledger, now).view(
         now, dry_run=dry_run, migration_timeout=limits.migration_timeout, grace_period=limits.startup_grace_period

@@ -15,8 +15,8 @@ _ATTEMPTS = 5
 """An intent that cannot be decided now is delivered this often in its lifetime."""
 
 Reservation = Literal["none", "kept", "returned"]
-"""What becomes of the reservation. none: this binder has none. kept: it counts against the limits. returned: it does
-not, because the eviction was definitely refused or never requested."""
+"""What becomes of the reservation. none: this binder has none. kept: it counts against the limits. returned: it no
+longer counts, because the eviction was definitely refused or never requested."""
 
 
 class Proceed(msgspec.Struct, Generic[T], frozen=True):
@@ -50,10 +50,10 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     """The workload in the ledger's entry."""
 
     dry_run: bool | None = None
-    """Whether it is the outcome of a dry run. None: if the binder that decides makes dry runs only."""
+    """Whether it is the outcome of a dry run. None: it is if the binder that decides makes dry runs only."""
 
     owner_must_act: bool = False
-    """Only the owner of the workload can remove the cause: an Event on the workload reports it."""
+    """Whether only the owner of the workload can remove the cause: an Event on the workload then reports it."""
 
     def message(self, intent: EvictionIntent, settled_at: float, *, dry_runs: bool = False) -> EvictionOutcome:
         """`dry_runs`: whether the binder that decides makes dry runs only."""
@@ -73,7 +73,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """Not now: the intent is delivered again."""
+    """The intent cannot be decided now: it is delivered again."""
 
     after: float
     """Seconds."""

@@ -54,10 +54,10 @@ class LedgerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     dry_runs_last_day: int | None = None
     usage: list[LimitUsage] = []
-    """The usage of each limit: of dry runs, while there are no evictions in the windows."""
+    """The usage of each limit by evictions; by dry runs while the windows contain no evictions."""
 
     usage_of_dry_runs: bool = False
-    """It takes nothing from the limits of evictions."""
+    """Whether `usage` is that of dry runs, which take nothing from the limits of evictions."""
 
     pending: list[LedgerEntry] = []
     """Reserved, or evicted and not replaced yet."""

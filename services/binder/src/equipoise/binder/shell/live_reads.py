@@ -154,12 +154,11 @@ async def read_workload(kube: Kube, workload: Workload) -> WorkloadObject:
 async def read_replacement(
     kube: Kube, entry: LedgerEntry, *, settled: bool, long_settled: bool = False, expired: bool = False
 ) -> ReplacementStatus:
-    """The status of an evicted pod's replacement. `settled`: the workload's status has had the time to follow.
-
-    Until then only a definite failure is used. `long_settled`: so much time that a pod which still terminates has
-    been replaced, if the status shows that; a pod may terminate for hours. `expired`: it is not known whether the API
-    server evicted the pod, and no binder can request it any more. A pod that still runs then needs no replacement.
-    """
+    """The status of an evicted pod's replacement. `settled`: whether the eviction is long enough ago for the workload's
+    status to show it; until then only a definite failure is used. `long_settled`: whether it is so long ago that ready
+    replicas in the status prove the replacement, even if the pod still terminates, which may take hours. `expired`:
+    whether no binder can request the eviction any more, and it is not known if the API server executed it; a pod that
+    still runs then needs no replacement."""
     workload = entry.workload
     if workload is None:  # nothing replaces a bare pod, and only preemptions concern these
         return ReplacementStatus(state="ready" if entry.preempted_for else "unknown")

@@ -120,8 +120,8 @@ class LedgerEntry(LedgerRecord, frozen=True, kw_only=True, rename="camel"):
     """Why it cannot be created."""
 
     preempted_for: tuple[Workload, ...] = ()
-    """Not empty: no intent, but a pod that kube-scheduler preempted on the target of an eviction of these workloads. It
-    counts as evicted."""
+    """The workloads whose evictions had the node of this pod as target, if the entry is a pod that kube-scheduler
+    preempted there; it counts as evicted. Empty: the entry is an intent."""
 
     @property
     def latest(self) -> float:
@@ -252,7 +252,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return max(self.started_at, self.outage_ended_at or 0.0) + grace_period
 
     def mean_rate(self, now: float, *, dry_run: bool) -> float:
-        """Evictions per second, the mean of the last 24 hours, also for a younger ledger. `dry_run`: with dry runs."""
+        """Evictions per second: the mean of the last 24 hours, even if the ledger is younger. `dry_run`: whether dry
+        runs count, too."""
         last_day = self.last_day(now)
         return (last_day.evictions + (last_day.dry_runs if dry_run else 0)) / DAY
 
@@ -400,7 +401,7 @@ class LedgerClosed(msgspec.Struct, frozen=True, kw_only=True):
     """There is no ledger that can be used, so nothing may be evicted."""
 
     why: str
-    """And what to do."""
+    """Why no ledger can be used, and what to do."""
 
     newer: bool = False
     """A later version has written it, and can use it."""
@@ -419,7 +420,7 @@ def new_entry(
     dry_run: bool,
     replicas: int | None = None,
 ) -> LedgerEntry:
-    """An entry without an outcome. `workload`, and its desired `replicas`: as they were read live."""
+    """An entry without an outcome. `workload` and its desired `replicas` are those that were read live."""
     return converted(
         intent,
         LedgerEntry,

@@ -34,9 +34,11 @@ class Outages:
         self._message_at = now
 
     def clock_read(self, earliest: float, latest: float, now: float, *, drift: float) -> None:
-        """The API server's time at `now` is between these bounds. `drift`: of two clocks, seconds per second.
+        """Records that the API server's time at `now` is between these bounds. `drift`: the maximum drift between two
+        clocks, in seconds per second.
 
-        If it was set forward by more than clocks of several API servers may differ, the age of evictions is unknown.
+        If that time was set forward by more than the clocks of several API servers may differ, the age of evictions is
+        unknown.
         """
         offset = latest - now
         if self._latest_offset is not None:

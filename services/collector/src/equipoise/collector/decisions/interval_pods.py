@@ -1,4 +1,5 @@
-"""Which pods show how often the pods of each node are scraped: raw samples of all pods would be too many."""
+"""Chooses the pods from whose samples the scrape interval of each node's pods is found: to read the raw samples of all
+pods would be too many."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -14,7 +15,7 @@ QUERY_LENGTH = 4_000
 def interval_pods(since: Mapping[PodName, float]) -> tuple[PodName, ...]:
     """Some pods of one node, in the order in which they are tried. `since`: when each began to run.
 
-    Those that run for longest, and of different namespaces if there are several.
+    The pods that have run longest, from different namespaces if there are several.
     """
     longest = sorted(since, key=lambda name: (since[name], name))
     of_namespace: dict[str, PodName] = {}

@@ -15,7 +15,7 @@ from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects.node import Node
 
 AMBIGUOUS = ""
-"""Instead of the name of a node: several nodes have this address or name."""
+"""Used in place of a node's name if several nodes have this address or name."""
 
 _PORT = re.compile(r"(\d{1,5}|[a-z][-a-z0-9_]{0,62})", re.ASCII | re.IGNORECASE)
 """A number, or the name of a port, as Google's managed Prometheus has it."""

@@ -37,8 +37,8 @@ def nodes_of_another_cluster(sampled: Collection[str], known: Container[str]) ->
 def pods_of_another_cluster(
     sampled: Collection[PodName], known: Container[PodName], *, measured: int, settled: int
 ) -> str:
-    """The same as `nodes_of_another_cluster`, for pods. `measured` of the `settled` pods of this cluster, which run for
-    long enough, have a value."""
+    """The same as `nodes_of_another_cluster`, for pods. `settled`: the number of pods of this cluster that have run for
+    long enough; `measured`: the number of these that have a value."""
     unknown = sorted(f"{namespace}/{name}" for namespace, name in sampled if (namespace, name) not in known)
     if len(sampled) < MANY or settled < MANY or 2 * len(unknown) <= len(sampled) or 2 * measured >= settled:
         return ""

@@ -62,7 +62,7 @@ _CONDITIONS = frozenset({"PodScheduled", "Ready", _DISRUPTED})
 
 
 def trimmed(pod: Pod) -> Pod:
-    """Only the fields that this module and the search for the workload read, to save memory.
+    """The pod with only the fields that this module and the search for the workload read, to save memory.
 
     Its containers have the resources that the node accounts for.
     """
@@ -110,7 +110,7 @@ def _with_actual_resources(pod: Pod) -> Pod:
 
 
 def trimmed_owner(owner: WorkloadObject) -> WorkloadObject:
-    """Only the fields that lead to the owner's own owner."""
+    """The owner with only the fields that lead to its own owner."""
     meta = owner.metadata
     return WorkloadObject(
         metadata=ObjectMeta(
@@ -125,7 +125,8 @@ def trimmed_owner(owner: WorkloadObject) -> WorkloadObject:
 
 
 def _shows_hint(pod: Pod) -> bool:
-    """A hint has many names, and is kept only until the pod runs: `placed_pod` has found it by then."""
+    """Whether the pod's node affinity must be kept, because it may contain a hint. It has many names, and is dropped
+    once the pod runs: `placed_pod` has read it by then."""
     return pod.status.phase == _PENDING and HINTED in pod.metadata.annotations
 
 
@@ -172,7 +173,7 @@ def unix_seconds(time: datetime | None) -> float | None:
 def precise_time(reported: float, received: float) -> float:
     """The API's time of an event, or the time of its arrival when the watch received it right then.
 
-    Also of one that is reported from the future, by a clock that is ahead.
+    The time of its arrival also replaces a time in the future, which a clock that is ahead has reported.
     """
     is_ahead = reported > received + FUTURE_TOLERANCE
     return received if is_ahead or reported <= received <= reported + MAX_WATCH_DELAY else reported

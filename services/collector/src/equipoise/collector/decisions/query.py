@@ -51,7 +51,7 @@ class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The pods to which a `spacing` of pods is limited."""
 
     jobs: tuple[str, ...] = ()
-    """Only series of these scrape jobs; empty: of all."""
+    """The scrape jobs whose series are queried; empty: those of all jobs."""
 
 
 class Scrape(NamedTuple):

@@ -41,9 +41,10 @@ def recent_usage(
     names: NodeNames,
     scrapes: Mapping[ResourceName, Scrapes],
 ) -> dict[str, Resources]:
-    """The recent usage of these targets, by node. `readings`: of the shortest window at the same time, from `scrapes`.
+    """The recent usage of these targets, by node. `readings`: those of the shortest window at the same time, from
+    `scrapes`.
 
-    What is unknown there is unknown here, too: it was measured from the same series.
+    Usage that is unknown in `readings` is unknown here, too: both are measured from the same series.
     """
     usage: dict[str, dict[ResourceName, float]] = {}
     for resource in RESOURCES:

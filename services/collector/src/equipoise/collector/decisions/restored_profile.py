@@ -16,7 +16,7 @@ MAX_AGE = 14 * 86_400.0
 def restored_profile(
     annotations: Mapping[str, str], now: float, max_usage: Resources
 ) -> tuple[Sequence[Resources] | None, str]:
-    """Usage per replica by slot (UTC); or None and why: absent, too old, invalid.
+    """Usage per replica by slot (UTC); or None, and the reason: the annotation is absent, too old or invalid.
 
     A profile above `max_usage` (cores, bytes; the largest capacity of a node) is invalid; None there means no limit.
     """

@@ -62,8 +62,8 @@ def choose_scrapes(samples: Iterable[Sample], names: NodeNames, before: Scrapes)
 def _highest(
     nodes: Mapping[Scrape, set[str]], ranks: Mapping[Scrape, tuple[int, int, bool]], before: Scrapes
 ) -> dict[str, Scrape]:
-    """The scrape of the highest rank that has series of a node or measured it last, by node. Of equal ones the last, if
-    one of them did."""
+    """The scrape with the highest rank, by node, of those that have series of the node or measured it last. Of several
+    with the same rank, the one that measured the node last; none if none of them did."""
     candidates = {scrape: set(found) for scrape, found in nodes.items()}
     for node, last in before.items():
         candidates[last].add(node)

@@ -48,7 +48,8 @@ async def find_intervals(
 
 
 def _spacings(source: MetricSource, subject: Subject, shortest: float, at: float) -> list[MetricQuery]:
-    """The queries for the spacing of raw samples, of which the later ones are for rare samples; none if unsupported."""
+    """The queries for the spacing of raw samples; none if the source supports none. Later queries search further back,
+    for series that are scraped rarely."""
     queries = (
         MetricQuery(subject=subject, resource=resource, aggregate="spacing", length=shortest * factor, at=at)
         for resource in RESOURCES
@@ -61,7 +62,8 @@ def _spacings(source: MetricSource, subject: Subject, shortest: float, at: float
 async def _find_machines(
     source: MetricSource, at: float, names: NodeNames, before: Mapping[ResourceName, Scrapes]
 ) -> dict[ResourceName, dict[str, float]]:
-    """The exporter of a node in a container may see the machine around it. What cannot be queried is left out."""
+    """The size of the machine that each node's exporter measures: for a node in a container, it may be the machine
+    around it. Resources that cannot be queried are left out."""
     queries = [MetricQuery(subject="node", resource=name, aggregate="size", length=0.0, at=at) for name in RESOURCES]
     found: dict[ResourceName, dict[str, float]] = {}
     for query in queries:
@@ -100,7 +102,8 @@ async def find_pod_intervals(
 
 
 async def _pods_by_node(source: MetricSource, series: PodSeries, at: float) -> list[Sample]:
-    """How many pods these series show of each resource, by node and scrape; nothing if the source has no such query."""
+    """The number of pods that these series show, by resource, node and scrape; empty if the source has no such
+    query."""
     found: list[Sample] = []
     for resource in RESOURCES:  # some charts keep the series of one resource only
         query = MetricQuery(subject="pod", resource=resource, aggregate="pods", pod_series=series, length=0.0, at=at)
@@ -157,7 +160,7 @@ class KnownIntervals:
         self.of_pods = self.of_pods.or_those_of(self.of_nodes)
 
     async def _pods(self) -> dict[str, tuple[PodName, ...]]:
-        """Some of each node."""
+        """The pods whose usage is read to find the scrape intervals, by node."""
         found: dict[str, tuple[PodName, ...]] = {}
         async for nodes in in_batches(self.placement.nodes, NODES_PER_BATCH):
             for node in nodes:

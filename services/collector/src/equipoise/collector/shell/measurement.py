@@ -268,7 +268,7 @@ class Measurement:
     ) -> tuple[dict[str, Resources], WorkloadRound]:
         """Usage by UID, and the workloads' round. Changes nothing, because other tasks run meanwhile.
 
-        `sample_times`: by node, of its newest raw sample.
+        `sample_times`: the time of the newest raw sample of each node.
         """
         workload_of = self.placement.workload_lookup()
         by_uid: dict[str, Resources] = {}

@@ -36,7 +36,8 @@ class CollectorMetrics:
         self._skew = gauge("equipoise_collector_source_skew_seconds", "Clock of the metric source minus ours.")
 
     def on_cycle(self, cycles: Sequence[UtilizationCycle]) -> None:
-        """A round of this replica's shards has ended; empty when it holds none any more."""
+        """Sets the metrics at the end of a round. `cycles`: one for each shard of this replica; empty when it holds
+        none any more."""
         self._expected.set(sum(cycle.expected for cycle in cycles))
         self._fresh.set(sum(cycle.fresh for cycle in cycles))
         self._skew.set(skew_of(cycles))

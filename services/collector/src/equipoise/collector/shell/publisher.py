@@ -53,7 +53,7 @@ class PlacementPublisher:
         self.tracker = PublishTracker(self.settings.placement_resync_period)
 
     def notify(self) -> None:
-        """The placement of a node may have changed."""
+        """Wakes the publisher: the placement of a node may have changed."""
         self._changed.set()
 
     def publish_all(self, present: Collection[str]) -> None:
@@ -123,7 +123,8 @@ class UtilizationPublisher:
     async def publish(
         self, shards: Iterable[OwnedShard], *, workloads: bool
     ) -> tuple[list[UtilizationCycle], dict[str, UnknownUsage]]:
-        """The end of a round of each of these shards. Returns their cycles, and why nodes have no data."""
+        """Publishes the utilization and the end of the round of each of these shards. Returns their cycles, and why
+        nodes have no data."""
         cycles: list[UtilizationCycle] = []
         unknown: dict[str, UnknownUsage] = {}
         for owned in shards:
@@ -147,7 +148,7 @@ class UtilizationPublisher:
         return cycles, unknown
 
     async def _end_obsolete_shards(self) -> None:
-        """Shards of another number of shards expect no nodes any more: subscribers would wait for their data."""
+        """Ends the shards of an earlier number of shards: subscribers would otherwise wait for data of their nodes."""
         for cycle in list(self.previous.cycles.values()):
             epochs = {owned.shard: owned.epoch for owned in self.shards}  # a shard may be released meanwhile
             if 0 not in epochs:

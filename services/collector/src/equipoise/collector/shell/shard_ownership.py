@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class _NoDisplay:
-    """Each Lease is held or not; what health shows is whether any is held."""
+    """Shows the leadership of no single Lease: health shows whether this replica holds any shard."""
 
     leading: bool | None = None
 
@@ -56,7 +56,7 @@ class ShardOwnership:
 
     _acquired: set[int] = field(default_factory=set)
     _disconnected: bool = False
-    """This replica lost the bus while others had it: it leaves its shards to them."""
+    """Whether this replica lost the bus while others had it: it then leaves its shards to them."""
 
     _reconnected_at: float = -math.inf
 

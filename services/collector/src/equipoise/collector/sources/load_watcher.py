@@ -164,7 +164,7 @@ _MEANING = {500: "it has no metrics yet, or its own source is unavailable", 503:
 
 
 def _metrics(node: msgspec.Raw) -> list[WatcherMetric]:
-    """The figures of one node; not a number if they cannot be read: then the node is unknown, and no other."""
+    """The figures of one node; NaN if they cannot be read, so that only this node is unknown."""
     try:
         return _NODE_DECODER.decode(node).metrics or []
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

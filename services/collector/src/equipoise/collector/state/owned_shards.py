@@ -50,7 +50,7 @@ class OwnedShards:
         return len(self._held)
 
     def __iter__(self) -> Iterator[OwnedShard]:
-        """A shard that is released during the iteration is left out."""
+        """The shards that are held. A shard that is released during the iteration is left out."""
         for owned in list(self._held.values()):
             if self._held.get(owned.shard) is owned:
                 yield owned
@@ -75,11 +75,12 @@ class OwnedShards:
         self._kept_since.pop(shard, None)
 
     def on_heartbeat(self, identity: str, now: float, *, ready: bool) -> None:
-        """A collector of our family is alive. A new one may acquire what no other did before.
+        """Records that a collector of our family is alive. A new one may acquire shards that no other replica acquired
+        before.
 
-        One that has not been ready yet (it has not listed the cluster) would acquire nothing. One that is no longer
-        ready has lost the API server, and acquires its share when it is back: a shard that it cannot acquire is kept by
-        whoever acquired it.
+        A collector that has never been ready has not listed the cluster, and acquires nothing. One that is no longer
+        ready has lost the API server, and acquires its share when it is back; until then its shards stay with the
+        replicas that acquired them.
         """
         if not ready and identity not in self._heartbeats:
             return

@@ -211,10 +211,8 @@ class ClusterPlacement:
                 del self.removed[name]
 
     def _set_clock_back(self, now: float) -> None:
-        """What was placed, started or left while this clock was ahead did so now: otherwise it would be new until then.
-
-        And gone pods would be published until then.
-        """
+        """Sets the times that are in the future, because this clock was ahead, to `now`. Otherwise pods would count as
+        new, and gone pods would be published, until those times."""
 
         def earlier(time: float) -> float:
             return min(time, now)

@@ -44,10 +44,11 @@ class UtilizationStore:
         """Time of the last query, on the source's clock; on ours while that one is wrong."""
 
     def start_round(self, at: float) -> None:
-        """It is `at` now. If the clock went back, what was measured in the future by then is forgotten.
+        """Begins a round at the time `at`. If the clock went back, measurements that are in the future now are
+        forgotten.
 
-        Otherwise it would look fresh until that time, and the next messages would have a time that subscribers drop.
-        A difference that the clock of the source may have (`skewUnknown`, in both directions) is no such time.
+        Otherwise it would look fresh until that time, and the next messages would have a time that subscribers drop. A
+        difference that the clock of the source may have (`skewUnknown`, in both directions) is no such time.
         """
         before, self.queried_at = self.queried_at, at
         if at >= before:
@@ -232,7 +233,7 @@ def unknown_summary(unknown: Mapping[str, UnknownUsage]) -> str:
 
 
 def _oldest(known: Mapping[ResourceName, NodeReading]) -> float:
-    """A window has one time for both resources: that of the older sample."""
+    """The time of the older sample: a window has one time for both resources."""
     return min(reading.sampled_at or 0.0 for reading in known.values())
 
 

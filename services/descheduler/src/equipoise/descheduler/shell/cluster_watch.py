@@ -34,7 +34,7 @@ from equipoise.scheduling.model.volumes import claim_key
 
 
 def trimmed(pod: Pod) -> Pod:
-    """Only what decides about moves, to save memory."""
+    """The pod with only the fields that decide about moves, to save memory."""
     return with_read_annotations(without_hints(without_equal_status(with_named_amounts(pod))))
 
 
@@ -121,7 +121,7 @@ class ClusterWatch:
     def _on_workload(
         self, resource: Resource[WorkloadObject], before: WorkloadObject | None, after: WorkloadObject | None
     ) -> None:
-        """Kept by workload as they change: to build all keys for every evaluation takes long."""
+        """Keeps workloads by their key as they change: to build all keys for every evaluation would take long."""
         value = after or before
         assert value is not None
         meta = value.metadata

@@ -96,7 +96,7 @@ class Evaluator:
             self.metrics.dry_run_moves.set(0)
 
     async def prune(self) -> None:
-        """A replica that does not lead receives messages as well: they must not pile up."""
+        """Prunes the state of a replica that does not lead: it receives all messages, too."""
         if not self.watch.problem:
             await self._update(self.watch.objects(), self._now())
 

@@ -7,7 +7,8 @@ import msgspec
 from equipoise.contracts.messages.descheduling import NodeClassification
 
 TOLERANCE = 0.001
-"""Seconds by which an evaluation may come early: a timer is not exact, and a whole interval would be lost."""
+"""Seconds by which an evaluation may come early and still count: timers are not exact, and otherwise a whole interval
+would be lost."""
 
 LIFETIME = 300.0
 """Seconds that a count outlives the last abnormal evaluation: Koordinator's detectorCacheTimeout."""

@@ -6,7 +6,7 @@ from equipoise.descheduler.decisions.planning.node_arrays import amount_of
 
 
 class AmountsWithoutTarget:
-    """The smallest amounts without a target, and why; apart for pods of production, which have other limits."""
+    """The smallest amounts without a target, and why; separately for production pods, which have other limits."""
 
     def __init__(self) -> None:
         self._smallest: dict[bool, list[tuple[Array, str]]] = {False: [], True: []}
@@ -17,7 +17,7 @@ class AmountsWithoutTarget:
         return next((why for smallest, why in self._smallest[pod.production] if (smallest <= amount).all()), "")
 
     def add(self, pod: MovablePod, why: str) -> None:
-        """No target can hold this pod."""
+        """Records that no target can hold this pod."""
         amount = amount_of(pod)
         others = [entry for entry in self._smallest[pod.production] if not (amount <= entry[0]).all()]
         self._smallest[pod.production] = [*others, (amount, why)]

@@ -51,7 +51,7 @@ _HOUR = 3_600.0
 
 
 class ClusterBuilder:
-    """Nodes and pods are converted once, whatever is planned afterwards.
+    """Converts the nodes and pods of a snapshot once, for any number of plans.
 
     Pods moved in a dry run are listed on their target, with their usage, requests and profile.
     """
@@ -287,12 +287,14 @@ class ClusterBuilder:
         return coming
 
     def _occupying(self, node: str) -> Sequence[PodInfo]:
-        """Its pods, those nominated to it, and the expected replacements of pending moves."""
+        """The pods that occupy a node: its own, those nominated to it, and the expected replacements of pending
+        moves."""
         expected = map(_replacement, self._to.get(node, ()))
         return [*self._pods.requesting.get(node, ()), *(pod for pod in expected if pod is not None)]
 
     def _movable(self, pod: Pod, node: str) -> MovablePod:
-        """Protected, and named in `ClusterView.failed`, if the rules cannot be applied to it."""
+        """The pod with everything that decides whether it may leave. If the rules cannot be applied to it, it is
+        protected, and named in `ClusterView.failed`."""
         try:
             return self._judged(pod, node)
         except Exception as error:
@@ -385,7 +387,7 @@ def owners_by_name(workloads: Mapping[Workload, WorkloadObject]) -> Mapping[tupl
 
 
 def _sum(left: Resources, right: Resources, sign: float) -> Resources:
-    """Unlike `plus` it may be negative: it is a difference."""
+    """The sum, or with a `sign` of −1 the difference, which unlike that of `plus` may be negative."""
     return Resources(
         cpu=(left.cpu or 0.0) + sign * (right.cpu or 0.0), memory=(left.memory or 0.0) + sign * (right.memory or 0.0)
     )

@@ -53,8 +53,8 @@ class Cooldown(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     why: str
     repeated: int = 0
-    """Replacements of a workload in a row that returned to the evicted node; trials of a node in a row without a load
-    reduction."""
+    """How many times in a row the cause occurred: replacements of a workload that returned to the evicted node, or
+    trials of a node without a load reduction."""
 
 
 Cooldowns = Mapping[str, Cooldown]
@@ -77,7 +77,8 @@ def _of_namespace(name: str) -> str:
 
 
 def _scope(outcome: EvictionOutcome) -> str:
-    """The key of everything else that the limit would refuse as well; "" when it concerns this pod only."""
+    """The key of the pods that the limit would refuse as well, for example those of the workload; "" if it concerns
+    this pod only."""
     match outcome.limit_scope:
         case "cluster":
             return EVERYTHING

@@ -65,7 +65,7 @@ PodsOfNodes = Callable[[Sequence[str]], Sequence[NodePods | None]]
 
 
 class UsageForecast:
-    """Hourly usage of pods and nodes. Computed when it is read: not every strategy needs it."""
+    """Hourly usage of pods and nodes. It is computed when it is first read: not every strategy needs it."""
 
     def __init__(
         self,
@@ -87,7 +87,8 @@ class UsageForecast:
         self._changed: Collection[str] = ()
 
     def of_pod(self, workload: Workload | None, usage: Resources) -> HourlyUsage | None:
-        """resources × slots; resources × 1 without a profile, taken as constant; None when the usage is unknown."""
+        """resources × slots: the forecast day of a pod; resources × 1 for a pod without a profile, whose usage counts
+        as constant; None if its usage is unknown."""
         profile = self._profile_of(workload) if workload is not None else None
         day = np.array(amounts(usage))[:, np.newaxis] if profile is None or profile.usage is None else profile.usage
         return None if np.isnan(day).any() else day
@@ -165,10 +166,10 @@ class _ProfileRows:
         self._profile_of = profile_of
         self._batch_weight = batch_weight
         self.rows: dict[tuple[Workload | None, bool], int] = {(None, False): -1, (None, True): -1}
-        """The row of a workload, for batch work (which counts in part) another one; -1 without a profile."""
+        """The row by workload and whether the pod is batch work, which counts in part; -1 without a profile."""
 
     def add(self, workload: Workload | None, *, reduced: bool) -> int:
-        """The row of one that is not among `rows` yet."""
+        """Adds a workload that is not in `rows` yet, and returns its row."""
         profile = self._profile_of(workload) if workload is not None else None
         row = -1
         if profile is not None and profile.usage is not None:
@@ -189,9 +190,9 @@ def node_days(
     A pod of unknown usage adds nothing: its usage is part of the usage outside the known pods, which then counts as
     usage of pods that was not measured.
 
-    `hour`: the present one. What is measured explains of a pod's day at most MOST_OF_PRESENT times what it uses now,
-    and of the days of a node's pods together, in the present hour, no more than they use: if their sum is higher, all
-    hours are reduced by the same factor.
+    `hour`: the present slot. Measurements explain an hour of a pod's day up to MOST_OF_PRESENT times what the pod uses
+    now. If the days of a node's pods together exceed, in the present hour, what the pods use now, all hours are reduced
+    by the same factor.
     """
     system = np.full((len(nodes), len(RESOURCES)), np.nan)
     constant = np.zeros((len(nodes), len(RESOURCES)))

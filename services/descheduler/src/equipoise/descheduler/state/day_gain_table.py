@@ -2,12 +2,13 @@
 
 How uneven a cluster is: the sum over its nodes of the squared distance between their load and the cluster's, as the
 weighted mean over the hours of the forecast day and the current load, CPU and memory by their weights. A pod of usage p
-that arrives on a node of base b at distance d changes the sum by Σ 2·d·p/b + (p/b)²; one that leaves by
-Σ −2·d·p/b + (p/b)². So the table for all pods and nodes is a product of matrices.
+that arrives on a node of base b at distance d changes the sum by Σ 2·d·p/b + (p/b)²; one that leaves by Σ −2·d·p/b +
+(p/b)². So the table for all pods and nodes is a product of matrices.
 
-Each node and pod has two usages. What leaves a node is explained by what is measured there, and what arrives on it is
-added to everything that is expected there: no pod is evicted for load that may never come, nor sent to where it may.
-The mean is that of the explained usage, so what is only expected makes no other node hot.
+Each node and pod has two usages. The usage of a pod that leaves a node is the part explained by measurements on that
+node; on the node where it arrives, it is added to all usage that is expected there. So no pod is evicted because of
+load that may never come, and none is moved to a node where such load may come. The mean is that of the explained usage,
+so what is only expected makes no other node hot.
 """
 
 import math
@@ -53,8 +54,8 @@ class DayGainTable:
         self, used: Array, explained: Array, base: Array, room: Array, *, slots: Array, resources: Array
     ) -> None:
         """`used`: nodes × resources × slots, cores and bytes, NaN for a node without a forecast, which is ignored;
-        `explained`: its part that is explained by measurements;
-        `base`: nodes × resources; `room`: nodes × (cores, bytes, pods) that are not requested.
+        `explained`: the part of `used` that measurements explain; `base`: nodes × resources; `room`: nodes × (cores,
+        bytes, pods) that are not requested.
 
         `slots`, `resources`: their weights; those of the slots sum to 1.
         """
@@ -81,7 +82,7 @@ class DayGainTable:
         """Pods × resources × slots: cores and bytes."""
 
         self._explained_day = self.day
-        """Its part that is explained by measurements."""
+        """The part of `day` that measurements explain."""
 
         self._requests = np.zeros((0, room.shape[1]))
         self._squares = np.zeros((0, base.shape[1]))
@@ -236,9 +237,10 @@ class DayGainTable:
         return seconds[likely.any(axis=1)], firsts[likely.any(axis=0)[index]]
 
     def _pointless(self, seconds: Indexes, nodes: Indexes, freed: Array, single_gain: Array) -> Flags:
-        """seconds × nodes: the requests `freed` there (nodes × resources) are too small for the pod, or not needed.
+        """seconds × nodes: whether a pair cannot help a pod, because the requests `freed` on the node (nodes ×
+        resources) are too small for it, or because it needs no other pod to leave.
 
-        `single_gain`: the gain of the pod's move. A pod that fits and has a positive gain needs no other to leave.
+        A pod needs no other to leave if it fits and its move has a positive gain (`single_gain`).
         """
         short, needless = np.zeros(single_gain.shape, dtype=np.bool_), single_gain > 0
         for column, requested in enumerate(self._requests[seconds].T):

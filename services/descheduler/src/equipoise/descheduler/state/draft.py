@@ -71,12 +71,12 @@ class PlanDraft:
         (self._later if later else self._moves).append(move)
 
     def refuse(self, node: ClusterNode | None, why: str, pod: MovablePod | None = None) -> None:
-        """A move that was wanted and cannot be planned. `node`: its source, None for all nodes."""
+        """Records a move that was wanted and cannot be planned. `node`: its source, None for all nodes."""
         if len(self._refused) < MAX_REFUSED:
             self._refused[RefusedMove(pod=name_of_pod(pod), node=node.name if node is not None else "", why=why)] = None
 
     def protect(self, pod: MovablePod, why: str) -> None:
-        """A pod that must not be moved."""
+        """Records that a pod must not be moved."""
         if not pod.belongs_to_node:
             self._protections[why] += 1
         if len(self._protected) < MAX_REFUSED:

@@ -11,8 +11,8 @@ from equipoise.contracts.messages.placement import NodePlacement, PlacedHint
 
 
 def with_recent_pods(placement: NodePlacement, begin: float) -> NodePlacement:
-    """Only the pods that started after `begin`, or left: every window contains the others wholly, so that their means
-    need no correction."""
+    """The placement with only the pods that left, or that started after `begin`. Every window contains the others from
+    its beginning to its end, so its mean needs no correction for them."""
     recent = [pod for pod in placement.pods if (pod.running_since or math.inf) > begin]
     return msgspec.structs.replace(placement, pods=recent, labels={}, taints=[])
 
@@ -38,7 +38,7 @@ class LatestMessages(ClusterMessages):
     def evictions(self, now: float) -> str:
         """What binders do with intents. If they differ, real evictions win. "" without a heartbeat of any binder.
 
-        `now`: of our monotonic clock.
+        `now`: the time of our monotonic clock.
         """
         modes = {mode for at, mode in self._binders.values() if at > now - HEARTBEAT_LIFETIME}
         return min(modes, key=lambda mode: (mode != REAL, mode), default="")

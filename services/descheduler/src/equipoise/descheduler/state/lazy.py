@@ -37,7 +37,7 @@ class LazyMapping(Mapping[K, T]):
     __slots__ = ("_keys", "_made", "_make")
 
     def __init__(self, keys: Collection[K], make: Callable[[K], T]) -> None:
-        """`keys`: are not copied, and must not change."""
+        """`keys` is not copied, and must not change."""
         self._keys = keys
         self._make = make
         self._made: dict[K, T] = {}

@@ -80,7 +80,7 @@ def remaining(
 
 
 def _result(node: str, trial: ReductionTrial, after: Resources) -> LoadReduction | None:
-    """None while a resource that counts is not known."""
+    """The result of a trial; None while a resource that counts is not known."""
     # A node may also be above its threshold in the number of pods. That falls with every pod that leaves.
     over: list[str] = [
         name for name in RESOURCES if name in (trial.over or RESOURCES) and known(getattr(trial.expected, name))

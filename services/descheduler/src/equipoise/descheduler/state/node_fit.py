@@ -36,7 +36,7 @@ class RefusedNodes(msgspec.Struct, frozen=True, kw_only=True):
         return ~self.diagnosis.passed
 
     def reasons(self, positions: Indexes) -> Counter[str]:
-        """Number of these nodes by reason. A node that lacks several resources counts for each."""
+        """The number of these nodes by reason. A node that lacks several resources counts for each of them."""
         found: Counter[str] = Counter()
         for _, refusal in self.diagnosis.refusals:
             found[refusal.reason] += int(refusal.nodes[positions].sum())
@@ -55,7 +55,7 @@ class NodeFit:
         target_points: int,
         platforms: Sequence[Platform] = (),
     ) -> None:
-        """`snapshot`: is changed by `move`. `target_points`: see `DeschedulerSettings`.
+        """`snapshot` is changed by `move`. `target_points`: see `DeschedulerSettings`.
 
         `platforms`: those of the nodes; without them no node is refused because of its platform.
         """
@@ -80,7 +80,7 @@ class NodeFit:
 
     @property
     def requested(self) -> Array:
-        """nodes × (cpu, memory): share of the allocatable amount that is requested; 1 of nothing."""
+        """nodes × (cpu, memory): the share of the allocatable amount that is requested; 1 if nothing is allocatable."""
         offered = np.array([self._snapshot.allocatable[index, self._rows] for index in (0, 1)]).T / _UNITS[:2]
         with np.errstate(divide="ignore", invalid="ignore"):
             shares: Array = np.where(offered > 0, 1.0 - self.room[:, :2] / offered, 1.0)
@@ -95,7 +95,7 @@ class NodeFit:
         return ~self._refusals(pod, self._everywhere, constraints=True).passed
 
     def refuses(self, pod: MovablePod, position: int, *, constraints: bool = False) -> bool:
-        """Whether one node refuses the pod. `constraints`: for other reasons than requests and host ports."""
+        """Whether one node refuses the pod. `constraints`: consider only other reasons than requests and host ports."""
         return not self._refusals(pod, np.array([position]), constraints=constraints).passed[0]
 
     def preferred(self, pod: MovablePod) -> Indexes:

@@ -175,7 +175,7 @@ def current(
     """The moves that are still valid.
 
     A dry run's move also ends when its pod was moved, deleted or changed its workload, or when its target is gone.
-    `locations`: by UID, of the pods that run and are not terminating.
+    `locations`: the locations of the pods that run and are not terminating, by UID.
     """
 
     def valid(move: TrackedMove) -> bool:

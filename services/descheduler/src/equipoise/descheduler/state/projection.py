@@ -59,7 +59,7 @@ class Projection:
 
         self._fit: NodeFit | None = None
         self._outscored = 0
-        """Pods since the last move that kube-scheduler would place on none of their targets."""
+        """The number of pods since the last move that kube-scheduler would place on none of their targets."""
 
     def load(self, node: ClusterNode) -> dict[Resource, float]:
         """Projected load (0..1) of the resources that are known."""
@@ -136,6 +136,6 @@ class Projection:
 
 
 def known_loads(loads: Array) -> dict[Resource, float]:
-    """One row by resource, without what is unknown."""
+    """The known values of one row, by resource."""
     by_resource: Mapping[Resource, float] = dict(zip(MEASURED, loads.tolist(), strict=True))
     return {resource: load for resource, load in by_resource.items() if not math.isnan(load)}

@@ -45,11 +45,11 @@ class Tracker:
 
     @property
     def cooldowns(self) -> Cooldowns:
-        """All that hold now: while binders make dry runs, also those of earlier evictions."""
+        """The cooldowns in effect: while binders make dry runs, also those that began with earlier evictions."""
         return cooldowns.merged(self._cooldowns, self._dry_run_cooldowns)
 
     def reset_counts(self) -> None:
-        """A new leader has evaluated nothing yet."""
+        """Forgets the counts: a new leader has evaluated nothing yet."""
         self.counts = {}
 
     def count(self, strategy: str, nodes: Sequence[NodeClassification], now: float) -> AbnormalCounts:
@@ -59,17 +59,19 @@ class Tracker:
         return counts
 
     def proposed(self, move: TrackedMove) -> None:
-        """Call this before the intent is published: its outcome may arrive before the acknowledgement of the bus."""
+        """Adds a move. Call this before its intent is published: the outcome may arrive before the acknowledgement of
+        the bus."""
         self.pending = {**self.pending, move.id: move}
 
     def withdrawn(self, intent_id: str) -> None:
-        """The bus did not accept the intent."""
+        """Removes a move whose intent the bus did not accept."""
         self.pending = {id: move for id, move in self.pending.items() if id != intent_id}
 
     def read_clock(self, now: float) -> None:
-        """This clock, before it is used: if it was set back, what was to end at a time ends as long from now.
+        """Corrects the kept times if this clock was set back: what ends later ends as many seconds from now as before.
+        Call it before `now` is used.
 
-        Otherwise nothing would be moved until then, a year perhaps. Counts begin anew.
+        Otherwise nothing would be moved until those times, perhaps for a year. Counts begin anew.
         """
         back = self._latest - now
         if back > FUTURE_TOLERANCE:
@@ -80,7 +82,7 @@ class Tracker:
         self._latest = now
 
     def on_outcome(self, outcome: EvictionOutcome, now: float) -> None:
-        """Receiving the same outcome twice changes nothing the second time."""
+        """Records the outcome of an intent. The same outcome a second time changes nothing."""
         self.read_clock(now)
         self.pending = pending_moves.after_outcome(
             self.pending,
@@ -118,7 +120,8 @@ class Tracker:
         """Ends the moves whose replacement was placed, and expired moves and cooldowns; returns the replacements.
 
         A replacement that returned to the evicted node starts a cooldown of its workload. `awaited`: the pods of
-        `awaited_workloads`; `locations`: by UID, where the pods of dry-run moves are; `nodes`: names of all nodes.
+        `awaited_workloads`; `locations`: the locations of the pods of dry-run moves, by UID; `nodes`: names of all
+        nodes.
         """
         placed: list[ReplacementPlaced] = []
         for id, pod in pending_moves.replacements(self.pending, awaited).items():

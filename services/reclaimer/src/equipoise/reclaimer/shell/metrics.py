@@ -73,7 +73,7 @@ class ReclaimerMetrics:
             self._amounts.labels(*labels).set(amount)
 
     def clear(self) -> None:
-        """Only the leader has values."""
+        """Removes all values: only the leader has any."""
         self.nodes.clear()
         self._amounts.clear()
         self.evaluated_at.set(0)

@@ -58,7 +58,8 @@ class Deviations:
     """Times are Unix seconds."""
 
     def __init__(self, hours: int, day: float = 86_400.0) -> None:
-        """`hours`: how far ahead. `day`: its length in seconds, of which an hour is a 24th."""
+        """`hours`: the number of hours ahead for which errors are learned. `day`: the length of a day in seconds; an
+        hour is a 24th of it."""
         self.hours = hours
         self._hour = day / SLOTS
         self._rows: dict[str, tuple[str, int]] = {}

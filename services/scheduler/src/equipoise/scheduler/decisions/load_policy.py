@@ -20,14 +20,15 @@ WEIGHT = 5
 class LoadPolicy:
     """A Score plugin. Its scores are those of the scorer with `extender.maxScore: 100` in the same state.
 
-    As there, nodes are equal without sufficient data, and the expected usage of a scored pod counts on its best nodes
-    until its placement is received. Unlike there, only feasible nodes are scored.
+    As in the scorer, all nodes get the same score without sufficient data, and the expected usage of a scored pod
+    counts on its best nodes until its placement is received. Unlike in the scorer, only feasible nodes are scored.
     """
 
     name = NAME
 
     def __init__(self, state: ScoringState, now: Callable[[], float], *, neutral: bool = False) -> None:
-        """`state`: with MAX_SCORE. `now`: Unix seconds. `neutral`: `scorer.neutral`, all nodes are equal."""
+        """`state` must have the maximum score MAX_SCORE. `now` returns Unix seconds. `neutral`: whether all nodes get
+        the same score (`scorer.neutral`)."""
         self._state = state
         self._now = now
         self._neutral = neutral

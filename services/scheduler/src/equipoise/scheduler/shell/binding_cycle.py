@@ -21,10 +21,8 @@ VOLUME_SECONDS = 600.0
 
 
 class NotBound(Exception):
-    """Why a pod is not bound. `plugin`: the one that failed or refused; empty: the API server.
-
-    `obsolete`: the pod is gone, or has another node. `rejected`: by the plugin, which did not fail.
-    """
+    """Why a pod is not bound. `plugin`: the plugin that failed or refused; empty: it was the API server. `obsolete`:
+    the pod is gone, or has another node. `rejected`: the plugin refused the pod; it did not fail."""
 
     def __init__(self, why: str, plugin: str = "", *, obsolete: bool = False, rejected: bool = False) -> None:
         super().__init__(why)
@@ -39,7 +37,7 @@ class Storage:
     def __init__(
         self, claims: Mapping[ClaimKey, PersistentVolumeClaim], volumes: Mapping[ClaimKey, PersistentVolume]
     ) -> None:
-        """Both by namespace and name, changed by the caller, who calls `changed`."""
+        """The mappings are by namespace and name. The caller changes them, and then calls `changed`."""
         self._claims = claims
         self._volumes = volumes
         self._changed = asyncio.Event()

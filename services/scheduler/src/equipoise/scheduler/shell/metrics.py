@@ -73,7 +73,8 @@ class SchedulerMetrics:
             self._pending.labels(queue).set(count)
 
     def extension_points(self, attempt: Attempt, seconds: Mapping[str, float]) -> None:
-        """`seconds`: by extension point. The status is that of the whole attempt."""
+        """Observes the durations of an attempt. `seconds`: those of each extension point. The label `status` is that of
+        the whole attempt."""
         status = {"scheduled": "Success", "unschedulable": "Unschedulable", "error": "Error"}[attempt.result]
         for point, duration in seconds.items():
             self._points.labels(point[0].upper() + point[1:], status, attempt.profile).observe(duration)

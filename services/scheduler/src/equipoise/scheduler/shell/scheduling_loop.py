@@ -94,7 +94,7 @@ class SchedulingLoop:
         self._running = False
 
     def apply(self, before: Object | None, after: Object | None) -> None:
-        """A change that the API server reports. It counts after the decision that is under way."""
+        """Applies a change that the API server reports; if a decision is under way, after it."""
         if self._deferred is not None:
             self._deferred.append((before, after))
             return
@@ -105,7 +105,8 @@ class SchedulingLoop:
             self._report_unreadable(after)
 
     def _apply_deferred(self, before: Object | None, after: Object | None) -> None:
-        """One that fails is named. If it is reported at once, the reflector does that."""
+        """Applies a change that was deferred. If that fails, the object is listed as unreadable, as the reflector does
+        for changes that are applied at once."""
         value = after or before
         assert value is not None
         try:
@@ -117,7 +118,7 @@ class SchedulingLoop:
             self._kube.unreadable.add(source, name, f"its change was not processed: {type(error).__name__}: {error}")
 
     def _report_unreadable(self, value: Object | None) -> None:
-        """A pod that waits and cannot be read is not scheduled: its user learns why."""
+        """Reports to the user of a waiting pod that it is not scheduled because it cannot be read, and why."""
         if not self._running or not isinstance(value, Pod) or not self._state.waits(value):
             return
         value = self._state.as_known(value)
@@ -195,7 +196,7 @@ class SchedulingLoop:
                     self._apply_deferred(before, after)
 
     def _outcome(self, queued: QueuedPod, decide: Callable[[], Decision]) -> Attempt:
-        """A pod about which nothing can be decided is tried again later, and ends nothing."""
+        """The outcome of a decision. If it raises an error, the pod is tried again later, and the loop continues."""
         try:
             return self._state.attempt(queued, decide())
         except Exception as error:
@@ -334,7 +335,8 @@ class SchedulingLoop:
     # No node was found
 
     async def _refuse(self, attempt: Attempt) -> None:
-        """The pod is in flight until all is written, so that a preemption is not decided twice."""
+        """Carries out a refusal. The pod is in flight until everything is written, so that a preemption is not decided
+        twice."""
         failed = True
         try:
             await self._report_failure(attempt, attempt.message, error=attempt.result == "error")
@@ -381,7 +383,7 @@ class SchedulingLoop:
         return True
 
     async def _report_failure(self, attempt: Attempt, message: str, *, error: bool) -> None:
-        """The event, and the pod's condition and nominated node."""
+        """Writes the event, and the pod's condition and nominated node."""
         pod, now = attempt.pod, self._clock.monotonic()
         nominated = attempt.nominated
         if attempt.node or nominated == "":
@@ -409,7 +411,8 @@ class SchedulingLoop:
         self._events.record(event)
 
     async def _try(self, write: Awaitable[None], pod: PodInfo) -> bool:
-        """A pod that is gone, or that another one replaced, needs no status."""
+        """Whether the status of a pod was written. Also True for a pod that is gone, or was replaced by another of its
+        name: it needs no status."""
         try:
             await write
         except (NotFound, Conflict):

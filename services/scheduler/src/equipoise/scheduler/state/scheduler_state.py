@@ -87,9 +87,10 @@ class SchedulerState:
         return len(self._attempts)
 
     def apply(self, before: Object | None, after: Object | None, now: float) -> None:
-        """An object was added (`before` is None), changed or removed (`after` is None). `now`: seconds, any clock.
+        """Applies a change: an object was added (`before` is None), changed or removed (`after` is None). `now`:
+        seconds of any one clock.
 
-        Raises ValueError for one with an invalid quantity: it is known as one that cannot be read.
+        Raises ValueError for an object with an invalid quantity, which is then kept as one that cannot be read.
         """
         item = after if after is not None else before
         assert item is not None
@@ -120,7 +121,7 @@ class SchedulerState:
         return attempt.pod.uid in self._attempts
 
     def _apply_node(self, name: str, after: Node | None, now: float) -> None:
-        """One that cannot be read, or with such a pod, is as if cordoned."""
+        """Applies a change of a node. A node that cannot be read, or that has such a pod, counts as cordoned."""
         before = self._used_nodes.get(name)
         if after is None:
             self._nodes.pop(name, None)
@@ -141,7 +142,8 @@ class SchedulerState:
             self._report("Node", before, after, now)
 
     def _apply_readable(self, before: Pod | None, after: Pod | None, now: float) -> None:
-        """The pod, or one that is marked as unreadable in its place."""
+        """Applies a change of a pod. A pod with amounts that cannot be read is replaced by one that is marked as
+        unreadable."""
         if before is not None:
             before = self._marked.pop(before.metadata.uid, before)
         try:
@@ -182,11 +184,11 @@ class SchedulerState:
         return None
 
     def decide(self, queued: QueuedPod, extenders: Sequence[Extender] = ()) -> Decision:
-        """About its pod. Reads the state only: nothing may change it meanwhile."""
+        """The decision about the pod. Only reads the state, which must not change meanwhile."""
         return self.cluster.decide(queued.pod, extenders)
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
-        """The decision was interrupted: the pod is tried again after its backoff."""
+        """Returns a pod to the queue whose decision was interrupted: it is tried again after its backoff."""
         self.queue.add_unschedulable(queued, (), now, failed=True)
 
     def attempt(self, queued: QueuedPod, decision: Decision) -> Attempt:
@@ -195,14 +197,16 @@ class SchedulerState:
         return attempt
 
     def bound(self, attempt: Attempt) -> None:
-        """The API server accepted the binding. The pod remains assumed until its change is reported."""
+        """Records that the API server accepted the binding. The pod remains assumed until its change is reported."""
         self._attempts.pop(attempt.pod.uid, None)
         self.queue.done(attempt.pod)
 
     def forget(self, attempt: Attempt, now: float, *, rejected: bool = False) -> list[PluginFailed]:
-        """The binding failed: the pod is no longer assumed. Returns what plugins raised. `give_back` follows.
+        """Ends the assumption of a pod whose binding failed. Returns the errors of plugins. Call `give_back`
+        afterwards.
 
-        With `rejected`, `report_room` follows that: the room that it leaves is no reason to try the pod itself again.
+        With `rejected`, call `report_room` after that: the space that the pod leaves is then no reason to try the pod
+        itself again.
         """
         assert attempt.state is not None
         errors = attempt.framework.unreserve(attempt.state, attempt.pod, attempt.node)
@@ -214,7 +218,7 @@ class SchedulerState:
         return errors
 
     def report_room(self, attempt: Attempt, now: float) -> None:
-        """Other pods may fit where this one was to run."""
+        """Tries other pods again, which may fit where this one was to run."""
         event = ClusterEvent(kind="Pod", action="delete", old=attempt.pod.on_node(attempt.node), new=None)
         self.queue.on_event(event, now, without=attempt.pod.uid)
 
@@ -367,7 +371,8 @@ class SchedulerState:
 def _reserve(
     framework: Framework, state: CycleState, pod: PodInfo, node: str
 ) -> tuple[PluginStatus, Mapping[str, float]]:
-    """And Permit. Without success nothing is reserved. With it: plugins for which the pod has to wait, and how long."""
+    """Calls the Reserve and Permit plugins. Unless they succeed, nothing is reserved. If they do, also returns the
+    plugins for which the pod has to wait, and for how long."""
     pending: dict[str, float] = {}
     try:
         status = framework.reserve(state, pod, node)
@@ -395,7 +400,8 @@ def _occupies(pod: Pod) -> bool:
 
 
 def _decides(item: Object | None) -> object:
-    """What of an object may make a pod schedulable. Status conditions of nodes and pods change every few seconds."""
+    """The part of an object that may make a pod schedulable: without status conditions, which change every few
+    seconds."""
     match item:
         case None:
             return None

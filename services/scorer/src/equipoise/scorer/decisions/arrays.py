@@ -47,7 +47,7 @@ class DailyLoads(msgspec.Struct, frozen=True, kw_only=True):
     """resources: the mean base of the cluster's nodes, cores and bytes."""
 
     def take(self, columns: Rows) -> "DailyLoads":
-        """Some of the candidates."""
+        """The values of the candidates in these columns."""
         return DailyLoads(
             share=self.share[columns],
             peak=self.peak[columns],
@@ -67,7 +67,7 @@ class BandRoom(msgspec.Struct, frozen=True, kw_only=True):
     """nodes × resources: cores and bytes."""
 
     def take(self, columns: Rows) -> "BandRoom":
-        """Some of the candidates."""
+        """The values of the candidates in these columns."""
         return BandRoom(left=self.left[columns], capacity=self.capacity[columns])
 
 
@@ -128,13 +128,13 @@ class CandidateNodes(msgspec.Struct, frozen=True, kw_only=True):
     """nodes × the policy's `placement_spans`: pods placed on the node within each span."""
 
     daily: DailyLoads | None = None
-    """Only for a policy with `uses_daily_loads`."""
+    """The loads of the next 24 hours; None for a policy without `uses_daily_loads`."""
 
     bands: BandRoom | None = None
     """None without co-location, and for a pod that requests nothing of a band."""
 
     def take(self, columns: Rows) -> "CandidateNodes":
-        """Some of the candidates."""
+        """The values of the candidates in these columns."""
         daily, bands = self.daily, self.bands
         return CandidateNodes(
             names=[self.names[column] for column in columns.tolist()],
@@ -173,10 +173,10 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """resources × slots: cores and bytes in each hour of the day; None: `usage` all day."""
 
     daemon: bool = False
-    """A DaemonSet's pod: no other node can take it."""
+    """Whether it is a pod of a DaemonSet: no other node can take it."""
 
     batch_work: bool = False
-    """It gives way to other pods: see `load.batchWorkWeight`."""
+    """Whether the pod gives way to other pods: see `load.batchWorkWeight`."""
 
     band: OfferedBand | None = None
     """The band that it requests amounts of."""

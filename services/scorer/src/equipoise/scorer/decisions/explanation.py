@@ -359,7 +359,7 @@ class _View:
 
 
 def _correction(changes: Sequence[tuple[str, Array]], most: Array | float = np.inf) -> Correction:
-    """`most`: of what the pods change together, as far as it counts."""
+    """The correction by these pods. `most`: the maximum of what they change together."""
     if not changes:
         return Correction()
     total: Array = np.fmin(np.sum([amount for _, amount in changes], axis=0), most)

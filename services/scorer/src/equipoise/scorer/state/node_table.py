@@ -165,10 +165,8 @@ class NodeTable:
         spans: tuple[float, ...] = (),
         without: NegativeReservation | None = None,
     ) -> CandidateNodes:
-        """These nodes and the cluster, with what is reserved on them (rows × windows × resources) and without a pod.
-
-        `spans` are those of the policy.
-        """
+        """The arrays of these nodes and of the cluster. `reserved` (rows × windows × resources) is added, and the pod
+        of `without` is subtracted. `spans` are those of the policy."""
         taken = self._table.take(rows)
         load, base = taken["load"], taken["base"]
         share = None
@@ -314,7 +312,7 @@ class NodeTable:
         return np.where(np.isfinite(share), share, np.nan)
 
     def _counted(self) -> list[str]:
-        """Ordinary pods may be placed on them."""
+        """The nodes on which ordinary pods may be placed."""
         return [name for name in self._rows if not self.messages.placements[name].set_apart]
 
     def fresh_count(self, now: float) -> int:

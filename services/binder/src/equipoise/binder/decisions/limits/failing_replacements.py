@@ -7,14 +7,16 @@ from equipoise.binder.state.ledger import LedgerEntry, LedgerView
 class FailingReplacements(CountingLimit, frozen=True, kw_only=True):
     """Evicted pods whose controllers cannot create a replacement: admission or a quota refuses it.
 
-    Those of one namespace count for it alone: its owners can make every replacement fail, and must not stop the
-    evictions of all others. Once several namespaces have some, all of them count for every namespace.
+    While only one namespace has such pods, they stop the evictions of that namespace only: its owners can make every
+    replacement fail, and must not stop the evictions of other namespaces. Once several namespaces have such pods, all
+    of the pods count for every namespace.
     """
 
     per = scope = "namespace"
 
     max: Count = 1
-    """The number at which evictions stop, until they are created or `equipoise resume` accepts the failure."""
+    """The number of failing replacements at which evictions stop, until the replacements are created or `equipoise
+    resume` accepts the failures."""
 
     def entries(self, view: LedgerView) -> list[LedgerEntry]:
         return view.failing()

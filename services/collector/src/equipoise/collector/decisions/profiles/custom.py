@@ -25,7 +25,7 @@ _OF_POD = "namespace, pod, container, id, image, name, cpu, uid"
 
 _SELECTOR = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*(\{.*\})?|\{.+\}", re.ASCII | re.DOTALL)
 _QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|\'[^\'\\]*+(?:\\.[^\'\\]*+)*+(?:\'|\\?\Z)', re.DOTALL)
-"""One that does not end is quoted up to the end."""
+"""Quoted text in PromQL. A quotation that does not end extends to the end of the query."""
 
 
 class CustomQuery(Section, frozen=True, kw_only=True):

@@ -34,7 +34,8 @@ class UsageQueries(Protocol):
 
 
 class QueryProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """Which metrics hold the usage, with the labels of one way to scrape them. What is absent cannot be measured."""
+    """The metrics that contain the usage, with the labels of one way to scrape them. What is absent cannot be
+    measured."""
 
     cpu: Mapping[Subject, UsageQueries]
     memory: Mapping[MemoryKind, Mapping[Subject, UsageQueries]]

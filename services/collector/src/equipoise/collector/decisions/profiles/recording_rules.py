@@ -69,7 +69,7 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
     """One resource of nodes."""
 
     name: str
-    """First part of its rules' names."""
+    """The first part of the names of its rules."""
 
     recorded: str
     """Rule that records it as one series per node."""

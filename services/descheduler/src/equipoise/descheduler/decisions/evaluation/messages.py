@@ -141,7 +141,8 @@ def plan_response(
     leader: LeaseEpoch,
     preferred: Mapping[tuple[str, str], str] = _NONE,
 ) -> PlanResponse:
-    """`evaluation`: one in which every abnormal node counts at once. `evictions`: what binders do with intents.
+    """The response. `evaluation`: an evaluation in which one abnormal result is enough for a move. `evictions`: what
+    binders do with intents.
 
     `preferred`: see `preferred_nodes`.
     """

@@ -61,8 +61,8 @@ class NodeUsageReader:
             missing = "utilization" if utilization is None else "placement"
             return MeasuredNode(unknown=f"the collector has not published its {missing}")
         base = utilization.base
-        nothing = not known(base.cpu) and not known(base.memory)
-        if why := self._unknown(node, utilization) or (base_problem(base) if nothing else ""):
+        no_base = not known(base.cpu) and not known(base.memory)
+        if why := self._unknown(node, utilization) or (base_problem(base) if no_base else ""):
             return MeasuredNode(unknown=why)
         windows = {
             window.name: (window, value)
@@ -89,13 +89,13 @@ class NodeUsageReader:
         expected: Mapping[str, Resources] = {}
         if not all(_is_complete(utilization.pods.get(pod.uid)) for pod in placement.pods):
             as_measured = lifetimes(lambda _, measured: measured)
-            expected = LazyMapping(windows, lambda name: plus(usage[name], mean(name, as_measured), -1.0))
+            expected = LazyMapping(windows, lambda name: plus(usage[name], mean(name, as_measured), sign=-1.0))
         return MeasuredNode(
             base=base,
             usage=usage,
             expected=expected,
             sampled_at={name: value.sampled_at for name, (_, value) in windows.items()},
-            pods=LazyMapping(utilization.pods, lambda uid: _complete(utilization.pods[uid])),
+            pods=LazyMapping(utilization.pods, lambda uid: _complete_or_unknown(utilization.pods[uid])),
         )
 
     def _unknown(self, node: Node, utilization: NodeUtilization) -> str:
@@ -115,5 +115,5 @@ def _is_complete(usage: Resources | None) -> bool:
     return usage is not None and known(usage.cpu) is not None and known(usage.memory) is not None
 
 
-def _complete(usage: Resources) -> Resources:
+def _complete_or_unknown(usage: Resources) -> Resources:
     return usage if _is_complete(usage) else Resources()

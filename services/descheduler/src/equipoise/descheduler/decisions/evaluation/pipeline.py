@@ -109,7 +109,7 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
 def preferred_nodes(evaluation: Evaluation) -> Mapping[tuple[str, str], str]:
     """The node that kube-scheduler's own scores prefer for its replacement, by strategy and UID of each planned pod.
 
-    Of equally preferred nodes the target. Earlier moves of the plan are done.
+    If several nodes are preferred equally, it is the target of the move. Earlier moves of the plan count as done.
     """
     found: dict[tuple[str, str], str] = {}
     for result in evaluation.results:

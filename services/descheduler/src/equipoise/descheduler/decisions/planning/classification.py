@@ -1,4 +1,4 @@
-"""Is a node hot, idle, between the thresholds, or of unknown load?"""
+"""Decides whether a node is hot, idle, between the thresholds, or of unknown load."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -46,7 +46,7 @@ class CurrentLoads(msgspec.Struct, frozen=True, kw_only=True):
     """The maximum over all windows."""
 
     first: Array
-    """That of the first window."""
+    """The load over the first window."""
 
     least_measured: Array
     """The same as `least`, without what is only expected."""
@@ -92,7 +92,7 @@ class PoolClassification:
     """The nodes of a pool: their loads, the thresholds that apply, and their classes. Computed once per plan."""
 
     def __init__(self, members: PoolMembers, windows: Sequence[str], *, margin: float) -> None:
-        """`margin`: how far below its threshold a hot node should be brought, as load (0..1)."""
+        """`margin`: the distance below its threshold to which a hot node should be brought, as load (0..1)."""
         self.members = members
         self.windows = windows
         own, deviation = members.thresholds, members.deviation
@@ -174,7 +174,8 @@ class PoolClassification:
         return weights
 
     def _classification(self, node: ClusterNode, index: int) -> NodeClassification:
-        """`load` is that of the first window; `why` states why the node is hot or unknown."""
+        """The classification of a node. Its `load` is that over the first window; `why` states why the node is hot or
+        unknown."""
         over: list[Resource] = []
         state: NodeState = "idle" if self._idle[index] else "between"
         why = ""

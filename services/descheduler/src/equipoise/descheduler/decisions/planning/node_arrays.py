@@ -77,8 +77,8 @@ def terminating_amounts(nodes: Sequence[ClusterNode], *, production: bool = Fals
 
 
 def batch_work_amount(node: ClusterNode) -> Array:
-    """What the pods use that give way to others; unknown usage counts as none, so that nothing is moved for its sake
-    that batch work might cause only in part."""
+    """The usage of the pods that give way to others. Unknown usage counts as none, so that no pod is moved because of
+    load of which batch work may be only a part."""
     usages = node.batch_work_usages()
     if not usages:
         return np.zeros(len(MEASURED))

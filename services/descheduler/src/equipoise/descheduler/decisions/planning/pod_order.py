@@ -37,7 +37,7 @@ def qos_rank(labels: Mapping[str, str]) -> int:
 def reduction_score(
     reduction: Mapping[Resource, float], excess: Mapping[Resource, float], weights: Mapping[Resource, float]
 ) -> float:
-    """0..2, highest for the pod whose load is just the excess of the node.
+    """A score of 0..2, highest for the pod whose load is just the excess of the node.
 
     Per resource with an excess, ratio = reduction / excess; below 1 the ratio, from 1 on 1 + 1/ratio; weighted mean.
     Source: Koordinator's LowNodeLoad (its pull request 2092), so that a small excess does not move the largest pod.
@@ -53,7 +53,8 @@ def reduction_score(
 
 
 def load_of_pod(pod: MovablePod, base: Resources, capacity: float = 0.0) -> dict[Resource, float]:
-    """Its load (0..1) on a node of that base that allows `capacity` pods, of the resources that are known."""
+    """The load (0..1) of the pod on a node with this base that allows `capacity` pods, for the resources that are
+    known."""
     load = shares(pod.usage, base)
     return {**load, "pods": 1 / capacity} if capacity > 0 else load
 
@@ -70,7 +71,7 @@ def in_order(
 
     Lowest class, priority, Kubernetes QoS, Koordinator QoS, deletion cost and eviction cost first; then the best
     reduction (unmeasured pods last), then the youngest. `excess`: load (0..1 of `base`) above the aim, per resource;
-    `capacity`: how many pods it allows.
+    `capacity`: the number of pods that the node allows.
     """
 
     def key(pod: MovablePod) -> Key:

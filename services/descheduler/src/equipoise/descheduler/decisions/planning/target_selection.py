@@ -26,7 +26,8 @@ class TargetChoice(msgspec.Struct, frozen=True, kw_only=True):
     target: ClusterNode | None = None
     why: str = ""
     too_large: bool = False
-    """No target can hold it within its limits, whatever its source: the same holds for every larger pod."""
+    """Whether no target can hold the pod within its limits, from whatever source: then none can hold a larger pod,
+    either."""
 
 
 class TargetNodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,13 +35,13 @@ class TargetNodes(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: Sequence[ClusterNode]
     rows: Indexes
-    """Their rows in the projection, in the order of names."""
+    """The rows of the nodes in the projection, in the order of names."""
 
     limits: Array
     """Nodes × resources: load (0..1) that must not be exceeded; infinite without a limit."""
 
     widest: Array
-    """The same as `limits`, but for pods whose source remains hotter than this target becomes by the move."""
+    """The limits for pods whose source is hotter after the move than the target."""
 
     production: Array
     """The same as `limits`, for the usage of production pods."""
@@ -183,7 +184,8 @@ def _within_limits(
     projection: Projection,
     refusals: Counter[str],
 ) -> tuple[Flags, Array, Array | None]:
-    """Which targets, its own node included, stay within these limits with the pod; their loads and production loads."""
+    """Whether each target, the pod's own node included, stays within these limits with the pod; and their loads and
+    production loads."""
     amount = amount_of(pod)
     rows, base = targets.rows, projection.base[targets.rows]
     after: Array = (projection.amounts[rows] + projection.terminating[rows] + amount) / base

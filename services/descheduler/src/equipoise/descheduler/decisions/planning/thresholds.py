@@ -39,7 +39,7 @@ class Deviation(Section, frozen=True, kw_only=True):
 
 
 def _negative(distances: ResourceThresholds) -> ResourceThresholds:
-    """Distances below the mean, to be compared with those above it."""
+    """The distances with a negative sign: they are below the mean."""
     return msgspec.structs.replace(
         distances, **{name: None if (value := getattr(distances, name)) is None else 0.0 - value for name in MEASURED}
     )

@@ -189,7 +189,7 @@ def _measured(pod: MovablePod) -> bool:
 
 
 def _size(pod: MovablePod, node: ClusterNode) -> float:
-    """Its largest requested share of the node. Large pods come first: they fit on the fewest targets."""
+    """The largest share of the node that the pod requests. Large pods come first: they fit on the fewest targets."""
     requests, offered = pod.info.requests, node.allocatable
     amounts = {"cpu": requests.get("cpu", 0) / 1_000, "memory": float(requests.get("memory", 0))}
     return max((amount / offered[name] for name, amount in amounts.items() if offered.get(name)), default=0.0)

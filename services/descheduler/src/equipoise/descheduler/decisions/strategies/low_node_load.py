@@ -58,7 +58,7 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
     """Namespaces whose pods it may move, among those from which pods may be moved at all. null: all of them."""
 
     pod_selectors: tuple[PodSelector, ...] = ()
-    """It may move the pods that one of them selects. Empty: all."""
+    """Selectors of the pods that may be moved: one of them has to match. Empty: all pods may be moved."""
 
     deviation: Deviation | None = None
     """Given: thresholds are distances from the mean of the node's pool, instead of the shared thresholds.
@@ -171,13 +171,14 @@ class _HotNode(msgspec.Struct, frozen=True, kw_only=True):
     """The resources in which it is above its threshold."""
 
     overloaded: bool
-    """Above a threshold that was not lowered. Otherwise it is hot because idle nodes are to be filled."""
+    """Whether the node is above its threshold as it was before thresholds were lowered. If not, it is hot only because
+    idle nodes should be filled."""
 
     by_batch_work: bool
-    """It is not hot without the pods that give way to others: these alone may leave.
+    """Whether the node would not be hot without the pods that give way to others: then only these may leave.
 
-    Also if they cannot leave: their cores are available to the other pods at once, and where memory is short, the
-    kernel and the agent end them first.
+    This holds even if they cannot leave: their cores are available to the other pods at once, and where memory is
+    short, the kernel and the agent end them first.
     """
 
     reason: str

@@ -26,7 +26,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """The worst node first."""
 
     def part(self, rows: slice) -> "Selection":
-        """That of some of the workloads."""
+        """The selection of some of the workloads."""
         return Selection(best=self.best[rows], grades=self.grades[rows], worst=self.worst[rows])
 
 
@@ -88,7 +88,7 @@ def _at(values: Any, columns: Rows) -> Any:
 
 
 def merged(before: Selection, now: Selection, kept: Flags) -> Selection:
-    """The rows `kept` of the one, and the other rows of the other."""
+    """The rows `kept` of `before`, and all other rows of `now`."""
     rows = kept[:, np.newaxis]
     return Selection(
         best=np.where(rows, before.best, now.best),

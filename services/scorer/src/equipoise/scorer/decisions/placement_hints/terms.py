@@ -12,17 +12,18 @@ OTHER_TARGET_WEIGHT = 80
 """The weight of the nodes that are named beside them, in case that kube-scheduler does not score the targets."""
 
 _BESIDE_TARGETS = 0.1
-"""Factor of the other weights while there are targets. They count only if no target is feasible: kube-scheduler scales
-the weights so that the best feasible node has 100 points."""
+"""Factor of the weights of all other nodes while there are targets. These nodes then matter only if no target is
+feasible: kube-scheduler scales the weights so that the best feasible node has 100 points."""
 
 
 def workload_hint(
     best: Sequence[str], grades: Sequence[int], worst: Iterable[str], settings: HintSettings
 ) -> WorkloadHint | None:
-    """`best` and `worst` are hostnames, the best and the worst first; None without any. `grades`: of the best ones.
+    """The hint without regard to evictions; None without any nodes. `best`, `worst`: hostnames, the best and the worst
+    first. `grades`: the grade of each of `best`.
 
-    Each term names the nodes whose grades have one binary digit set. A hostname that occurs twice (two nodes have the
-    same label) counts once.
+    There is one term for each binary digit of the grades: it names the nodes whose grade has this digit set. A hostname
+    that occurs twice (two nodes have the same label) counts once.
     """
     preferred: dict[str, int] = {}
     for name, grade in zip(best, grades, strict=True):

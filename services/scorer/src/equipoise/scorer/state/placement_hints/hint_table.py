@@ -60,7 +60,7 @@ class _Choice(msgspec.Struct, kw_only=True):
 
 
 class HintTable:
-    """Times are arguments."""
+    """The hints of all workloads. Times are arguments."""
 
     def __init__(self, scoring: ScoringState, settings: HintSettings) -> None:
         self._scoring = scoring
@@ -135,7 +135,7 @@ class HintTable:
         yield from self._choose_all(snapshot, workloads, now)
 
     def _use_names(self, snapshot: NodeSnapshot) -> None:
-        """The columns of nodes change when nodes are added or removed."""
+        """Uses the columns of this snapshot, which differ when nodes were added or removed."""
         names = snapshot.nodes.names
         hostnames = dict(zip(names, snapshot.hostnames, strict=True))
         if any(self._hostnames.get(node, hostname) != hostname for node, hostname in hostnames.items()):
@@ -205,7 +205,8 @@ class HintTable:
         ready_platforms: Mapping[Workload, Collection[Platform]],
         sent: Array,
     ) -> _Choice:
-        """Each part chooses with what the others send. A hint remains unless other nodes are better by `min_change`.
+        """Chooses the nodes of each part of a block, with the load that the hints of all other workloads will send. A
+        hint is kept unless other nodes are better by `min_change`.
 
         A workload whose candidates differ by less than `scorer.minSpread` gets no hint.
         """
@@ -240,7 +241,8 @@ class HintTable:
         return _Choice(selection=joined(selections), hints=hints, usage=usage)
 
     def _add(self, sent: Array, selection: Selection, usage: Array, sign: float) -> None:
-        """The other scores of kube-scheduler decide too: half as many pods go to a node that is one grade lower."""
+        """Adds the load that the hints of these workloads will send. A node one grade lower gets half as many pods,
+        because the other scores of kube-scheduler count, too."""
         there = selection.best >= 0
         parts = np.where(there, np.exp2(selection.grades - self._settings.grades), 0.0)
         parts *= sign / np.maximum(parts.sum(axis=1, keepdims=True), 1.0)

@@ -54,7 +54,7 @@ class HintPublication:
                 )
 
     def on_published(self, message: PlacementHints) -> None:
-        """A message that was lost is due again."""
+        """Records a message that the bus accepted. One that was lost is due again."""
         if message.hints:
             self._published[message.namespace] = message
         else:

@@ -34,7 +34,7 @@ _DEMAND_TOLERANCE = 0.02
 
 
 class Block(msgspec.Struct, kw_only=True, eq=False):
-    """Some workloads, one row each. It remains the same while its workloads do."""
+    """The points of some workloads, one row each. A block is kept as long as its workloads stay the same."""
 
     workloads: list[Workload]
     demands: Demands
@@ -176,7 +176,7 @@ def _slopes(policy: ScoringPolicy, snapshot: NodeSnapshot, demands: Demands) -> 
 
 
 def _amounts(demand: Demand, daily: Array) -> Array:
-    """Logarithms: a difference is a part of the amount."""
+    """The logarithms of the amounts of a demand: a difference of them is a relative change."""
     found = np.concatenate([demand.usage.ravel(), daily.ravel(), demand.requests, demand.limits, demand.band_requests])
     amounts: Array = np.log(np.fmax(found, 1e-9))
     return amounts

@@ -29,7 +29,7 @@ class _KnownDemand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkloadDemands:
-    """Computed again when a workload has a new measurement or a new pod."""
+    """The expected usage of each workload's pods, computed again when a workload has a new measurement or a new pod."""
 
     def __init__(self, nodes: NodeTable, chain: tuple[EstimateSource, ...]) -> None:
         """`chain` is the policy's."""
