@@ -64,7 +64,7 @@ def _state(pod: PlacedPod, usage: Mapping[str, Resources]) -> str:
 
 
 def pods_table(pods: Iterable[PodNow], *, of_one_node: bool, wide: bool) -> object:
-    """A row per pod. `wide`: with their workloads."""
+    """A row per pod. `wide`: whether the workloads of the pods are a column."""
     names = ["pod", *([] if of_one_node else ["node"]), *(["workload"] if wide else [])]
     made = table(*names, "cores>", "requested>", "GiB>", "requested>", "of node", "state")
     for pod in pods:

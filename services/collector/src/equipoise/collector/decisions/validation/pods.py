@@ -64,7 +64,7 @@ def validate_pods(
 
 
 class _AcceptedPods(NamedTuple):
-    """Which samples of the pods of a node are measurements."""
+    """The criteria by which samples of a node's pods are measurements."""
 
     origin: Origin
     counts: bool

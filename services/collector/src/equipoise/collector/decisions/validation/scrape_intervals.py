@@ -31,7 +31,7 @@ class ScrapeIntervals(msgspec.Struct, frozen=True, kw_only=True):
         return self.by_node.get(node, self.default)
 
     def or_those_of(self, other: "ScrapeIntervals") -> "ScrapeIntervals":
-        """The intervals of others if none of these is known, with the series of these."""
+        """These intervals; if none is known, those of `other`, with the series of these."""
         return self if self.default is not None else msgspec.structs.replace(other, pod_series=self.pod_series)
 
     @property

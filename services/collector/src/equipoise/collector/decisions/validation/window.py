@@ -57,7 +57,7 @@ class WindowCriteria(msgspec.Struct, frozen=True, kw_only=True):
     """What measured each node last."""
 
     jobs: tuple[str, ...] = ()
-    """Only series of these scrape jobs are queried; empty: of all."""
+    """The scrape jobs whose series are queried; empty: those of all jobs."""
 
 
 def coverage(count: float, length: float, interval: float) -> float:
