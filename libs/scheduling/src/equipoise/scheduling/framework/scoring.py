@@ -59,7 +59,7 @@ class Scoring:
         weight: Callable[[str], int],
         measure: Measure | None,
     ) -> None:
-        """Plugins in the order of calls. `weight`: of the scores of a plugin."""
+        """Plugins in the order of calls. `weight` returns the weight of the scores of a plugin, by its name."""
         self._pre_scores: list[tuple[Any, Callable[..., PluginStatus]]] = [
             (each, measured(measure, each, "preScore", each.pre_score))
             for each in pre_score

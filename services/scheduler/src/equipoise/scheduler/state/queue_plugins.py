@@ -17,7 +17,7 @@ class QueuePlugins:
     """The plugins of all profiles. The order of the queue is that of the first profile."""
 
     def __init__(self, frameworks: Mapping[str, Framework], failure: Callable[[PluginFailed], None]) -> None:
-        """`frameworks`: by name of the scheduler."""
+        """`frameworks`: the framework of each profile, by name of the scheduler."""
         self._frameworks = frameworks
         self._failure = failure
         first = next(iter(frameworks.values()))

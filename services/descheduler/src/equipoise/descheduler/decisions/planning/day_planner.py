@@ -40,7 +40,10 @@ class DayPlanner:
         max_above_mean: float,
         paired_moves: bool,
     ) -> None:
-        """`hot`: indexes of nodes, the highest first. `window`: of the current load. Gains and means are in points."""
+        """`hot`: indexes of nodes, the highest first. `window`: the window whose usage is the current load.
+
+        `min_gain` and `max_above_mean` are in points.
+        """
         cluster = draft.cluster
         self._paired_moves = paired_moves
         self._pool = pool
@@ -211,11 +214,12 @@ class DayPlanner:
         return True
 
     def _refuses(self, row: int, target: int, after: Array, highest: Array) -> bool:
-        """Whether the node would be too high, or refuses the pod for other reasons than requests. Then excludes it."""
+        """Whether the target would be above its ceiling, or refuses the pod for other reasons than requests. If so, it
+        is excluded."""
         return self._too_high(row, target, after, highest) or self._excluded_by_constraints(row, target)
 
     def _too_high(self, row: int, target: int, after: Array, highest: Array) -> bool:
-        """Then the node is excluded."""
+        """Whether the target would be above its ceiling. If so, it is excluded."""
         load = after / self._table.base[target][:, np.newaxis] + self._pool.terminating[target][:, np.newaxis]
         if not (load > highest).any():
             return False

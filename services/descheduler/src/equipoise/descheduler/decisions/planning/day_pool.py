@@ -37,10 +37,12 @@ class DayPool:
         weights: Sequence[float],
         with_room: bool,
     ) -> None:
-        """`projection`: without a move; it is only read. `window`: of the current load. `selects`: which nodes belong.
+        """`projection`: the cluster without a move; it is only read.
 
-        `threshold`: points above and below the cluster's day. `weights`: of the resources.
-        `with_room`: whether moves are planned with it. To know what is not requested takes as long as everything else.
+        `window`: the window whose usage is the current load. `selects`: whether a node belongs to the pool.
+        `threshold`: points above and below the cluster's day. `weights`: the weights of the resources.
+        `with_room`: whether moves are planned with the pool, for which it computes what is not requested on each node.
+        That takes as long as everything else.
         """
         self._cluster = cluster
         self._window = window
