@@ -42,7 +42,7 @@ class DayPlanner:
     ) -> None:
         """`hot`: indexes of nodes, the highest first. `window`: the window whose usage is the current load.
 
-        `min_gain` and `max_above_mean` are in points.
+        `min_gain` is in squared points, `max_above_mean` in points.
         """
         cluster = draft.cluster
         self._paired_moves = paired_moves
