@@ -474,8 +474,8 @@ DEFECTS = (
         "annotator without proof of its fence",
         (
             f"{RUNTIME}/kubernetes/fence.py",
-            "    while kube.as_service_account and (why := await _missing(kube, policy, resource, probe, manifest)):",
-            "    while False and (why := await _missing(kube, policy, resource, probe, manifest)):",
+            "    while kube.as_service_account and (why := ",
+            "    while False and (why := ",
         ),
         tests="tests/runtime/test_fence.py::test_it_waits_while_the_policy_is_not_in_effect",
     ),

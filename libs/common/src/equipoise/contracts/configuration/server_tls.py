@@ -10,4 +10,4 @@ class ServerTls(Section, frozen=True, kw_only=True):
     key_file: str
 
     client_ca_file: str | None = None
-    """Only callers with a certificate of this authority are accepted; null: any caller."""
+    """The authority whose certificates callers must have; null: any caller is accepted."""

@@ -63,8 +63,8 @@ def webhooks(
 ) -> list[dict[str, Any]]:
     """The webhooks with every field that the API server would add.
 
-    `ca`: certificates in PEM. `namespace`: that of the Service; `port`: of the Service. `hinted`: the namespaces with
-    hints. Without `pods`, or without such a namespace, the webhook is called for no pod but those that measure it.
+    `ca`: certificates in PEM. `namespace` and `port`: those of the Service. `hinted`: the namespaces with hints.
+    Without `pods`, or without such a namespace, the webhook is called for no pod but those that measure it.
     """
     found = [
         _webhook(
