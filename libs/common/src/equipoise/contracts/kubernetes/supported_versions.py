@@ -1,7 +1,7 @@
 """The supported minor versions of Kubernetes: those of the chart, of `doctor`, of the testbed and of the docs."""
 
 OLDEST_KUBERNETES = (1, 30)
-"""The oldest supported version. It has ValidatingAdmissionPolicies, with which the API server limits what the services may evict."""
+"""The oldest supported version. Its API server has ValidatingAdmissionPolicies, which limit what services may evict."""
 
 NEWEST_KUBERNETES = (1, 37)
 """The newest version of the tests."""
