@@ -24,8 +24,8 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.configuration import Configuration, Kubernetes, Shared
 from equipoise.runtime.kubernetes.client import NODES as NODE_OBJECTS
 from equipoise.runtime.kubernetes.client import Kube

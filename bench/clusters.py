@@ -8,8 +8,8 @@ import msgspec
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 
 GIB = 2.0**30
 WORKLOADS = [Workload(kind="Deployment", group="apps", namespace="shop", name=f"web-{number}") for number in range(500)]

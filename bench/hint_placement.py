@@ -26,9 +26,9 @@ from equipoise.contracts.hints.definition import GROUP, PLURAL, VERSION
 from equipoise.contracts.hints.policy import HINTED, NAME, SWITCH
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import converted
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import Bus, connect
 from equipoise.runtime.configuration import Kubernetes, Nats
 from equipoise.runtime.process.clock import SystemClock

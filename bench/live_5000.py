@@ -14,8 +14,8 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 
 NODES, PODS = 5_000, 30
 NOW, GIB = 1_800_000_000.0, 2.0**30

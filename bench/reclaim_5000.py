@@ -17,8 +17,8 @@ from bench.memory import resident_mb
 from bench.output import progress, report
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES, amounts_of_band
 from equipoise.contracts.messages.placement import NodeColocation, NodePlacement
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.reclaimer.decisions.evaluation import evaluate
 from equipoise.reclaimer.decisions.learning import expect, learn
 from equipoise.reclaimer.service import NODES_AT_A_TIME

@@ -8,11 +8,11 @@ from equipoise.contracts.kubernetes.objects.node import NodeSelectorTerm
 from equipoise.contracts.kubernetes.objects.pod import Affinity, NodeAffinity, PreferredNodes
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.contracts.messages.values.resources import Resources
 
 GIB = 2.0**30
 NOW = 1_800_000_000.0

@@ -46,8 +46,8 @@ from equipoise.contracts.load.latest import SILENCE
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.reclaimed import RECLAIMED_NODE
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.kubernetes import fence
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, LEASES, NODES
 from equipoise.runtime.kubernetes.fence import PROBE

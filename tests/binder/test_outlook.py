@@ -12,7 +12,7 @@ from equipoise.binder.decisions.limits.rule import UNLIMITED
 from equipoise.binder.decisions.outlook import refusals_now
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.plan import PlannedMove
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 ONE_IN_TEN_MINUTES = Limits(evictions_per_cluster=EvictionsPerCluster(max=1))
 

@@ -17,7 +17,7 @@ from equipoise.binder.shell.ledger_store import NAME
 from equipoise.binder.state.published_outcomes import PublishedOutcomes
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import EVICTION_OUTCOME, EvictionOutcome, Outcome
-from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.runtime.bus import Delivery
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, DEPLOYMENTS
 from equipoise.testbed.memory.clock import settle

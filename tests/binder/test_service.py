@@ -23,7 +23,7 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.runtime.bus import Delivery, Redeliver
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, LEASES, PODS
 from equipoise.runtime.kubernetes.fence import PROBE, RETRY_PERIOD

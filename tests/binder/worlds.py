@@ -29,8 +29,8 @@ from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Lease, Lea
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.utilization import UtilizationCycle
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.configuration import Configuration, Shared
 from equipoise.runtime.kubernetes.client import (

@@ -33,9 +33,9 @@ from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.plan import PlannedMove
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import EXPLANATION, ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import Endpoint
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock

@@ -5,7 +5,7 @@ from typing import Any
 from builders import GIB, NOW
 
 from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode, ReclaimedTerms
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 DAY = 24
 

@@ -23,7 +23,7 @@ from equipoise.cli.report.now.figures import NowReport, now_report
 from equipoise.cli.report.now.show import reason, show
 from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.contracts.kubernetes.objects.node import Taint
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 
 CLUSTER = ClusterName(context="home", cluster="castle", server="https://castle")

@@ -24,7 +24,7 @@ from equipoise.cli.status.in_effect import effective_lines, restriction
 from equipoise.cli.views.rows import Changes, ClusterSummary, LimitsRow
 from equipoise.cli.views.screen_text import show
 from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, EffectiveConfiguration, Heartbeat
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.settings import DeschedulerSettings
 
 

@@ -20,7 +20,7 @@ from equipoise.cli.reclaimed.nodes import node_bands
 from equipoise.contracts.bus.subjects import node_placement, reclaimed_node
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import connect
 from equipoise.runtime.process.clock import SystemClock
 

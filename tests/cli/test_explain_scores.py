@@ -30,8 +30,8 @@ from equipoise.cli.explain.scores import pod_request, show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.messages.placement import PlacedHint
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health

@@ -28,10 +28,10 @@ from equipoise.contracts.messages.descheduling import (
 )
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.health import Heartbeat
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlannedNode, PlanResponse
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import UtilizationCycle
+from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.contracts.messages.values.resources import Resources
 
 
 def a_state(*messages: Any, now: float = NOW) -> LiveState:

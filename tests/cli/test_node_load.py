@@ -18,8 +18,8 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification
 from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.process.clock import SystemClock
 

@@ -38,7 +38,6 @@ from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, RefusedMove
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
 from equipoise.contracts.messages.plan import (
     PendingMove,
@@ -48,7 +47,8 @@ from equipoise.contracts.messages.plan import (
     PlanRequest,
     PlanResponse,
 )
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
 from equipoise.runtime.configuration import Nats

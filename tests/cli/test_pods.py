@@ -13,7 +13,7 @@ from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName
 from equipoise.collector.decisions.validation.usage import UnknownUsage
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 CLUSTER = ClusterName(context="home", cluster="castle", server="https://castle")
 WEB = a_workload("web")

@@ -19,7 +19,7 @@ from equipoise.cli.reclaimed.nodes import NodeBands, SortBy, by, node_bands, sum
 from equipoise.cli.reclaimed.show import ReclaimedList, show
 from equipoise.contracts.bus.subjects import reclaimed_node
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import connect
 from equipoise.runtime.process.clock import SystemClock
 

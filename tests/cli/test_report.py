@@ -29,7 +29,7 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.advice import AdvisedNode, ClusterReview, PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedHint
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import connect
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.bus.setup import setup_streams

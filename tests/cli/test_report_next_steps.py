@@ -20,7 +20,7 @@ from equipoise.cli.report.now.show import show
 from equipoise.contracts.kubernetes.objects.metadata import ResourceRequirements
 from equipoise.contracts.kubernetes.objects.pod import Container, Pod
 from equipoise.contracts.kubernetes.quantity import parse_quantity
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 WEB = a_workload("web")
 KUBECTL = ("kubectl",)

@@ -5,7 +5,7 @@ from builders import GIB, NOW
 from equipoise.collector.decisions.query import Origin, Sample, series_name
 from equipoise.collector.decisions.validation.scrape_intervals import ScrapeIntervals
 from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 CRITERIA = WindowCriteria(
     at=NOW, length=300.0, coverage=0.8, max_age=180.0, lookback=300.0, intervals=ScrapeIntervals(default=15.0)

@@ -28,7 +28,7 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Coverage, Freshness, LoadSettings, Window
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.configuration.sections import Shared
 from equipoise.runtime.kubernetes.client import NODES, PODS
 from equipoise.runtime.process.clock import SystemClock

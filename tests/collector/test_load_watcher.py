@@ -18,7 +18,7 @@ from equipoise.collector.settings import LoadWatcherSettings
 from equipoise.collector.shell.intervals import find_intervals
 from equipoise.collector.shell.rounds import measure_nodes, measure_pods
 from equipoise.collector.sources.load_watcher import LoadWatcherSource
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.testbed.memory.clock import ManualClock
 

@@ -34,8 +34,8 @@ from equipoise.collector.sources.metrics_server import (
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import NODES, PODS, Forbidden, NotFound
 from equipoise.runtime.kubernetes.connection import connect_kube

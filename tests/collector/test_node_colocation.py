@@ -8,7 +8,7 @@ from equipoise.collector.decisions.node_colocation import RESERVATION, THIRD_PAR
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
 from equipoise.contracts.messages.placement import NodeColocation
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 GIB = 2**30
 

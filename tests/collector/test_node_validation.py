@@ -16,7 +16,7 @@ from equipoise.collector.decisions.validation.pods import validate_pods
 from equipoise.collector.decisions.validation.scrape_intervals import ScrapeIntervals
 from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.collector.decisions.validation.window import MeasurementTarget
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 
 def complete_samples(mean: Any = 2.5, count: float = 20, newest: float = NOW - 5) -> dict[Any, Any]:

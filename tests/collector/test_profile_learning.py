@@ -24,7 +24,7 @@ from equipoise.contracts.kubernetes.annotations import as_annotations, workload_
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS, REPLICA_SETS
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube

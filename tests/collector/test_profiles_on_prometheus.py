@@ -32,7 +32,7 @@ from equipoise.collector.shell.intervals import find_intervals, find_pod_interva
 from equipoise.collector.shell.rounds import PodRound, measure_nodes, measure_pods
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.placement import PodName
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries.build import Binaries
 

@@ -15,7 +15,7 @@ from equipoise.collector.decisions.recent_usage import has_new_pods, recent_leng
 from equipoise.collector.decisions.validation.nodes import NodeReading
 from equipoise.collector.decisions.validation.window import MeasurementTarget
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.kubernetes.client import NODES, PODS
 
 TARGET = MeasurementTarget(since=0.0, capacity=Resources(cpu=10.0, memory=64 * GIB))

@@ -14,7 +14,7 @@ from equipoise.collector.decisions.restored_profile import (
 )
 from equipoise.contracts.bounds import CLOCK_TOLERANCE
 from equipoise.contracts.kubernetes.annotations import USAGE, as_annotations, workload_usage
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 CAPACITY = Resources(cpu=10.0, memory=64 * GIB)
 CPU: list[float | None] = [0.1 * hour for hour in range(23)]

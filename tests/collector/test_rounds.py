@@ -8,7 +8,7 @@ from collector.sources_in_memory import INTERVAL, FakeSource, Usage
 from equipoise.collector.decisions.validation.scrape_intervals import ScrapeIntervals
 from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria
 from equipoise.collector.shell.rounds import measure_nodes, measure_pods
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.testbed.memory.clock import ManualClock
 
 CAPACITY = Resources(cpu=16.0, memory=64 * GIB)

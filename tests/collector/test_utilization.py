@@ -19,8 +19,8 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.resources import Resources
 
 LOAD = LoadSettings()
 SHORTEST = LOAD.shortest

@@ -12,8 +12,8 @@ from equipoise.collector.state.workloads import LearnedProfile, WorkloadStore, s
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.annotations import SLOTS
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 
 HOUR = 3_600.0
 MIDNIGHT = NOW - NOW % 86_400

@@ -24,8 +24,8 @@ from equipoise.contracts.kubernetes.annotations import (
     workload_usage,
 )
 from equipoise.contracts.messages.reclaimed import RECLAIMED_NODE, ReclaimedBand
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 
 TERMS = RECLAIMED_NODE.terms
 AMOUNTS = st.none() | st.floats(min_value=0, max_value=MAX_CORES, allow_nan=False)

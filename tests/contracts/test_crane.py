@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from equipoise.contracts.kubernetes.crane import HOT_VALUE, KEYS, crane_annotations, hot_value
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 
 GIB = 2.0**30
 

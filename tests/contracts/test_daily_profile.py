@@ -4,8 +4,8 @@ import msgspec
 from builders import GIB, NOW, a_node_utilization, a_workload
 
 from equipoise.contracts.load.daily_profile import MIN_SLOTS, SLOTS, daily_profile, system_usage, workload_profile
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 
 
 def a_measured_workload(cpu: list[float | None], memory: list[float | None] | None = None) -> WorkloadUtilization:

@@ -23,8 +23,8 @@ from equipoise.contracts.load.demand import (
     requests_and_limits,
 )
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 
 REQUESTS = Resources(cpu=0.5, memory=GIB)
 LIMITS = Resources(cpu=2.0, memory=4 * GIB)

@@ -6,7 +6,7 @@ from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.kubernetes.placed_objects import REPORTED, node_object, requested_amounts
 from equipoise.contracts.kubernetes.requests import amounts_of
 from equipoise.contracts.messages.placement import NodeColocation
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 
 def test_a_node_has_what_its_placement_has() -> None:

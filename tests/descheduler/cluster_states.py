@@ -15,7 +15,7 @@ from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodSpec
 from equipoise.contracts.kubernetes.placed_objects import quantities
 from equipoise.contracts.load.correction import RESOURCES, amounts, plus
 from equipoise.contracts.load.daily_profile import SLOTS, DailyProfile, HourlyUsage
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Flags
 from equipoise.descheduler.decisions.cluster import ClusterView, IntentLimits, PodMove
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod

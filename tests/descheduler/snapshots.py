@@ -14,8 +14,8 @@ from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import UtilizationCycle
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects

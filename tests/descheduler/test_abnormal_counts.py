@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.contracts.messages.descheduling import NodeClassification
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, abnormal_nodes, counted
 
 INTERVAL = 120.0

@@ -29,8 +29,8 @@ from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, Per
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.placement import GonePod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.unreadable.known_amounts import with_named_amounts
 from equipoise.descheduler.decisions.cluster import ClusterView, PodMove
 from equipoise.descheduler.decisions.cluster_node import ClusterNode

@@ -9,7 +9,7 @@ from builders import GIB, NOW, a_node_utilization, a_workload, a_workload_utiliz
 from descheduler.outcomes import dry_run_moves
 from descheduler.snapshots import a_pod, a_snapshot, evaluation_settings
 
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.descheduler.state.pending_moves import TrackedMove

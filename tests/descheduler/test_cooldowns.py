@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from equipoise.contracts.messages.descheduling import LoadReduction
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.state.cooldowns import (
     Cooldowns,
     CooldownSettings,

@@ -11,7 +11,7 @@ from descheduler.cluster_states import EVERY_HOUR
 from equipoise.contracts.configuration.settings import BatchWorkWeight
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.daily_profile import SLOTS, DailyProfile
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.state.daily_usage import (
     BatchWork,
     NodeDay,

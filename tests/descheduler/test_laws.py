@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from equipoise.contracts.configuration.settings import BatchWorkWeight, ResourceThresholds, Thresholds
 from equipoise.contracts.kubernetes.objects.node import Taint
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView, IntentLimits
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.descheduler.decisions.planning.pools import NodePool, Requirement, Selector

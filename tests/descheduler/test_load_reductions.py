@@ -8,7 +8,7 @@ from descheduler.outcomes import a_proposed_move, an_outcome
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.tracker import Tracker

@@ -30,7 +30,7 @@ from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
 from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.kubernetes.objects.pod import Affinity, PodAffinity, PodAffinityTerm
 from equipoise.contracts.load.pod_priority import QOS_LABEL
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView, IntentLimits
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.descheduler.decisions.evaluation.pipeline import classify

@@ -19,9 +19,9 @@ from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlannedBand
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
 from equipoise.descheduler.decisions.evaluation.messages import plan_response, proposals
 from equipoise.descheduler.decisions.evaluation.pipeline import (

@@ -5,8 +5,8 @@ import asyncio
 from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.shell.plan_server import PlanServer
 from equipoise.runtime.process.health import Health
 from equipoise.testbed.memory.bus import MemoryBus

@@ -16,7 +16,7 @@ from equipoise.contracts.kubernetes.objects.metadata import ResourceRequirements
 from equipoise.contracts.kubernetes.objects.pod import Container, Pod
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import PodMove
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot

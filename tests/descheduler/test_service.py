@@ -16,10 +16,10 @@ from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, Objec
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.cooldowns import CooldownSettings

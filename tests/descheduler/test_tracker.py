@@ -10,7 +10,7 @@ from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec
 from equipoise.contracts.messages.descheduling import NodeClassification, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.cooldowns import pod_cooldown
 from equipoise.descheduler.state.pending_moves import PodLocation, approved_pods

@@ -13,10 +13,10 @@ from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
+from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import AlreadyQueued, Bus, BusError
 from equipoise.runtime.kubernetes.client import LEASES, NODES, PODS, Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE

@@ -31,7 +31,7 @@ from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.contracts.bus.streams import STREAMS, WORKERS
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.runtime.bus import Bus, BusError, connect
 from equipoise.runtime.bus.codec import ACK_WAIT
 from equipoise.runtime.bus.setup import setup_streams

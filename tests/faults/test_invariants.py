@@ -8,7 +8,7 @@ import pytest
 from builders import an_intent
 
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
-from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from faults.history import (
     HARNESS,
     AcknowledgedEvent,

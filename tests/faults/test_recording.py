@@ -7,7 +7,7 @@ import pytest
 from builders import NOW, an_intent
 
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import Delivery
 from equipoise.testbed.memory.clock import ManualClock
 from faults.history import HARNESS

@@ -27,8 +27,8 @@ from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerRef
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.__main__ import start as start_descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.reclaimer.__main__ import start as start_reclaimer

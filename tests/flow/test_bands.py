@@ -10,8 +10,8 @@ from equipoise.contracts.kubernetes.objects.metadata import ResourceRequirements
 from equipoise.contracts.kubernetes.objects.pod import Container
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.kubernetes.client import NODES, PODS
 
 GIB = float(2**30)

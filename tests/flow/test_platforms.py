@@ -17,7 +17,7 @@ from equipoise.contracts.kubernetes.objects.metadata import Condition, SelectorR
 from equipoise.contracts.kubernetes.objects.node import Node, NodeSelector, NodeSelectorTerm
 from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec
 from equipoise.contracts.kubernetes.platforms import platform_of, runs_on
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.scheduling.model.pod_info import PodInfo

@@ -15,7 +15,7 @@ from equipoise.collector.decisions.pod_times import placed_pod, trimmed
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, ResourceRequirements
 from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
 from equipoise.contracts.kubernetes.objects.pod import Container, Pod
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.shell import cluster_watch
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder

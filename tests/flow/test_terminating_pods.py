@@ -17,7 +17,7 @@ from equipoise.cli.cluster_now.spread import spread_of
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
 from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.strategies import AnyStrategy
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay

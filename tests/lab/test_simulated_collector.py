@@ -7,8 +7,8 @@ from lab.traces import QUARTER, a_trace
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings, workload_of

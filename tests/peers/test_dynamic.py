@@ -10,8 +10,8 @@ from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.arrays import CandidateNodes
 from equipoise.scorer.decisions.policies.dynamic import Dynamic, HotValue, Predicate, Priority
 from equipoise.scorer.state.node_table import NodeTable

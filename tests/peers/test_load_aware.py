@@ -17,8 +17,8 @@ from equipoise.contracts.load.demand import Estimate, expected_usage, pod_usage,
 from equipoise.contracts.load.pod_priority import priority_class_of
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.arrays import CandidateNodes, Demand
 from equipoise.scorer.decisions.demand import expected_demand
 from equipoise.scorer.decisions.load_correction import corrected_load

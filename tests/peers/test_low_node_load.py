@@ -34,7 +34,7 @@ from equipoise.contracts.kubernetes.objects.pod import (
 from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS_LABEL
 from equipoise.contracts.messages.descheduling import NodeClassification
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView, PodMove
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod, Resource
 from equipoise.descheduler.decisions.planning.classification import excess_text

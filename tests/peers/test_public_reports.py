@@ -27,7 +27,7 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
 from equipoise.contracts.kubernetes.objects.pod import TopologySpreadConstraint
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad

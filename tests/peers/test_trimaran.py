@@ -17,7 +17,7 @@ from scorer.clusters import a_demand, evenly, node_loads
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.load.demand import TARGET_LOAD_PACKING
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
 from equipoise.scorer.decisions.arrays import CandidateNodes, Demand
 from equipoise.scorer.decisions.load_correction import sums_of_requests_and_limits

@@ -11,8 +11,8 @@ from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, Resource
 from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodSpec
 from equipoise.contracts.load.demand import MEASURED_FIRST, EstimateSource, pod_usage
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.arrays import CandidateNodes, ClusterLoad, Demand, resources
 from equipoise.scorer.decisions.demand import expected_demand, pod_demand
 from equipoise.scorer.decisions.load_correction import base_of, corrected_load, sums_of_requests_and_limits

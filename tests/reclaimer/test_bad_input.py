@@ -15,7 +15,7 @@ from equipoise.contracts.bus.subjects import node_placement, node_utilization
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.runtime.configuration import ConfigurationError, load_configuration
 from equipoise.runtime.kubernetes.client import NODES

@@ -23,7 +23,7 @@ from reclaimer.worlds import NAMES, NODE, a_batch_pod
 from equipoise.contracts.colocation.bands import OFFERED_BANDS
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.placement import NodeColocation, PlacedPod
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.reclaimer.decisions.evaluation import Evaluated, ReclaimEvaluation, evaluate
 from equipoise.reclaimer.decisions.strategy import (
     ForecastSettings,

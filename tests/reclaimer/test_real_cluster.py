@@ -14,7 +14,7 @@ from reclaimer.worlds import NAMES
 
 from equipoise.contracts.bus.subjects import node_placement, node_utilization
 from equipoise.contracts.kubernetes.quantity import parse_quantity
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.reclaimer.service import Reclaimer
 from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.runtime.configuration import Configuration, Kubernetes, Shared

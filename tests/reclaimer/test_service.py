@@ -11,7 +11,7 @@ from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.latest import supersedes
 from equipoise.contracts.messages.placement import NodeColocation
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.reclaimer.decisions.strategy import ReclaimStrategy
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import NODES

@@ -13,7 +13,7 @@ from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.messages.placement import NodeColocation, PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.reclaimer.service import Reclaimer
 from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.runtime.bus import Delivery

@@ -10,9 +10,9 @@ from bus_worlds import Received
 from equipoise.contracts.bus import streams, subjects
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import BusUnavailable, Delivery, Endpoint, OutOfBounds, Redeliver
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock

@@ -14,7 +14,7 @@ from kube_worlds import NAMESPACE, RealWorld
 
 from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
-from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.runtime.kubernetes.client import LEASES, Kube
 from equipoise.runtime.kubernetes.leader_election import lead
 from equipoise.runtime.process.clock import Clock, SystemClock

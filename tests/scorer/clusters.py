@@ -12,8 +12,8 @@ from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import UtilizationCycle
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
 from equipoise.scorer.decisions.arrays import BandRoom, CandidateNodes, ClusterLoad, DailyLoads, Demand, Statistic
 from equipoise.scorer.decisions.policies import ScoringPolicy

@@ -10,7 +10,7 @@ from builders import GIB, NOW, a_batch_pod, a_placed_pod, a_placement, a_reclaim
 from numpy.testing import assert_array_equal
 
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
 from equipoise.scorer.state.band_rows import BandRows
 

@@ -5,7 +5,7 @@ import pytest
 
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.advice import ClusterReview
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
 from equipoise.scorer.state.cluster_review import ClusterReviewer
 

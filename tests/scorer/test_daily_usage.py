@@ -11,8 +11,8 @@ from equipoise.contracts.load.correction import UsageOf
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.state.daily_usage import DailyUsage
 
 WEB = Workload(kind="Deployment", group="apps", namespace="shop", name="web")

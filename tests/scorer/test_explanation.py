@@ -20,9 +20,9 @@ from scorer.clusters import a_batch_request, a_cycle, a_demand, a_pod, a_scoring
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.placement import GonePod, PlacedHint, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ExplainRequest, Explanation, NodeExplanation, WindowExplanation
 from equipoise.contracts.messages.utilization import WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
 from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, Statistic
 from equipoise.scorer.decisions.demand import demand_of_placed

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scorer.extender_bodies import AT_THE_LIMIT, INVALID, NOT_JSON, SECRET, TOO_MANY, a_body, nodes
 
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.extender_protocol import (
     ExtenderRequest,
     InvalidRequest,

@@ -17,7 +17,7 @@ from equipoise.contracts.kubernetes.objects.node import NodeSelector, NodeSelect
 from equipoise.contracts.kubernetes.objects.pod import Toleration
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES, WorkloadHint
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.load_aware import LoadAware

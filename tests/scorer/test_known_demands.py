@@ -14,8 +14,8 @@ from scorer.clusters import a_pod, a_scoring_state
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.arrays import Demand
 from equipoise.scorer.decisions.demand import expected_demand
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy

@@ -13,7 +13,7 @@ from scorer.clusters import a_demand, a_pod, a_scoring_state, demand_of, evenly,
 
 from equipoise.contracts.configuration.settings import BatchWorkWeight, LoadSettings
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
 from equipoise.runtime.configuration.errors import convert
 from equipoise.scorer.decisions.arrays import Demand, Demands, expected_load

@@ -10,7 +10,7 @@ from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.load.demand import expected_usage
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.policies.load_aware import Aggregated, LoadAware, LoadAwareWeights
 
 POD = a_demand(0.0)

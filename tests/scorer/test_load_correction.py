@@ -23,8 +23,8 @@ from equipoise.contracts.configuration.settings import BatchWorkWeight, LoadSett
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.demand import WATER_LEVEL, pod_usage
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
 from equipoise.scorer.decisions.arrays import Statistic
 from equipoise.scorer.decisions.load_correction import corrected_load, sums_of_requests_and_limits, weighted_pods

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scorer.clusters import a_demand, evenly, node_loads
 
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.configuration.errors import convert
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart

@@ -18,7 +18,7 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.load.demand import WATER_LEVEL
 from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.headroom import fits, headroom
 from equipoise.scorer.decisions.load_correction import sums_of_requests_and_limits
 from equipoise.scorer.state.node_table import NodeTable

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import Section
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.policies.peaks import Peaks, PowerModel, extra_power
 
 STEEP_LATE = PowerModel(k0=100.0, k1=20.0, k2=0.03)

@@ -10,7 +10,7 @@ from equipoise.contracts.configuration.settings import LoadSettings, ResourceThr
 from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.messages.advice import PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.demand import demand_of_placed
 from equipoise.scorer.decisions.placement_advice import advise, deserves_advice
 from equipoise.scorer.state.scoring_state import ScoringState

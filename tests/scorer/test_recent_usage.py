@@ -16,9 +16,9 @@ from equipoise.binder.state.cluster_state import NodeState
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ExplainRequest
 from equipoise.contracts.messages.utilization import NodeUtilization, RecentUsage, WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.explanation import explain
 from equipoise.scorer.decisions.load_correction import corrected_load
 from equipoise.scorer.decisions.policies import ScoringPolicy

@@ -22,7 +22,7 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.demand import demand_of_placed
 from equipoise.scorer.decisions.neutral_scores import NEUTRAL
 from equipoise.scorer.decisions.ranking import points_of

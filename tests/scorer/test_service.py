@@ -24,8 +24,8 @@ from equipoise.contracts.configuration.server_tls import ServerTls
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ExplainRequest, Explanation, ScoreDecision
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
 from equipoise.runtime.bus.codec import MAX_PAYLOAD
 from equipoise.runtime.configuration import ConfigurationError

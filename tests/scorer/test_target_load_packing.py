@@ -6,7 +6,7 @@ import pytest
 from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import Section
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.policies.target_load_packing import TargetLoadPacking
 
 

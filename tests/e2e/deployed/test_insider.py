@@ -22,9 +22,9 @@ from deployment.processes import EXTENDER_PORT
 from equipoise.binder.decisions.event import fence_probe
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE, NOT_APPROVED, approval_rules
-from equipoise.contracts.messages.lease import LONGEST_LEASE
 from equipoise.contracts.messages.message import Message, type_name
 from equipoise.contracts.messages.utilization import NODE_UTILIZATION, UTILIZATION_CYCLE
+from equipoise.contracts.messages.values.lease import LONGEST_LEASE
 from equipoise.runtime.kubernetes.fence import PROBE
 from equipoise.testbed.api import ApiError
 

@@ -6,7 +6,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from faults import cluster_setup
 from faults.background import background
 from faults.catalog.fault import Extent, fault

@@ -10,8 +10,8 @@ from typing import Any
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import BusError
 from faults import cluster_setup
 from faults.background import background

@@ -15,7 +15,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from equipoise.cli.options import Output
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.plain_text import safe_json, visible
 
 S = TypeVar("S", bound=msgspec.Struct)

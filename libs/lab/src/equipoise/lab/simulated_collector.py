@@ -16,8 +16,8 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.lab.model.cluster_objects import node_labels
 from equipoise.lab.model.cluster_usage import MIB, ClusterUsage, UsageCurves
 from equipoise.lab.model.trace import Array, Trace, TraceWorkload

@@ -11,7 +11,7 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.server_tls import ServerTls
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.kubernetes import crane
-from equipoise.contracts.messages.lease import LONGEST_LEASE
+from equipoise.contracts.messages.values.lease import LONGEST_LEASE
 
 
 class MembershipSettings(Section, frozen=True, kw_only=True):

@@ -9,8 +9,8 @@ import structlog
 
 from equipoise.contracts.bus import channels
 from equipoise.contracts.bus.subjects import reclaimed_node
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.reclaimer.decisions.evaluation import CONTESTED, Evaluated, evaluate
 from equipoise.reclaimer.decisions.learning import expect, learn
 from equipoise.reclaimer.settings import ReclaimerSettings

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from equipoise.contracts.kubernetes.objects.cluster import Lease
 from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
 from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
-from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.bus import Bus, BusError, connect
 from equipoise.runtime.bus.errors import BusErrors

@@ -17,8 +17,8 @@ from equipoise.cli.cluster_now.nodes import NodeNow
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, load_of
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.resources import Resources
 
 UNDERSTATED = 1.5
 """Usage as a multiple of the request from which the request is the cause."""

@@ -9,7 +9,7 @@ from equipoise.cli.terminal import percent
 from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.contracts.load.correction import RESOURCES, base_problem, load_of
 from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
 
 RESOURCE_NAMES = {"cpu": "CPU", "memory": "memory"}

@@ -10,7 +10,7 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.terminal import amounts, count, day_and_time, listed, percentages
 from equipoise.contracts.load.correction import load_of
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 
 MAX_ROWS = 100

@@ -7,8 +7,8 @@ import msgspec
 from equipoise.cli.terminal import RESOURCES, amount, percentages, table
 from equipoise.contracts.load.correction import known, load_of
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.resources import Resources
 
 
 class PodNow(msgspec.Struct, frozen=True, kw_only=True):

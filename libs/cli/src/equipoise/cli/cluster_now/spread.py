@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 
 class Loaded(Protocol):

@@ -15,7 +15,7 @@ from equipoise.contracts.colocation.bands import OFFERED_BANDS
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedBand
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 

@@ -40,7 +40,7 @@ from equipoise.cli.terminal import (
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.descheduling import DescheduleDecision, LoadReduction, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.kubernetes.client import KubeError

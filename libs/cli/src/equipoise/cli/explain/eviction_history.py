@@ -14,8 +14,8 @@ from equipoise.contracts.messages.descheduling import (
 )
 from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.contracts.messages.message import converted
-from equipoise.contracts.messages.move import EvictionMove
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.move import EvictionMove
+from equipoise.contracts.messages.values.resources import Resources
 
 
 class NodeEvaluation(NodeClassification, frozen=True, kw_only=True):

@@ -12,8 +12,8 @@ from equipoise.cli.terminal import RESOURCES, amounts, count, duration, listed, 
 from equipoise.contracts.load.correction import known, load_of
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification
 from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.resources import Resources
 
 MAX_PODS = 15
 """Pods in the table; with -o wide there are all."""

@@ -13,7 +13,7 @@ from equipoise.cli.terminal import count, listed, time_of_day
 from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectReference
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.kubernetes.client import Kube, KubeError, Resource
 
 NO_REASON = "not recorded: an earlier version of Equipoise reserved it"

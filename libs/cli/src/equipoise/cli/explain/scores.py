@@ -17,7 +17,6 @@ from equipoise.cli.explain.pod_hint import PodHint, placed_hint_text, read_pod_h
 from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.terminal import UNIT, amount, percent, percentages, print_result, table
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import (
     BandExplanation,
     Correction,
@@ -26,6 +25,7 @@ from equipoise.contracts.messages.score import (
     NodeExplanation,
     WindowExplanation,
 )
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.kubernetes.client import KubeError

@@ -29,7 +29,7 @@ from equipoise.collector.state.placement import PodName
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.configuration.env_overrides import overridden
 from equipoise.runtime.configuration.loading import all_sections
 from equipoise.runtime.process.clock import Clock

@@ -7,7 +7,7 @@ import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand
 from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode, ReclaimedTerms, ReclaimMode
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 SortBy = Literal["batch", "mid", "free", "age", "name"]
 

@@ -11,7 +11,7 @@ from equipoise.cli.bus.cluster import BusCluster
 from equipoise.cli.reclaimed.nodes import NodeBands, ReclaimedSummary, Totals
 from equipoise.cli.terminal import RESOURCES, UNIT, amount, amounts, count, duration, listed, table
 from equipoise.contracts.colocation.bands import OFFERED_BANDS
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 MAX_NAMES = 5
 """Nodes that a line names."""

@@ -11,7 +11,7 @@ import msgspec
 from equipoise.cli.report.idle import IdleCapacity
 from equipoise.contracts.messages.advice import AdvisedNode, ClusterReview, PlacementAdvice
 from equipoise.contracts.messages.placement import NodeInHint
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 MIN_REGRET = 5.0
 """Points of the score below which the node would not have been different: the default of `scorer.minSpread`."""

@@ -10,7 +10,7 @@ import msgspec
 from equipoise.cli.reclaimed.nodes import NodeBands, node_bands
 from equipoise.cli.terminal import RESOURCES
 from equipoise.contracts.messages.reclaimed import ReclaimedNode, ReclaimedTerms
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 HOURS = 24
 

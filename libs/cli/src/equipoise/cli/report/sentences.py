@@ -7,7 +7,7 @@ import msgspec
 
 from equipoise.cli.report.figures import MIN_REGRET, PlacementReport
 from equipoise.cli.terminal import RESOURCES, amounts, count, duration, percent
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 _NOTES = (
     "Regret is the score of the best node minus the score of the chosen node, in points of 100, with all other pods "

@@ -11,7 +11,7 @@ import msgspec
 
 from equipoise.cli.leases import held_leases, held_text
 from equipoise.contracts.bus.subjects import ServiceName
-from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.runtime.kubernetes.client import LEASES, Kube, KubeError, NotFound
 from equipoise.runtime.kubernetes.leader_election import lead
 from equipoise.runtime.process.clock import Clock

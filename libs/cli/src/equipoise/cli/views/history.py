@@ -9,7 +9,7 @@ from equipoise.cli.cluster_now.spread import spread_of
 from equipoise.cli.report.figures import without_overlap
 from equipoise.cli.views.rows import Frame, NodeRow, SpreadPoint
 from equipoise.contracts.messages.advice import ClusterReview
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 POINT_SECONDS, MAX_POINTS = 60.0, 24 * 60
 """The spread: one point a minute, for a day."""

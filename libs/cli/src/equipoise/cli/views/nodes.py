@@ -10,8 +10,8 @@ from equipoise.contracts.load.latest import supersedes_placement, supersedes_uti
 from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.resources import Resources
 
 NOT_MEASURED = "no measurement received yet"
 NOT_READY = "the node is not Ready"

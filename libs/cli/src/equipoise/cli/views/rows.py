@@ -5,7 +5,7 @@ import msgspec
 from equipoise.binder.decisions.status import LimitUsage
 from equipoise.contracts.messages.descheduling import NodeState, RefusedMove
 from equipoise.contracts.messages.plan import PlannedMove
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 
 class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -31,8 +31,8 @@ from equipoise.contracts.messages.health import DRY_RUN, HEARTBEAT_LIFETIME, REA
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.plan import PlannedNode, PlanResponse
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+from equipoise.contracts.messages.values.resources import Resources
 
 MAX_NODES = 20_000
 """The maximum number of nodes that are shown: nobody can make the view use all memory by publishing names."""

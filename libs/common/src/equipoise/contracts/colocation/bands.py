@@ -10,7 +10,7 @@ from typing import Literal
 
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.requests import pod_limit
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 Band = Literal["mid", "batch", "free"]
 """The bands, by how long an amount is expected to last: mid a day, batch some hours, free is what is idle now."""

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.messages.lease import LONGEST_LEASE
+from equipoise.contracts.messages.values.lease import LONGEST_LEASE
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
 """0..100."""

@@ -15,8 +15,8 @@ from msgspec import Meta
 from equipoise.contracts.colocation.bands import Band
 from equipoise.contracts.load.correction import RESOURCES, known, load_of
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 
 LOAD = "equipoise.dev/load"
 """The annotation of nodes: load as shares of the base."""

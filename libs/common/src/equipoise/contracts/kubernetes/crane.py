@@ -12,8 +12,8 @@ from typing import Literal
 import msgspec
 
 from equipoise.contracts.load.correction import load_of
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.resources import Resources
 
 PERIOD = 180.0
 """Seconds between two writes of its fastest metrics. After another five minutes crane counts them as 0."""

@@ -8,7 +8,7 @@ from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, NodeStatus
 from equipoise.contracts.kubernetes.requests import Amounts
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 REPORTED = frozenset({"cpu", "memory", "pods", *(name for names in RESOURCE_NAMES.values() for name in names)})
 """Resources of which a placement has all amounts."""

@@ -9,8 +9,8 @@ import msgspec
 from equipoise.contracts.bounds import MAX_CORES
 from equipoise.contracts.configuration.settings import BatchWorkWeight, LoadSettings, Window
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 
 RESOURCES: tuple[Literal["cpu", "memory"], ...] = ("cpu", "memory")
 

@@ -12,8 +12,8 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, UsageOf, known, usable_window
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 
 Factor = Annotated[float, Meta(gt=0)]
 """Percent, above 0."""

@@ -5,7 +5,7 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.example import HOT_NODE, IDLE_NODE, NOW, POD, POD_UID, WORKLOAD
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.placement import PlacedHint
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 
 class AdvisedNode(Value, frozen=True, kw_only=True):

@@ -15,9 +15,9 @@ from equipoise.contracts.messages.example import (
     WORKLOAD,
 )
 from equipoise.contracts.messages.message import Message, Value
-from equipoise.contracts.messages.move import EvictionMove, Move
 from equipoise.contracts.messages.placement import PlacedHint
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.move import EvictionMove, Move
+from equipoise.contracts.messages.values.resources import Resources
 
 NodeState = Literal["hot", "idle", "between", "sparse", "unknown"]
 

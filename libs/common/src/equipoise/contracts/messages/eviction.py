@@ -15,9 +15,9 @@ from equipoise.contracts.messages.example import (
     USAGE,
     WORKLOAD,
 )
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import Message
-from equipoise.contracts.messages.move import EvictionMove
+from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.contracts.messages.values.move import EvictionMove
 
 
 class EvictionIntent(EvictionMove, Message, frozen=True, kw_only=True, omit_defaults=False):

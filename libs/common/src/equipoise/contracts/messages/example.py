@@ -1,8 +1,8 @@
 """Values that the examples of messages share: a pod of the Deployment shop/web is evicted from a hot node."""
 
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.contracts.messages.values.resources import Resources
 
 GIB = 2.0**30
 NOW = 1_800_000_000.0

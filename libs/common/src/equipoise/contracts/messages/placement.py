@@ -26,8 +26,8 @@ from equipoise.contracts.messages.example import (
     WORKLOAD,
 )
 from equipoise.contracts.messages.message import Message, Value
-from equipoise.contracts.messages.pod_requests import PodRequests, PrioritizedPod
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.pod_requests import PodRequests, PrioritizedPod
+from equipoise.contracts.messages.values.resources import Resources
 
 MAX_HOSTNAMES = 50
 """The maximum number of hostnames in one term of a hint."""

@@ -7,10 +7,10 @@ from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, NodeState, RefusedMove
 from equipoise.contracts.messages.example import LEASE_EPOCH, NOW
 from equipoise.contracts.messages.health import DRY_RUN
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import Message, Value
-from equipoise.contracts.messages.move import JustifiedMove, Move
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.contracts.messages.values.move import JustifiedMove, Move
+from equipoise.contracts.messages.values.resources import Resources
 
 
 class PlanRequest(Message, frozen=True, kw_only=True):

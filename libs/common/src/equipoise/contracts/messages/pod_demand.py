@@ -2,7 +2,7 @@
 
 from equipoise.contracts.messages.example import POD, POD_UID, REQUESTS, WORKLOAD
 from equipoise.contracts.messages.message import Message
-from equipoise.contracts.messages.pod_requests import PrioritizedPod
+from equipoise.contracts.messages.values.pod_requests import PrioritizedPod
 
 
 class PodDemand(PrioritizedPod, Message, frozen=True, kw_only=True, omit_defaults=False):

@@ -8,7 +8,7 @@ from equipoise.contracts.bounds import Amount, Count, Seconds, Time, implausible
 from equipoise.contracts.colocation.bands import Band
 from equipoise.contracts.messages.example import GIB, HOT_NODE, NOW
 from equipoise.contracts.messages.message import Message, Value
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 ReclaimMode = Literal["observe", "enforce"]
 """observe: publish what would be offered. enforce: also write it to the status of the nodes."""

@@ -8,8 +8,8 @@ from equipoise.contracts.messages.example import HOT_NODE, IDLE_NODE, NOW, USAGE
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.pod_demand import POD_DEMAND, PodDemand
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import RecentUsage, WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 
 
 class NodeScore(Value, frozen=True, kw_only=True):

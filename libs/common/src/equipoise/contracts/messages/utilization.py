@@ -8,7 +8,7 @@ from equipoise.contracts.bounds import LATEST, MAX_AHEAD, Amount, Count, Seconds
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.example import COLLECTOR_EPOCH, GIB, HOT_NODE, NOW, POD_UID, USAGE, WORKLOAD
 from equipoise.contracts.messages.message import MUST_BE_KNOWN, Message, Value
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 
 class WindowUsage(Value, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ import structlog
 
 from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
-from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import LEASES, Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.process.clock import Clock

@@ -8,8 +8,8 @@ from equipoise.contracts.kubernetes.objects.cluster import Lease
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, is_fresh
 from equipoise.contracts.load.node_coverage import coverage_problem, readiness_problem
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.utilization import UtilizationCycle
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 
 
 def _stale(detail: str) -> Finish:

@@ -15,8 +15,8 @@ import msgspec
 from equipoise.contracts.bounds import Count
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import converted
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 
 FORMAT_VERSION = 1
 """Version of the document. It is raised when an older binder must not use it, not for a new field: those are kept."""

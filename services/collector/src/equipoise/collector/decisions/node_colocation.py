@@ -22,7 +22,7 @@ from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.quantity import known_quantity, most_of
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASSES
 from equipoise.contracts.messages.placement import NodeColocation
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS
 
 _ERRORS = (ValueError, *DECODE_ERRORS)

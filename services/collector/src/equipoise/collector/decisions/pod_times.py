@@ -38,7 +38,7 @@ from equipoise.contracts.load.pod_priority import (
     qos_of,
 )
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 
 MAX_WATCH_DELAY = 2.0

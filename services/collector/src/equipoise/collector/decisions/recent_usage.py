@@ -14,7 +14,7 @@ from equipoise.collector.decisions.validation.usage import known_usage
 from equipoise.collector.decisions.validation.window import MeasurementTarget
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 SCRAPES = 3
 """Raw samples in the time that is measured: fewer vary with every scrape."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 
 class MeasuredPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):

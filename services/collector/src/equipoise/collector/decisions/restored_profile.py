@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from equipoise.contracts.bounds import CLOCK_TOLERANCE
 from equipoise.contracts.kubernetes.annotations import SLOTS, read_workload_usage
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 MAX_AGE = 14 * 86_400.0
 """Seconds after which a profile is not used any more."""

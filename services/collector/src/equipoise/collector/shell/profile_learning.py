@@ -20,7 +20,7 @@ from equipoise.collector.state.placement import PodName
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.annotations import SLOTS, USAGE
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.async_tools.batching import (
     NODES_PER_BATCH,
     PROFILES_PER_BATCH,

@@ -24,7 +24,7 @@ from equipoise.collector.decisions.validation.window import MeasurementTarget, W
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.async_tools.batching import in_thread_if_many
 
 LAST_STEPS = 20

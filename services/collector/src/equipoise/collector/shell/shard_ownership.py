@@ -13,7 +13,7 @@ from equipoise.collector.settings import WHOLE_CLUSTER, CollectorSettings
 from equipoise.collector.state.owned_shards import OwnedShard, OwnedShards
 from equipoise.collector.state.previous_messages import PreviousMessages
 from equipoise.contracts.bounds import EPOCH_AHEAD
-from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.runtime.bus import Bus
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.kubernetes.leader_election import lead

@@ -23,7 +23,7 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, PodLifetime, share_measured
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.unreadable.known_amounts import unknown_pod, unknown_requests
 
 NEGLIGIBLE = 0.01

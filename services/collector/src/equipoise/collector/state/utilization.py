@@ -17,8 +17,8 @@ from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, RecentUsage, UtilizationCycle, WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 
 MAX_MISSING = 20
 """How many nodes without data a cycle names at most."""

@@ -18,8 +18,8 @@ from equipoise.collector.decisions.replica_means import (
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.annotations import SLOTS
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 
 
 def slot_of(ended_at: float, length: float) -> int:

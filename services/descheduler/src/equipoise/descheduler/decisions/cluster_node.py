@@ -13,7 +13,7 @@ from equipoise.contracts.kubernetes.requests import Amounts, amounts_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, load_of, plus
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_work, priority_class_of
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
     from equipoise.scheduling.model.pod_info import PodInfo

@@ -14,8 +14,8 @@ from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.messages.descheduling import DescheduleDecision, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME, REAL
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlanResponse
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.decisions.cluster import ClusterView
 from equipoise.descheduler.decisions.evaluation.messages import FollowUp, decision_of, plan_response, proposals
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate, observe, preferred_nodes

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import structlog
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.runtime.bus import Bus, BusError, Endpoint
 from equipoise.runtime.process.health import Health
 

@@ -16,8 +16,8 @@ from equipoise.contracts.configuration.settings import BatchWorkWeight
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.load.daily_profile import SLOTS, DailyProfile, HourlyUsage, system_usage
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, Flags, Indexes, np
 
 ProfileOf = Callable[[Workload], DailyProfile | None]

@@ -7,7 +7,7 @@ import msgspec
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, known
 from equipoise.contracts.messages.descheduling import LoadReduction
 from equipoise.contracts.messages.message import converted
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.state.pending_moves import TrackedMove
 

@@ -16,9 +16,9 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DryRunMove
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
-from equipoise.contracts.messages.move import Move
 from equipoise.contracts.messages.plan import PendingMove
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.move import Move
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import PodMove
 
 if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)

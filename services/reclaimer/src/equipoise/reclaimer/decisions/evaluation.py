@@ -9,7 +9,7 @@ from equipoise.contracts.bounds import bounded
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, OFFERED_NAMES, RESOURCE_NAMES, Band
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode, ReclaimedTerms
-from equipoise.contracts.messages.resources import Resources, bounded_resources
+from equipoise.contracts.messages.values.resources import Resources, bounded_resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.reclaimer.decisions.degradation import DegradeSettings, share_kept
 from equipoise.reclaimer.decisions.formula import HighPriorityPods, mid_amount, reclaimed, terms_of

@@ -9,7 +9,7 @@ from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.reclaimer.decisions.forecast import SUPPRESSED, NodesAhead, hours_ahead, lasting, lowest_reclaimable
 from equipoise.reclaimer.decisions.strategy import ForecastSettings, ReclaimStrategy

@@ -12,8 +12,8 @@ from equipoise.contracts.load.correction import amounts
 from equipoise.contracts.load.latest import supersedes
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import np
 from equipoise.reclaimer.state.deviations import Deviations
 from equipoise.reclaimer.state.hourly_worst import HourlyWorst

@@ -9,8 +9,8 @@ from equipoise.contracts.load.correction import RESOURCES, amounts, known
 from equipoise.contracts.load.daily_profile import SLOTS, system_usage, workload_profile
 from equipoise.contracts.load.demand import requests_and_limits
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, Flags, np
 
 _UNKNOWN = Resources()

@@ -13,7 +13,7 @@ from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.load.demand import EstimateSource
-from equipoise.contracts.messages.resources import Resources, bounded_resources
+from equipoise.contracts.messages.values.resources import Resources, bounded_resources
 from equipoise.contracts.numeric import Array, Rows, np
 
 Statistic = Literal["p95", "max", "deviation", "production", "system"]

@@ -16,8 +16,8 @@ from equipoise.contracts.load.pod_priority import priority_class_of, qos_of
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.scorer.decisions.arrays import Demand

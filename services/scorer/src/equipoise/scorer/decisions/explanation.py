@@ -21,7 +21,6 @@ from equipoise.contracts.load.correction import (
 from equipoise.contracts.messages.placement import GonePod, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.reclaimed import ReclaimedBand
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import (
     BandExplanation,
     Correction,
@@ -31,6 +30,7 @@ from equipoise.contracts.messages.score import (
     WindowExplanation,
 )
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.arrays import expected_load, resources
 from equipoise.scorer.decisions.demand import demand_of_placed

@@ -28,8 +28,8 @@ from equipoise.contracts.load.correction import (
 )
 from equipoise.contracts.load.demand import requests_and_limits
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.arrays import Statistic
 

@@ -6,7 +6,7 @@ from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.load.correction import amounts
 from equipoise.contracts.messages.advice import AdvisedNode, PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import np
 from equipoise.scorer.decisions.arrays import resources
 from equipoise.scorer.decisions.demand import demand_of_placed

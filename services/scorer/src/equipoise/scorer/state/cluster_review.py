@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.advice import ClusterReview
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.arrays import resources
 

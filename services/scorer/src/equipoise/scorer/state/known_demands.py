@@ -8,8 +8,8 @@ import msgspec
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.demand import EstimateSource
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.arrays import Demand
 from equipoise.scorer.decisions.demand import expected_demand
 from equipoise.scorer.state.node_table import NodeTable

@@ -13,9 +13,9 @@ from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.node_coverage import coverage_problem
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ScoreDecision, ShadowResult
 from equipoise.contracts.messages.utilization import UtilizationCycle
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, Rows, np
 from equipoise.scorer.decisions.arrays import BandRoom, CandidateNodes, Demand, resources
 from equipoise.scorer.decisions.filtering import FilteredNodes, above_thresholds, without_refused

@@ -16,8 +16,8 @@ from equipoise.cli.terminal import count
 from equipoise.collector.decisions.validation.usage import Reason
 from equipoise.contracts.load.correction import total_of
 from equipoise.contracts.load.daily_profile import SLOTS
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlannedMove
+from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.decisions.cluster import IntentLimits
 from equipoise.descheduler.decisions.evaluation.messages import load_after, plan_response
 from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, evaluate

@@ -13,7 +13,7 @@ from equipoise.cli.terminal import UNIT, amount
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 CLUSTER_OPTIONS = ("--kubeconfig", "--context")
 """Options that kubectl has, too."""

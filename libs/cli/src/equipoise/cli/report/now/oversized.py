@@ -8,8 +8,8 @@ from equipoise.cli.cluster_now.causes import Resource
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, known
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 
 OVERSTATED = 3.0
 """Request as a multiple of the highest usage from which it is too high."""

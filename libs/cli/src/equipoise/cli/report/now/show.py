@@ -11,7 +11,7 @@ from equipoise.cli.cluster_now.nodes import RESOURCE_NAMES, node_cells, spread_t
 from equipoise.cli.report.now.figures import NowReport, Prospect
 from equipoise.cli.report.now.next_steps import amount_text
 from equipoise.cli.terminal import amounts, count, day_and_time, percent, table
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 _ROUNDING = 1e-9
 """Rounding error of a share, in percent."""

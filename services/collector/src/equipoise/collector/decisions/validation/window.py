@@ -9,7 +9,7 @@ from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import Aggregate, ResourceName, Sample
 from equipoise.collector.decisions.scrape_choice import Scrapes
 from equipoise.collector.decisions.validation.scrape_intervals import ScrapeIntervals
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 Samples = Mapping[Aggregate, list[Sample]]
 """The samples of one resource and window, by the aggregate that was queried."""

@@ -16,10 +16,10 @@ from equipoise.contracts.messages.descheduling import (
     ReplacementPlaced,
 )
 from equipoise.contracts.messages.eviction import EvictionIntent
-from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.plan import PlannedBand, PlannedMove, PlannedNode, PlanResponse
-from equipoise.contracts.messages.resources import Resources, bounded_resources
+from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.contracts.messages.values.resources import Resources, bounded_resources
 from equipoise.descheduler.decisions.cluster import PodMove
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, StrategyResult

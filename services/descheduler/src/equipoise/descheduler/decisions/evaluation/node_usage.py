@@ -21,8 +21,8 @@ from equipoise.contracts.load.correction import (
     usable_window,
 )
 from equipoise.contracts.load.demand import pod_usage
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot
 from equipoise.descheduler.state.lazy import LazyMapping, LazySequence
 

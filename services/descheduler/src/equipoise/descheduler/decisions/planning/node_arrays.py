@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod, Resource
 

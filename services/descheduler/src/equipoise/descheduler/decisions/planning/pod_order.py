@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from equipoise.contracts.kubernetes.labels import integer
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos, labeled_qos
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster_node import MovablePod, Resource, shares
 
 PRIORITY_CLASS_ORDER: Mapping[PriorityClass, int] = {"free": 0, "batch": 1, "mid": 2, "prod": 3}

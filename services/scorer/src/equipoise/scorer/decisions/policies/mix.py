@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.demand import EstimateSource
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, Statistic
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy

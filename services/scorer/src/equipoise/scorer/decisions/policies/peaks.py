@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, pod_share
 from equipoise.scorer.decisions.policies.policy import SingleWindowPolicy

@@ -11,7 +11,7 @@ from typing import ClassVar
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import SLOTS
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.scorer.decisions.arrays import CandidateNodes, DailyLoads, Demand, Demands, resources
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight

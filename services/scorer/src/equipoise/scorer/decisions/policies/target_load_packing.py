@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.demand import TARGET_LOAD_PACKING, EstimateSource
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, expected_load
 from equipoise.scorer.decisions.policies.policy import SingleWindowPolicy

@@ -11,7 +11,7 @@ import msgspec
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.demand import WATER_LEVEL, EstimateSource
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.arrays import MAX_SHARE, CandidateNodes, Demand, resources
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight

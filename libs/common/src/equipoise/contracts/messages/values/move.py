@@ -2,7 +2,7 @@
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.message import Value
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 
 class Move(Value, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from equipoise.contracts.colocation.bands import OfferedBand, offered_band
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_work
 from equipoise.contracts.messages.message import Value
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources
 
 
 class PodRequests(Value, frozen=True, kw_only=True):
