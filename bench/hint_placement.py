@@ -51,7 +51,7 @@ EVICTIONS = 60
 WORKLOADS = {f"web-{number}": replicas for number, replicas in enumerate((3, 5, 8, 12, 20) * 4)}
 SHARE_ON_TARGETS = 0.95
 
-SCORER = {"hints": {"enabled": True}}
+SCORER = {"hints": True}
 
 
 def loads(nodes: int) -> list[float]:

@@ -34,7 +34,7 @@ GIB = 2.0**30
 def make_cluster() -> tuple[ScoringState, HintTable, list[NodePlacement], random.Random]:
     """All messages of the cluster were received; no hint was computed yet."""
     generator = random.Random(1)
-    settings = ScoringSettings(policy=ProfilePolicy(), hints=HintSettings(enabled=True))
+    settings = ScoringSettings(policy=ProfilePolicy(), hints=HintSettings())
     state = ScoringState(LoadSettings(), settings)
     table = HintTable(state, settings.hints)
     workloads = [

@@ -63,17 +63,22 @@ class FrozenCluster:
 
     @asynccontextmanager
     async def services(self, annotator: bool = False, /, **scorer: object) -> AsyncIterator[None]:
-        """A collector, a scorer with these settings that has the load of every node, and an annotator for hints."""
+        """A collector, a scorer with these settings that has the load of every node, and an annotator for hints.
+
+        `hints`: whether the scorer computes hints.
+        """
         cluster = self.cluster
         health = {name: f"127.0.0.1:{self.port(name)}" for name in ("collector", "scorer", "annotator")}
         listen = f"127.0.0.1:{self.port('extender')}"
         compensation = scorer.pop("compensation", "proportional")
+        hints = scorer.pop("hints", False)
         document = {
             "apiVersion": "equipoise.dev/v1alpha1",
             "kind": "EquipoiseConfiguration",
             "nats": {"url": cluster.nats_url},
             "kubernetes": {"kubeconfig": str(cluster.kubeconfig)},
             "load": {"coverage": {"nodeSettlingPeriod": "0s"}, "compensation": compensation},
+            "placement": {"hints": hints},
             "collector": {
                 "health": health["collector"],
                 "scrapeInterval": "1s",
@@ -81,7 +86,7 @@ class FrozenCluster:
                 "leaderElection": False,
             },
             "scorer": {"health": health["scorer"], "listen": listen, **scorer},
-            "annotator": {"health": health["annotator"], "hints": {"enabled": annotator}},
+            "annotator": {"health": health["annotator"]},
         }
         file, frozen = cluster.directory / "equipoise.yaml", cluster.directory / "usage.json"
         file.write_text(yaml.safe_dump(document))

@@ -138,7 +138,7 @@ async def stock(frozen: FrozenCluster, programs: Programs) -> AsyncIterator[Setu
 @asynccontextmanager
 async def hints(frozen: FrozenCluster, programs: Programs) -> AsyncIterator[Setup]:
     """Placement hints; the services that compute them every 15 s run beside it, except for the annotator."""
-    async with _policy(frozen), frozen.services(hints={"enabled": True}):
+    async with _policy(frozen), frozen.services(hints=True):
         processes = dict(frozen.services_pids)
         yield Setup(program=programs.kube_scheduler, scheduler={}, processes=processes, hinted=True)
 

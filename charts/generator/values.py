@@ -61,7 +61,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             config_schema,
             "The configuration, as in k8s/base/equipoise.yaml; `equipoise config defaults` prints every setting."
             " Not here, because other values set them: `binder.evict` (`mode`), `annotator.crane` (`crane.enabled`),"
-            " `annotator.hints.enabled` and `scorer.hints.enabled` (`hints.enabled`), `reclaimer.enabled`"
+            " `placement` (`hints.enabled` and `extender.enabled`), `reclaimer.enabled`"
             " (`reclaimer.enabled`), `agent.evict` (`agent.evictions`), `agent.cgroupRoot`,"
             " `nats` (`nats`), `kubernetes`, the addresses on which services listen, and `scorer.extender.tls`"
             " (`extender`).",

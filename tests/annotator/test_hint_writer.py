@@ -22,7 +22,6 @@ from equipoise.runtime.kubernetes.client import HINTS, LEASES, mutating_policies
 
 HINT = WorkloadHint(prefer=(WeightedNodes(weight=50, hostnames=("a", "b")),))
 OTHER = WorkloadHint(prefer=(WeightedNodes(weight=50, hostnames=("x", "y")),))
-WITH_HINTS = msgspec.structs.replace(SETTINGS, hints=HintWriteSettings(enabled=True))
 
 
 class HintWorld(World):
@@ -88,7 +87,7 @@ async def test_by_default_no_hints_are_written(world: HintWorld) -> None:
 async def test_hints_are_written_into_their_namespace(world: HintWorld) -> None:
     """Owned by the policy, and valid for five minutes from their computation on by the clock of the API server."""
     world.kube.skew = 7.0
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     await world.computed(ago=10)
     [written] = world.objects.values()
 
@@ -106,7 +105,7 @@ async def test_hints_are_written_into_their_namespace(world: HintWorld) -> None:
 
 async def test_hints_are_renewed_while_they_are_computed_and_then_expire(world: HintWorld) -> None:
     """Unchanged messages need a write in two to three minutes. After the last one, hints are valid for five minutes."""
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     for _ in range(4):
         await world.computed()
         await world.clock.advance(60)
@@ -119,7 +118,7 @@ async def test_hints_are_renewed_while_they_are_computed_and_then_expire(world: 
 
 
 async def test_a_changed_hint_is_written_at_once(world: HintWorld) -> None:
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     await world.computed()
     await world.clock.advance(15)
     await world.computed(hint=OTHER)
@@ -130,7 +129,7 @@ async def test_a_changed_hint_is_written_at_once(world: HintWorld) -> None:
 @pytest.mark.parametrize(("replacing", "writes"), [(False, 1), (True, 2)])
 async def test_a_hint_for_a_replacement_does_not_wait(world: HintWorld, replacing: bool, writes: int) -> None:
     """The replacement of an evicted pod is created at once. Other changes are at least ten seconds apart."""
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     await world.computed()
     await world.clock.advance(2)
     await world.computed(hint=OTHER, replacing=replacing)
@@ -140,7 +139,7 @@ async def test_a_hint_for_a_replacement_does_not_wait(world: HintWorld, replacin
 
 async def test_hints_that_are_not_computed_any_more_are_removed(world: HintWorld) -> None:
     """Without sufficient data the scorer publishes none. Then nothing is renewed."""
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     await world.computed()
     for _ in range(10):
         await world.clock.advance(60)
@@ -153,7 +152,7 @@ async def test_hints_that_are_not_computed_any_more_are_removed(world: HintWorld
 @pytest.mark.parametrize("ago", [301.0, -16.0])
 async def test_old_and_future_hints_are_not_written(world: HintWorld, ago: float) -> None:
     """The bus keeps the last message of a scorer that ended; and a forged time must not make hints valid for long."""
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     await world.computed(ago=ago)
     await world.clock.advance(60)
 
@@ -163,7 +162,7 @@ async def test_old_and_future_hints_are_not_written(world: HintWorld, ago: float
 async def test_each_namespace_has_one_writer(world: HintWorld) -> None:
     """Two replicas read and write each object once; after the end of one the other continues."""
     for identity in ("annotator-1", "annotator-2"):
-        await world.begin(identity, WITH_HINTS)
+        await world.begin(identity, hints=True)
     await world.clock.advance(2 * ROUND)
     names = [f"team-{number}" for number in range(40)]
     await world.computed(*names)
@@ -190,7 +189,7 @@ async def test_each_namespace_has_one_writer(world: HintWorld) -> None:
 async def test_the_younger_of_two_installations_writes_no_hints(world: HintWorld) -> None:
     """While the other one works: there is one policy, and one object per namespace."""
     world.kube.put(LEASES, a_lease("balance"))
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     await world.computed()
     assert {} == world.objects
     world.kube.remove(LEASES, "equipoise-descheduler", "balance")
@@ -200,10 +199,10 @@ async def test_the_younger_of_two_installations_writes_no_hints(world: HintWorld
 
 
 async def test_a_replica_that_takes_over_reads_and_does_not_write_again(world: HintWorld) -> None:
-    await world.begin("annotator-1", WITH_HINTS)
+    await world.begin("annotator-1", hints=True)
     await world.computed()
     await world.end("annotator-1")
-    await world.begin("annotator-2", WITH_HINTS)
+    await world.begin("annotator-2", hints=True)
     await world.clock.advance(15)
     await world.computed()
 
@@ -212,7 +211,7 @@ async def test_a_replica_that_takes_over_reads_and_does_not_write_again(world: H
 
 async def test_an_object_that_was_changed_by_another_client_is_read_again(world: HintWorld) -> None:
     """The next significant change is written, in place of what the other wrote."""
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     await world.computed()
     world.kube.put(HINTS, world.objects["shop"])
     await world.clock.advance(15)
@@ -222,7 +221,7 @@ async def test_an_object_that_was_changed_by_another_client_is_read_again(world:
 
 
 async def test_a_deleted_object_is_created_again(world: HintWorld) -> None:
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     await world.computed()
     world.kube.remove(HINTS, NAME, "shop")
     await world.clock.advance(160)
@@ -243,7 +242,7 @@ async def test_a_namespace_that_is_deleted_before_the_write_is_no_problem(
 ) -> None:
     """Its hints are dropped, and those of others are written."""
     world.kube.fail_next("create", status=status, message=message, resource="placementhints", times=None)
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     await world.computed()
     world.kube.clear_faults()
     await world.computed("other")
@@ -255,8 +254,8 @@ async def test_a_namespace_that_is_deleted_before_the_write_is_no_problem(
 
 async def test_a_thousand_namespaces_are_written_within_the_rate(world: HintWorld) -> None:
     """Each object is read once and written once; all of them stay valid, without more requests than allowed."""
-    settings = msgspec.structs.replace(WITH_HINTS, hints=HintWriteSettings(enabled=True, requests_per_second=20))
-    await world.begin(settings=settings)
+    settings = msgspec.structs.replace(SETTINGS, hints=HintWriteSettings(requests_per_second=20))
+    await world.begin(settings=settings, hints=True)
     names = [f"team-{number}" for number in range(1_000)]
     for minute in range(6):
         await world.computed(*names)
@@ -271,8 +270,8 @@ async def test_a_thousand_namespaces_are_written_within_the_rate(world: HintWorl
 
 async def test_a_rate_that_is_too_low_is_reported(world: HintWorld) -> None:
     """With the setting to change."""
-    settings = msgspec.structs.replace(WITH_HINTS, hints=HintWriteSettings(enabled=True, requests_per_second=0.1))
-    await world.begin(settings=settings)
+    settings = msgspec.structs.replace(SETTINGS, hints=HintWriteSettings(requests_per_second=0.1))
+    await world.begin(settings=settings, hints=True)
     for _ in range(10):
         await world.computed(*(f"team-{number}" for number in range(50)))
         await world.clock.advance(60)
@@ -285,7 +284,7 @@ async def test_an_object_stays_below_64_kib(world: HintWorld) -> None:
     nodes = tuple(f"ip-10-0-{number}-17.eu-west-1.compute.internal" for number in range(50))
     hint = WorkloadHint(prefer=(WeightedNodes(weight=50, hostnames=nodes),))
     hints = {f"Deployment.{'long-name' * 10}-{number}": hint for number in range(400)}
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     await world.publish(PlacementHints(namespace="shop", computed_at=NOW, hints=hints))
     await world.clock.advance(1)
     [written] = world.objects.values()
@@ -308,7 +307,7 @@ async def test_without_the_kinds_nothing_is_written_and_the_problem_is_named(wor
     served, problem = MISSING[missing]
     complete = world.kube.served
     world.kube.served = dict(served)
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     await world.computed()
 
     assert 0 == world.hint_writes
@@ -321,7 +320,7 @@ async def test_without_the_kinds_nothing_is_written_and_the_problem_is_named(wor
 
 async def test_without_the_policy_nothing_is_written(world: HintWorld) -> None:
     """After it was created again, its new object owns the hints."""
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     await world.computed()
     world.kube.remove(mutating_policies("v1"), NAME)
     await world.clock.advance(POLICY_PERIOD)
@@ -343,7 +342,7 @@ async def test_a_service_account_writes_no_hints_without_its_fence(world: HintWo
         "create", status=422, message=refused.format("equipoise-annotator-fence"), resource="leases", name=fence.PROBE,
         times=None,
     )  # fmt: skip
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     await world.computed()
 
     assert {} == world.objects
@@ -358,7 +357,7 @@ async def test_a_service_account_writes_no_hints_without_its_fence(world: HintWo
 async def test_a_refused_object_does_not_delay_others(world: HintWorld) -> None:
     """It is reported, and tried again later."""
     world.kube.fail_next("create", status=422, message="no", resource="placementhints")
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     await world.computed()
     await world.computed("other")
 
@@ -373,7 +372,7 @@ async def test_a_refused_object_does_not_delay_others(world: HintWorld) -> None:
 
 async def test_an_api_server_that_fails_gets_fewer_requests(world: HintWorld) -> None:
     """And the hints are written when it works again."""
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     world.kube.fail_next(status=503, resource="placementhints", times=None)
     await world.computed()
     await world.computed("other")
@@ -397,7 +396,7 @@ def test_the_default_rate_is_enough_for_a_thousand_namespaces() -> None:
 
 async def test_after_a_clock_was_ahead_hints_are_written_and_expire_as_before(world: HintWorld) -> None:
     """Those of that time would be the newest, and valid, until then."""
-    await world.begin(settings=WITH_HINTS)
+    await world.begin(hints=True)
     world.clock.step(31_536_000)
     await world.computed()
     world.clock.step(-31_536_000)

@@ -35,7 +35,7 @@ SCENARIO = {
 
 BY_PLACEMENT: dict[Placement, set[str]] = {
     "extender": set(),
-    "hints": {"scorer.hints.interval", "scorer.hints.enabled", "annotator.hints.enabled"},
+    "hints": {"scorer.hints.interval", "placement.extender", "placement.hints"},
 }
 """What differs only with one of them."""
 

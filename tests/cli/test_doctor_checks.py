@@ -31,7 +31,7 @@ from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.bus.subjects import ALL_SERVICES, ServiceName, cluster_review, health
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings, Window
+from equipoise.contracts.configuration.settings import LoadSettings, Placement, Window
 from equipoise.contracts.eviction.approval import APPROVAL_POLICY, APPROVAL_ROLE, NOT_APPROVED, approval_rules
 from equipoise.contracts.kubernetes.objects.access import (
     AccessReviewSpec,
@@ -63,7 +63,6 @@ from equipoise.runtime.kubernetes.client import (
 )
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.memory.kube import MemoryKube
@@ -240,12 +239,13 @@ async def test_no_requests_are_a_warning_unless_the_configuration_enables_hints(
     async with open_bus(bus.settings("scorer"), "scorer", SystemClock(), None) as open_:
         await open_.publish(REVIEW, review)
     without = environment(bus=bus.settings("tap"))
-    scorer = msgspec.structs.replace(without.settings.scorer, hints=HintSettings(enabled=True))
-    enabled = msgspec.structs.replace(without.settings, scorer=scorer)
-    points = msgspec.structs.replace(without.settings.descheduler, target_points=180)
+
+    def placed(**fields: bool) -> AllSettings:
+        shared = msgspec.structs.replace(without.settings.shared, placement=Placement(**fields))
+        return msgspec.structs.replace(without.settings, shared=shared)
 
     assert {"kube-scheduler": "warning"} == states(await findings_of("extender", without))
-    for settings, state in ((enabled, "warning"), (msgspec.structs.replace(enabled, descheduler=points), "ok")):
+    for settings, state in ((placed(hints=True), "warning"), (placed(hints=True, extender=False), "ok")):
         assert {"kube-scheduler": state} == states(
             await findings_of("extender", Environment(settings=settings, clock=SystemClock(), kube=NOWHERE))
         )

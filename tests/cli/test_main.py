@@ -97,6 +97,13 @@ def test_the_defaults_are_a_valid_configuration() -> None:
     [
         (HEADER + "binder: {evict: maybe}", 'binder.evict: "maybe" is not allowed: expected bool'),
         (HEADER + "scorer: {lsten: x}", "scorer.lsten: there is no such setting: did you mean listen?"),
+        *(
+            (
+                HEADER + f"{service}: {{hints: {{enabled: true}}}}",
+                f"{service}.hints.enabled: there is no such setting any more: use placement.hints",
+            )
+            for service in ("annotator", "scorer")
+        ),
         (HEADER + "descheduler: {interval: soon}", "descheduler.interval:"),
         ("a: [", "line 1, column 5"),
         ("kind: Pod", 'kind: "Pod" is not allowed: expected EquipoiseConfiguration'),

@@ -235,8 +235,8 @@ def sections_of(document: str) -> dict[str, Any]:
     [
         ("reclaimer: {enabled: true}", "reclaimer.enabled: true: `up` runs no reclaimer"),
         ("agent: {evict: true}", "agent.evict: true: `up` runs no agent"),
-        ("annotator: {hints: {enabled: true}}", "annotator.hints.enabled: true: nothing is annotated and no hint"),
-        ("scorer: {hints: {enabled: true}}", "scorer.hints.enabled: true: hints are computed and not written"),
+        ("annotator: {crane: true}", "annotator.crane: true: nothing is annotated and no hint"),
+        ("placement: {hints: true}", "placement.hints: true: hints are computed and not written"),
         ("binder: {evict: true}", "binder.evict: true: every eviction is a dry run without --evict"),
         ("nats: {url: nats://bus:4222}", "nats: `up` runs a NATS server of its own"),
         ("kubernetes: {context: work}", "kubernetes.context: work: use --context"),
@@ -250,5 +250,5 @@ def test_a_setting_without_effect_is_named_at_the_start(text: str, expected: str
 def test_settings_that_are_used_are_not_named() -> None:
     assert unused("") == []
     assert unused("thresholds: {high: {cpu: 70}}\nbinder: {limits: {rate: {max: 2}}}") == []
-    assert unused("annotator: {hints: {enabled: true}}\nscorer: {hints: {enabled: true}}", annotate=True) == []
+    assert unused("annotator: {crane: true}\nplacement: {hints: true}", annotate=True) == []
     assert unused("binder: {evict: true}", evict=True) == []

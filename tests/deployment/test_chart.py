@@ -16,7 +16,7 @@ from deployment.chart_differences import comparable, settings_of
 from deployment.helm import ALL_ON, CHART, SETUP, Helm, HelmError, documents_in, merged, nested
 from deployment.kustomize import Document, identity, named, read_documents, read_kustomization
 
-from equipoise.contracts.configuration.settings import Namespaces
+from equipoise.contracts.configuration.settings import Namespaces, Placement
 
 pytestmark = pytest.mark.timeout(1800)  # only for the first build of helm
 
@@ -94,8 +94,7 @@ def test_hints_are_the_folder(helm: Helm) -> None:
     folder = read_kustomization(ROOT / "k8s" / "hints")
     assert without_config(comparable(rendered)) == without_config(comparable([*base_documents(), *folder]))
     settings = settings_of(named(rendered, "ConfigMap", "equipoise"))
-    assert settings.annotator.hints.enabled
-    assert settings.scorer.hints.enabled
+    assert settings.shared.placement == Placement(extender=True, hints=True)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_the_points_of_targets_depend_on_how_scores_reach_kube_scheduler(
     helm: Helm, values: dict[str, Any], points: int
 ) -> None:
     settings = settings_of(named(helm.template(values), "ConfigMap", "equipoise"))
-    assert settings.descheduler.target_points == points
+    assert settings.descheduler.points(settings.shared.placement) == points
 
 
 @pytest.mark.parametrize("hints", [False, True])

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Placement, Protection, Thresholds
+from equipoise.contracts.eviction.protection import Rules
 from equipoise.descheduler.decisions.planning.thresholds import Deviation
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
@@ -21,6 +23,26 @@ ROOT = Path(__file__).parents[2]
 def test_only_hot_nodes_are_relieved_by_default() -> None:
     """Levelling the day is chosen in the configuration."""
     assert DeschedulerSettings().strategies == (LowNodeLoad(),)
+
+
+@pytest.mark.parametrize(
+    ("placement", "given", "points"),
+    [
+        (Placement(), None, 250),
+        (Placement(hints=True), None, 250),
+        (Placement(extender=False, hints=True), None, 180),
+        (Placement(extender=False), None, 0),
+        (Placement(), 0, 0),
+        (Placement(extender=False), 500, 500),
+    ],
+)
+def test_target_points_follow_from_how_scores_reach_kube_scheduler(
+    placement: Placement, given: int | None, points: int
+) -> None:
+    """They were a number to be computed by hand. One that is set applies."""
+    settings = DeschedulerSettings(target_points=given)
+    rules = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
+    assert settings.evaluation(LoadSettings(), Thresholds(), rules, placement).target_points == points
 
 
 def test_the_documented_settings_of_level_day_are_its_defaults() -> None:

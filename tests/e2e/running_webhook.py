@@ -85,7 +85,7 @@ async def running_webhook(
 ) -> AsyncIterator[RunningWebhook]:
     """When it is ready. Ends it at the end of the block."""
     metrics = CollectorRegistry()
-    own = AnnotatorSettings(hints=HintWriteSettings(enabled=True, admission="webhook", webhook=settings))
+    own = AnnotatorSettings(hints=HintWriteSettings(admission="webhook", webhook=settings))
     health = Health(configuration_hash="", metrics=metrics)
     runtime = Runtime(
         configuration=Configuration(shared=Shared(), own=own, hash=""), identity="webhook", api_server=kube,

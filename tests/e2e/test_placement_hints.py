@@ -17,7 +17,7 @@ from e2e.hinted_pods import AFFINITIES, HINTED_KEYS, OWN_TERM, UNTOUCHED, Docume
 from prometheus_client import CollectorRegistry
 
 from equipoise.annotator.service import Annotator
-from equipoise.annotator.settings import AnnotatorSettings, HintWriteSettings
+from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.cli.doctor.checks import CHECKS
 from equipoise.cli.doctor.checks.hints import probe_pod
 from equipoise.cli.doctor.environment import Environment, Finding
@@ -26,6 +26,7 @@ from equipoise.cli.explain.pod_hint import read_pod_hint
 from equipoise.cli.hints.state import read_hints_state
 from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.bus.subjects import placement_hint
+from equipoise.contracts.configuration.settings import Placement
 from equipoise.contracts.hints.policy import HINTED, NAME
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP
 from equipoise.contracts.messages.placement import PlacementHints, WeightedNodes, WorkloadHint
@@ -395,13 +396,14 @@ async def scorer(cluster: Cluster, token: str, pods: Pods) -> AsyncIterator[Scor
     clock, metrics = SystemClock(), CollectorRegistry()
     account = await cluster.service_account_token(NAMESPACE, "equipoise-annotator")
     connection = Kubernetes(service_account=str(account.parent))
-    own = AnnotatorSettings(hints=HintWriteSettings(enabled=True))
+    own = AnnotatorSettings()
     async with (
         connect_kube(connection, "annotator", clock, environment=cluster.in_cluster_environment) as kube,
         MemoryBus(clock) as bus,
     ):
+        shared = Shared(kubernetes=Kubernetes(namespace=NAMESPACE), placement=Placement(hints=True))
         runtime = Runtime(
-            configuration=Configuration(shared=Shared(kubernetes=Kubernetes(namespace=NAMESPACE)), own=own, hash=""),
+            configuration=Configuration(shared=shared, own=own, hash=""),
             identity="one", message_bus=bus, api_server=kube, clock=clock,
             health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
         )  # fmt: skip
@@ -515,7 +517,7 @@ async def kube(cluster: Cluster) -> AsyncIterator[Kube]:
 
 async def doctor(kube: Kube, *, enabled: bool = True) -> list[Finding]:
     """What the check of `equipoise doctor` finds."""
-    settings = AllSettings(annotator=AnnotatorSettings(hints=HintWriteSettings(enabled=enabled)))
+    settings = AllSettings(shared=Shared(placement=Placement(hints=enabled)))
     environment = Environment(settings=settings, clock=SystemClock(), kube=kube)
     return (await diagnose(environment, {"hints": CHECKS["hints"]})).findings
 

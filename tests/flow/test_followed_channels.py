@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from equipoise.contracts.bus.channels import CHANNELS, EVICTION_INTENTS
 from equipoise.contracts.bus.subjects import ServiceName, matches
+from equipoise.contracts.configuration.settings import Placement
+from equipoise.runtime.configuration import Shared
 from equipoise.runtime.process.lifecycle import Start
 from equipoise.testbed.memory.clock import ManualClock
 
@@ -47,13 +49,12 @@ class ObservedLoop(Loop):
     def __init__(self) -> None:
         super().__init__()
         self.bus: ObservedBus = ObservedBus(self.clock)
+        self.shared = Shared(placement=Placement(hints=True))
 
     async def _start(self, service: ServiceName, start: Start[Any], settings: Any) -> None:
         SERVICE.set(service)
         if service == "annotator":
-            settings = replace(settings, crane=True, hints=replace(settings.hints, enabled=True))
-        if service == "scorer":
-            settings = replace(settings, hints=replace(settings.hints, enabled=True))
+            settings = replace(settings, crane=True)
         await super()._start(service, start, settings)
 
     async def _collect(self) -> None:

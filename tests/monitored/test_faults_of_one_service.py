@@ -8,7 +8,6 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from annotator.worlds import SETTINGS
 from annotator.worlds import World as Annotators
 from binder.worlds import GENEROUS, OWN, World
 from builders import NOW
@@ -27,7 +26,6 @@ from scorer.test_tls import World as Certificates
 from tls_worlds import NOW as TODAY
 from tls_worlds import TlsWorld
 
-from equipoise.annotator.settings import HintWriteSettings
 from equipoise.binder.decisions.limits import UnusualRate
 from equipoise.binder.shell.ledger_store import pause
 from equipoise.contracts.bus import subjects
@@ -125,7 +123,7 @@ async def test_changed_certificates_that_are_invalid(start: Start, tmp_path: Pat
 async def test_hints_without_a_policy_that_adds_them(tmp_path: Path) -> None:
     """They are enabled, but k8s/hints is not applied."""
     world, scrapes = Annotators(), Scrapes(NOW)
-    await world.begin(settings=replace(SETTINGS, hints=HintWriteSettings(enabled=True)))
+    await world.begin(hints=True)
     scrapes.take({"annotator": world.metrics["annotator-1"]}, times=20)
     await world.end("annotator-1")
 

@@ -21,14 +21,18 @@ async def start() -> AsyncIterator[Start]:
     async with AsyncExitStack() as stack:
 
         async def begin(
-            settings: ScorerSettings | None = None, *, bus: MemoryBus | None = None, clock: ManualClock | None = None
+            settings: ScorerSettings | None = None,
+            *,
+            bus: MemoryBus | None = None,
+            clock: ManualClock | None = None,
+            hints: bool = False,
         ) -> Running:
             clock = clock or ManualClock(NOW)
             bus = bus or await stack.enter_async_context(MemoryBus(clock))
             registry = CollectorRegistry()
             health = Health(configuration_hash="", metrics=registry)
             settings = settings or ScorerSettings(listen="127.0.0.1:0")
-            running = await begin_running(settings, bus, clock, health, registry)
+            running = await begin_running(settings, bus, clock, health, registry, hints=hints)
             stack.push_async_callback(running.stop)
             assert running.task is not None
             await asyncio.wait([running.task, running.scorer.port], timeout=60, return_when=asyncio.FIRST_COMPLETED)

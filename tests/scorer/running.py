@@ -48,7 +48,13 @@ class Running:
 
 
 async def begin_running(
-    settings: ScorerSettings, bus: MemoryBus, clock: ManualClock, health: Health, metrics: CollectorRegistry
+    settings: ScorerSettings,
+    bus: MemoryBus,
+    clock: ManualClock,
+    health: Health,
+    metrics: CollectorRegistry,
+    *,
+    hints: bool = False,
 ) -> Running:
     """Starts a scorer with the default load and thresholds; the caller stops it."""
     scorer = Scorer(
@@ -59,6 +65,7 @@ async def begin_running(
         clock=clock,
         health=health,
         metrics=metrics,
+        hints=hints,
     )
     running = Running(scorer, bus, clock, health, metrics)
     await scorer.attach()

@@ -19,7 +19,7 @@ INTERVAL = 15.0
 
 
 def hinting(**fields: object) -> ScorerSettings:
-    hints = HintSettings(enabled=True, interval=Duration(INTERVAL))
+    hints = HintSettings(interval=Duration(INTERVAL))
     return msgspec.structs.replace(settings_for(), hints=hints, **fields)
 
 
@@ -42,7 +42,7 @@ def published(running: Running) -> list[PlacementHints]:
 
 async def test_hints_are_published_after_the_interval(start: Start) -> None:
     """With the best node first."""
-    running = await start(hinting())
+    running = await start(hinting(), hints=True)
     await publish_cluster(running)
 
     await running.clock.advance(INTERVAL)
@@ -67,7 +67,7 @@ async def test_without_the_setting_nothing_is_published(start: Start) -> None:
 
 async def test_outdated_data_empty_the_hints(start: Start) -> None:
     """So that no pod follows a hint that nobody computes any more; kube-scheduler decides alone."""
-    running = await start(hinting())
+    running = await start(hinting(), hints=True)
     await publish_cluster(running)
     await running.clock.advance(INTERVAL)
 
@@ -78,7 +78,7 @@ async def test_outdated_data_empty_the_hints(start: Start) -> None:
 
 async def test_with_neutral_scores_no_hints_are_computed(start: Start) -> None:
     """`scorer.neutral` removes Equipoise from scheduling, however it takes part in it."""
-    running = await start(hinting(neutral=True))
+    running = await start(hinting(neutral=True), hints=True)
     await publish_cluster(running)
 
     await running.clock.advance(INTERVAL)
@@ -89,7 +89,7 @@ async def test_with_neutral_scores_no_hints_are_computed(start: Start) -> None:
 
 async def test_an_intent_changes_the_hint_at_once(start: Start) -> None:
     """The replacement is created before the next regular update."""
-    running = await start(hinting())
+    running = await start(hinting(), hints=True)
     await publish_cluster(running)
     await running.clock.advance(INTERVAL)
 
@@ -106,7 +106,7 @@ async def test_an_intent_changes_the_hint_at_once(start: Start) -> None:
 
 async def test_a_hint_for_a_replacement_must_be_written_at_once(start: Start) -> None:
     """And when the replacement is placed, so must the next one, without the target: other pods may follow."""
-    running = await start(hinting())
+    running = await start(hinting(), hints=True)
     await publish_cluster(running)
     await running.clock.advance(INTERVAL)
     assert not published(running)[-1].replacing
@@ -130,7 +130,7 @@ async def test_a_hint_for_a_replacement_must_be_written_at_once(start: Start) ->
 
 async def test_each_namespace_is_published_by_one_replica(start: Start) -> None:
     """Another replica, of which this one receives heartbeats, publishes its own namespaces."""
-    running = await start(hinting())
+    running = await start(hinting(), hints=True)
     await publish_cluster(running)
     for number in range(20):
         heartbeat = msgspec.structs.replace(HEARTBEAT, service="scorer", id=f"replica-{number}")

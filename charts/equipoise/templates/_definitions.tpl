@@ -97,14 +97,12 @@
   "kind" "EquipoiseConfiguration"
   "nats" $nats
   "kubernetes" (dict "namespace" .Release.Namespace)
-  "annotator" (dict "crane" .Values.crane.enabled "hints" (dict "enabled" .Values.hints.enabled))
-  "scorer" (merge (dict "hints" (dict "enabled" .Values.hints.enabled)) $scorer)
+  "placement" (dict "extender" .Values.extender.enabled "hints" .Values.hints.enabled)
+  "annotator" (dict "crane" .Values.crane.enabled)
+  "scorer" $scorer
   "binder" (dict "evict" (eq .Values.mode "evict")) }}
 {{- if .Values.reclaimer.enabled }}
 {{- $_ := set $ours "reclaimer" (dict "enabled" true) }}
-{{- end }}
-{{- if not (or .Values.extender.enabled (hasKey (default dict .Values.config.descheduler) "targetPoints")) }}
-{{- $_ := set $ours "descheduler" (dict "targetPoints" (ternary 180 0 .Values.hints.enabled)) }}
 {{- end }}
 {{- if and .Values.namespaces (not .Values.config.namespaces) }}
 {{- $_ := set $ours "namespaces" (dict "include" .Values.namespaces) }}

@@ -108,6 +108,7 @@ class Annotator:
     def __init__(self, runtime: Runtime[AnnotatorSettings]) -> None:
         self._settings = settings = runtime.own
         self._load = runtime.configuration.shared.load
+        self._writes_hints = runtime.configuration.shared.placement.hints
         self._identity = runtime.identity
         self._bus = runtime.bus
         self._clock = clock = runtime.clock
@@ -157,7 +158,7 @@ class Annotator:
         await follow(channels.WORKLOAD_UTILIZATIONS, self._on_message)
         if self._settings.reclaimed.enabled:
             await follow(channels.RECLAIMED_NODES, self._on_message)
-        if self._settings.hints.enabled:
+        if self._writes_hints:
             await follow(channels.NAMESPACE_HINTS, self._hints.on_hints)
 
     def _on_message(self, message: Annotated, now: float) -> bool:
@@ -239,7 +240,7 @@ class Annotator:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._installation.run(), name="check for other installations")
                 tasks.create_task(self._renew_membership(), name="membership")
-                if self._settings.hints.enabled:
+                if self._writes_hints:
                     tasks.create_task(self._hints.run(), name="placement hints")
                 for number in range(READERS):
                     tasks.create_task(self._work(self._unread, self._read), name=f"read {number}")

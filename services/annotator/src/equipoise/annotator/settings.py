@@ -57,10 +57,7 @@ class HintsWebhookSettings(Section, frozen=True, kw_only=True):
 
 
 class HintWriteSettings(HintWriteThreshold, frozen=True, kw_only=True):
-    """Placement hints, which the API server adds to new pods."""
-
-    enabled: bool = False
-    """Write the hints of the scorer. Needs k8s/hints."""
+    """Placement hints (`placement.hints`), which the API server adds to new pods."""
 
     admission: Literal["policy", "webhook"] = "policy"
     """What adds hints to pods: `policy`, an admission policy of the API server, from Kubernetes 1.36 on (or 1.34 with a

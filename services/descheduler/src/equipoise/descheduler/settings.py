@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LeaderElection, LoadSettings, Section, Thresholds
+from equipoise.contracts.configuration.settings import LeaderElection, LoadSettings, Placement, Section, Thresholds
 from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.eviction.protection import REPLACING_KINDS
 from equipoise.contracts.messages.message import converted
@@ -17,6 +17,9 @@ from equipoise.descheduler.state.cooldowns import CooldownSettings
 from equipoise.descheduler.state.tracker import TrackerSettings
 
 Count = Annotated[int, Meta(ge=1)]
+
+EXTENDER_WEIGHT = 5
+"""The weight in k8s/scheduler/extender.yaml."""
 
 POINTS_PER_EXTENDER_WEIGHT = 50
 """The points that a replacement's target has above other nodes: the scorer gives those at most half of its score.
@@ -68,11 +71,12 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
     max_intents_per_workload: Count = 1
     """Includes pending moves."""
 
-    target_points: Annotated[int, Meta(ge=0)] = 5 * POINTS_PER_EXTENDER_WEIGHT
+    target_points: Annotated[int, Meta(ge=0)] | None = None
     """Points that Equipoise's scores give the target of a move in addition to what they give other nodes.
 
-    250 with the extender (50 times its weight of 5), 180 with placement hints only, 0 without scores. A move is planned
-    only if the replacement would run on its target, by these points and the scores of kube-scheduler's default plugins.
+    null: as `placement` has it, 250 with the extender (50 times its weight of 5), 180 with placement hints only, 0
+    without scores. A move is planned only if the replacement would run on its target, by these points and the scores of
+    kube-scheduler's default plugins.
     """
 
     workloads: tuple[str, ...] = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
@@ -101,14 +105,27 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
         if len(names) < len(self.strategies):
             raise ValueError("strategies must not name one twice")
 
-    def evaluation(self, load: LoadSettings, thresholds: Thresholds, rules: Rules) -> EvaluationSettings:
+    def points(self, placement: Placement) -> int:
+        """The target points that apply."""
+        if self.target_points is not None:
+            return self.target_points
+        if placement.extender:
+            return EXTENDER_WEIGHT * POINTS_PER_EXTENDER_WEIGHT
+        return HINT_POINTS if placement.hints else 0
+
+    def evaluation(
+        self, load: LoadSettings, thresholds: Thresholds, rules: Rules, placement: Placement | None = None
+    ) -> EvaluationSettings:
         """The settings of an evaluation, with the shared ones."""
         limits = IntentLimits(
             per_evaluation=self.max_intents_per_evaluation,
             per_node=self.max_intents_per_node,
             per_workload=self.max_intents_per_workload,
         )
-        return converted(self, EvaluationSettings, load=load, thresholds=thresholds, rules=rules, limits=limits)
+        return converted(
+            self, EvaluationSettings, load=load, thresholds=thresholds, rules=rules, limits=limits,
+            target_points=self.points(placement or Placement()),
+        )  # fmt: skip
 
     @property
     def tracker(self) -> TrackerSettings:

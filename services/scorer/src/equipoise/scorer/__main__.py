@@ -25,6 +25,7 @@ async def start(runtime: Runtime[ScorerSettings]) -> None:
         clock=runtime.clock,
         health=runtime.health,
         metrics=runtime.metrics,
+        hints=shared.placement.hints,
         identity=runtime.identity,
     )
     await scorer.attach()

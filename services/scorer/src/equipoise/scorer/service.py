@@ -53,6 +53,9 @@ class Scorer:
     clock: Clock
     health: Health
     metrics: CollectorRegistry
+    hints: bool = False
+    """Whether placement hints are computed."""
+
     identity: str = "scorer"
     """The identity in the heartbeats of this process."""
 
@@ -60,7 +63,7 @@ class Scorer:
         self._metrics = ScorerMetrics(self.metrics)
         self._state = ScoringState(self.load, self.settings, max_score=self.settings.extender.max_score)
         self._hints = None
-        if self.settings.hints.enabled and not self.settings.neutral:
+        if self.hints and not self.settings.neutral:
             self._hints = HintPublisher(self._state, self.settings.hints, self.clock, self._metrics, self.identity)
         self._shadow_failed = False
         self._reviewer = ClusterReviewer(self.thresholds.high)

@@ -129,7 +129,7 @@ def evaluation_settings(settings: AllSettings) -> EvaluationSettings:
     """The settings of an evaluation, as the descheduler has them."""
     shared = settings.shared
     rules = Rules(protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace)
-    return settings.descheduler.evaluation(shared.load, shared.thresholds, rules)
+    return settings.descheduler.evaluation(shared.load, shared.thresholds, rules, shared.placement)
 
 
 async def read_cluster(

@@ -89,8 +89,8 @@ BY_PLACEMENT: Mapping[Placement, Difference] = {
         settings="scorer.hints.interval 3m",
         reason="loads change no more often, as Prometheus scrapes once per second",
         document={
-            "scorer": {"hints": {"enabled": True, "interval": "3m"}},
-            "annotator": {"hints": {"enabled": True}},
+            "placement": {"extender": False, "hints": True},
+            "scorer": {"hints": {"interval": "3m"}},
         },
     ),
 }

@@ -79,8 +79,8 @@ def why_no_hints(messages: Collection[EffectiveConfiguration], now: float) -> st
         for each in running:
             if not each.current:
                 return f"{each.named}, which {does} them: {each.age_text(now)}"
-            if setting_at(each.settings, service, "hints", "enabled") is not True:
-                return f"{service}.hints.enabled is not true in {each.named}, which {does} them"
+            if setting_at(each.settings, "placement", "hints") is not True:
+                return f"placement.hints is not true in {each.named}, which {does} them"
     return "scorer and annotator run with hints enabled: `equipoise doctor` checks why there are none"
 
 

@@ -18,8 +18,8 @@ def unused_settings(given: Settings, used: Settings, defaults: Settings, service
         if section not in services:
             changed = differences({section: given.get(section, {})}, {section: defaults.get(section, {})})
             yield from (f"{_shown(each)}: {why}" for each in changed)
-    if "annotator" not in services and setting_at(given, "scorer", "hints", "enabled"):
-        yield "scorer.hints.enabled: true: hints are computed and not written without --annotate"
+    if "annotator" not in services and setting_at(given, "placement", "hints"):
+        yield "placement.hints: true: hints are computed and not written without --annotate"
     if given.get("nats") != defaults.get("nats"):
         yield "nats: `up` runs a NATS server of its own"
     for setting in ("kubeconfig", "context"):

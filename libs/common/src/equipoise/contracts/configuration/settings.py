@@ -229,6 +229,18 @@ def contradiction(thresholds: Thresholds) -> str:
     return fault
 
 
+class Placement(Section, frozen=True, kw_only=True):
+    """How kube-scheduler learns which nodes have headroom. With neither, nodes are only measured and relieved."""
+
+    extender: bool = True
+    """kube-scheduler requests scores from the scorers (k8s/scheduler). The descheduler then moves more pods, because a
+    replacement will run on its target."""
+
+    hints: bool = False
+    """Placement hints: the scorers compute them, the annotators write them, and the API server adds them to new pods.
+    Needs k8s/hints."""
+
+
 class Namespaces(Section, frozen=True, kw_only=True):
     """Namespaces in which pods may be evicted: only `include`, or all except `exclude`."""
 

@@ -17,6 +17,13 @@ _MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 _LONGEST = 80
 
 
+MOVED = {
+    "annotator.hints.enabled": "placement.hints, for the annotator and the scorer",
+    "scorer.hints.enabled": "placement.hints, for the annotator and the scorer",
+}
+"""Settings of earlier versions, and which ones replace them."""
+
+
 class ConfigurationError(Exception):
     """The configuration cannot be used. The message has a line per fault: where, what is there, what is allowed."""
 
@@ -62,7 +69,8 @@ def explain(message: str, document: Any, kind: Any, where: str) -> str:
     place = where + path
     allowed = [field for one in types for field in field_types(one)]
     if unknown := _UNKNOWN.fullmatch(what):
-        return f"{place}.{unknown[1]}: {unknown_name(unknown[1], allowed)}"
+        setting = f"{place}.{unknown[1]}"
+        return f"{setting}: {unknown_name(unknown[1], allowed, moved=MOVED.get(setting, ''))}"
     if missing := _MISSING.fullmatch(what):
         return f"{place}.{missing[1]}: is missing"
     if "is not a duration" in what:
@@ -78,8 +86,10 @@ def explain(message: str, document: Any, kind: Any, where: str) -> str:
     return f"{place}: {text}" if "[...]" in path else f"{place}: {show(value)} is not allowed: {text}"
 
 
-def unknown_name(name: str, allowed: Iterable[str]) -> str:
-    """The error text for an unknown name."""
+def unknown_name(name: str, allowed: Iterable[str], *, moved: str = "") -> str:
+    """The error text for an unknown name. `moved`: what replaces it."""
+    if moved:
+        return f"there is no such setting any more: use {moved}"
     known = sorted(set(allowed))
     return f"there is no such setting: {_near(name, known)}allowed are {', '.join(known) or 'none'}"
 

@@ -4,7 +4,14 @@ from ipaddress import ip_address
 from typing import Literal
 from urllib.parse import urlsplit
 
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Section, Thresholds
+from equipoise.contracts.configuration.settings import (
+    LoadSettings,
+    Namespaces,
+    Placement,
+    Protection,
+    Section,
+    Thresholds,
+)
 
 
 class Logging(Section, frozen=True, kw_only=True):
@@ -116,3 +123,4 @@ class Shared(Section, frozen=True, kw_only=True):
     thresholds: Thresholds = Thresholds()
     namespaces: Namespaces = Namespaces()
     protection: Protection = Protection()
+    placement: Placement = Placement()

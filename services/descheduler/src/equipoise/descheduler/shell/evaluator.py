@@ -69,7 +69,7 @@ class Evaluator:
         rules = Rules(
             protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace
         )
-        self._settings = runtime.own.evaluation(shared.load, shared.thresholds, rules)
+        self._settings = runtime.own.evaluation(shared.load, shared.thresholds, rules, shared.placement)
         self._bus, self._clock, self._health = runtime.bus, runtime.clock, runtime.health
         self._approvals = Approvals(runtime.kube, shared.kubernetes.namespace)
         self._plans = PlanServer(runtime.bus, runtime.health, self._preview)

@@ -56,8 +56,8 @@ async def extender(environment: Environment) -> list[Finding]:
     try:
         finding = score_finding(
             await _recent_advice(environment),
-            hints=environment.settings.scorer.hints.enabled,
-            target_points=environment.settings.descheduler.target_points,
+            hints=environment.settings.shared.placement.hints,
+            target_points=environment.settings.descheduler.points(environment.settings.shared.placement),
         )
     except NotPermitted as error:
         finding = Finding("unknown", SUBJECT, str(error), "use the user tap: --user tap --password-file FILE")
@@ -104,8 +104,8 @@ def score_finding(advice: RecentAdvice, *, hints: bool = False, target_points: i
         return Finding("unknown", SUBJECT, message, fix)
     requests = max(scores.requests for scores in advice.scores)
     if not requests and hints and target_points > HINT_POINTS:
-        message = f"it sends no requests to the scorers, but descheduler.targetPoints is {target_points}"
-        fix = f"set descheduler.targetPoints to {HINT_POINTS} (with the Helm chart: set extender.enabled to false)"
+        message = f"it sends no requests to the scorers, but the descheduler counts on {target_points} points of them"
+        fix = "set placement.extender to false (with Helm: extender.enabled), and remove descheduler.targetPoints"
         return Finding("warning", SUBJECT, message, fix)
     if not requests and hints:
         return Finding(
@@ -116,7 +116,7 @@ def score_finding(advice: RecentAdvice, *, hints: bool = False, target_points: i
         message = f"it has sent no request to the running scorers{placed}: scores are not used"
         fix = (
             f"add the entry of {ENTRY}; if it exists, check that its host can reach the address in urlPrefix. To move"
-            " pods without scores, set descheduler.targetPoints to 0"
+            " pods without scores, set placement.extender to false"
         )
         return Finding("warning", SUBJECT, message, fix)
     counted = [scores for scores in advice.scores if scores.placed and scores.followed is not None]

@@ -46,7 +46,7 @@ MOST_CONFIG_MAPS = 20
 
 
 async def hints(environment: Environment) -> list[Finding]:
-    enabled = environment.settings.annotator.hints.enabled
+    enabled = environment.settings.shared.placement.hints
     try:
         kube = environment.api()
         version = supported_version(await kube.served_versions(API_GROUP, POLICY_KIND))
@@ -73,7 +73,7 @@ async def hints(environment: Environment) -> list[Finding]:
         return [Finding("unknown", SUBJECT, f"not checked: {error}")]
 
 
-_NOT_USED = Finding("ok", SUBJECT, "not used: annotator.hints.enabled is false, and no policy adds them")
+_NOT_USED = Finding("ok", SUBJECT, "not used: placement.hints is false, and no policy adds them")
 
 
 def policy_finding(installed: WholeObject, version: str) -> Finding:
@@ -93,7 +93,7 @@ def freshness_finding(stored: Sequence[HintsObject], now: float) -> Finding:
         return Finding("ok", SUBJECT, f"fresh for {workloads} in {count(len(valid), 'namespace')}")
     validities = [seconds for each in stored if (seconds := remaining_validity(each, now)) is not None]
     message = f"the newest have expired {duration(-max(validities))} ago" if validities else "none were written"
-    fix = "see /readyz of the annotator and of the scorer; both need hints.enabled in their section"
+    fix = "see /readyz of the annotator and of the scorer; both need placement.hints"
     return Finding("error", SUBJECT, f"{message}: pods get none", fix)
 
 

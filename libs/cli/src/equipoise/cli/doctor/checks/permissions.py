@@ -53,7 +53,7 @@ class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
     when: When = ""
     """Required only with `protection.persistentVolumes`, with `collector.source: metrics-server`, with more than one of
     `collector.shards`, if the cluster has workloads of this kind, if the services have ServiceAccounts (approvals), or
-    with `annotator.hints.enabled`.
+    with `placement.hints`.
     """
 
     def __str__(self) -> str:
@@ -270,7 +270,7 @@ def is_required(permission: ApiPermission, settings: AllSettings, *, deployed: b
         case "approvals":
             return deployed
         case "hints":
-            return settings.annotator.hints.enabled
+            return settings.shared.placement.hints
     return True
 
 

@@ -12,10 +12,7 @@ TermWeight = Annotated[int, Meta(ge=1, le=100)]
 
 
 class HintSettings(Section, frozen=True, kw_only=True):
-    """Placement hints: preferred nodes of new pods, for a kube-scheduler without the extender."""
-
-    enabled: bool = False
-    """Publish hints."""
+    """Placement hints (`placement.hints`): preferred nodes of new pods, for a kube-scheduler without the extender."""
 
     interval: Duration = Duration(15)
     """How often hints are computed."""
