@@ -3,17 +3,20 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+import yaml
 from cli.http_clusters import HttpCluster
 from cli.programs import PROGRAM, invoke
 from click.testing import CliRunner
 
 from equipoise.cli.commands.completion import complete_for_kubectl
+from equipoise.cli.commands.config import COMMON
 from equipoise.cli.main import COMMANDS, OTHERS, TASKS, main
 from equipoise.runtime.kubernetes.client import KubeError
 
@@ -90,6 +93,26 @@ def test_the_defaults_are_a_valid_configuration() -> None:
 
     assert (0, 0, "valid\n") == (defaults.exit_code, checked.exit_code, checked.stdout)
     assert "scorer" in json.loads(invoke("config", "schema").stdout)["properties"]
+
+
+def test_the_settings_that_matter_first_are_few_and_documented() -> None:
+    """All of them exist, are a valid document with explanations, and the page has the same list."""
+    common = invoke("config", "defaults", "--common").stdout
+    every = yaml.safe_load(invoke("config", "defaults").stdout)
+    documented = (Path(__file__).parents[2] / "docs" / "operate.md").read_text().partition("| setting | decides |")[2]
+    rows = documented.partition("\n\n")[0].splitlines()[2:]
+    named = [name for row in rows for name in re.findall(r"`([a-z]\w*(?:\.\w+)*)`", row.split("|")[1])]
+
+    assert sorted(named) == sorted(COMMON)
+    assert invoke("config", "validate", "-", text=common).exit_code == 0
+    assert "# false: every eviction is a dry run" in common
+    assert "scorer:" not in common
+    for path in COMMON:
+        expected, found = every, yaml.safe_load(common)
+        for name in path.split("."):
+            expected, found = expected[name], found[name]
+        assert expected == found, path
+    assert len(common.splitlines()) < len(invoke("config", "defaults").stdout.splitlines()) / 5
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,40 @@ def config() -> None:
     """Show and validate the configuration."""
 
 
+COMMON = (
+    "thresholds.high",
+    "thresholds.low",
+    "namespaces",
+    "protection.minReplicas",
+    "protection.localStorage",
+    "protection.persistentVolumes",
+    "placement",
+    "collector.source",
+    "collector.prometheus.url",
+    "collector.prometheus.profile",
+    "collector.prometheus.matchers",
+    "descheduler.consecutiveAbnormalities",
+    "descheduler.strategies",
+    "binder.evict",
+    "binder.limits.maintenance",
+    "binder.limits.evictionsPerWorkload",
+    "binder.limits.evictionsPerCluster",
+)
+"""What most installations look at. docs/operate.md has the same list; all others are for experts."""
+
+
 @config.command()
-def defaults() -> None:
-    """Print every setting with its default value, as YAML."""
+@click.option("--common", is_flag=True, help="Only those that most installations look at.")
+def defaults(common: bool) -> None:
+    """Print the settings with their default values, as YAML.
+
+    Most installations change a few of those that --common prints. All others are for experts: a page of the
+    documentation or `equipoise doctor` names them where they are needed.
+    """
     from equipoise.cli.service_settings import SERVICE_SETTINGS
     from equipoise.runtime.configuration import defaults_document
 
-    click.echo(defaults_document(SERVICE_SETTINGS), nl=False)
+    click.echo(defaults_document(SERVICE_SETTINGS, COMMON) if common else defaults_document(SERVICE_SETTINGS), nl=False)
 
 
 @config.command()

@@ -5,7 +5,7 @@ The schema generator of msgspec supports neither defaults of its unknown types (
 
 import inspect
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
@@ -71,35 +71,47 @@ def document_schema(sections: Mapping[SectionName, type[Section]]) -> dict[str, 
     }
 
 
-def defaults_document(sections: Mapping[SectionName, type[Section]]) -> str:
-    """Every setting with its default and explanation, as YAML that is itself a valid document."""
+def defaults_document(sections: Mapping[SectionName, type[Section]], only: Collection[str] = ("",)) -> str:
+    """Settings with their defaults and explanations, as YAML that is itself a valid document.
+
+    `only`: paths of settings, or of sections with all of theirs (`binder.evict`); by default every setting.
+    """
     shared, own = read_sections({}, sections)
     lines = [f"apiVersion: {API_VERSION}", f"kind: {KIND}"]
     for name, section in [*msgspec.structs.asdict(shared).items(), *own.items()]:
-        lines.append("")
-        lines += _comment(inspect.cleandoc(type(section).__doc__ or ""), 0)
-        lines.append(f"{name}:")
-        lines += _section_lines(section, 1)
+        if found := _section_lines(section, name, only):
+            lines.append("")
+            lines += _comment(inspect.cleandoc(type(section).__doc__ or ""), 0)
+            lines += [f"{name}:", *found]
     return "\n".join(lines) + "\n"
 
 
-def _section_lines(section: Section, depth: int) -> list[str]:
+def _section_lines(section: Section, path: str, only: Collection[str]) -> list[str]:
+    depth = path.count(".") + 1
     indent, texts = "  " * depth, _explanations(type(section))
     lines: list[str] = []
     kind = section.__struct_config__
-    if kind.tag is not None:
+    if kind.tag is not None and _is_among(path, only):
         lines.append(f"{indent}{kind.tag_field}: {kind.tag}")
     for field in msgspec.structs.fields(section):
-        value = getattr(section, field.name)
+        value, below = getattr(section, field.name), f"{path}.{field.encode_name}"
+        is_section = isinstance(value, Section) and bool(value.__struct_fields__)
+        found = _section_lines(value, below, only) if is_section else []
+        if not found and not _is_among(below, only):
+            continue
         lines += _comment(texts.get(field.encode_name, ""), depth)
-        if isinstance(value, Section) and value.__struct_fields__:
-            lines.append(f"{indent}{field.encode_name}:")
-            lines += _section_lines(value, depth + 1)
+        if is_section:
+            lines += [f"{indent}{field.encode_name}:", *found]
         else:
             plain = msgspec.to_builtins(value, enc_hook=encode_value)
             text = yaml.safe_dump({field.encode_name: plain}, sort_keys=False, allow_unicode=True, width=_WIDTH)
             lines += textwrap.indent(text.rstrip("\n"), indent).split("\n")
     return lines
+
+
+def _is_among(path: str, only: Collection[str]) -> bool:
+    """Whether the setting, or a section that contains it, is named."""
+    return any(f"{path}.".startswith(f"{each}." if each else "") for each in only)
 
 
 def _comment(text: str, depth: int) -> list[str]:
