@@ -88,15 +88,17 @@ class SmallCluster:
             load=LOAD,
             thresholds=Thresholds(),
             protection=Protection(min_replicas=min_replicas),
-            replicas=lambda workload: self.replicas,
+            objects=ApiObjects(
+                replicas=lambda workload: self.replicas,
+                excluded=lambda workload: (),
+                all_nodes={
+                    name: a_node(name, cpu="8", memory="32Gi", labels={ZONE: name} if zones else {})
+                    for name in ("hot", "idle")
+                },
+                template=lambda uid: template,
+            ),
             usage_of=lambda workload: Resources(cpu=1.8, memory=GIB),
             days=dict,
-            excluded=lambda workload: (),
-            nodes={
-                name: a_node(name, cpu="8", memory="32Gi", labels={ZONE: name} if zones else {})
-                for name in ("hot", "idle")
-            },
-            template=lambda uid: template,
             budgets=lambda: budgets,
             evict=self._evict,
             publish=self.published.append,
@@ -288,7 +290,7 @@ def test_pods_have_the_owners_by_which_kube_scheduler_spreads_them(kind: str) ->
     found = ApiObjects(
         replicas=lambda workload: 1,
         excluded=lambda workload: (),
-        nodes={"node": a_node("node")},
+        all_nodes={"node": a_node("node")},
         template=lambda uid: template.pod,
     )
     pods = [a_pod(workload, 0)]

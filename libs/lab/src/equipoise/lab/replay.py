@@ -27,7 +27,7 @@ from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.load_figures import cpu_loads, hourly_load, load_figures, spread
 from equipoise.lab.model.node_removal import with_fewer_nodes
-from equipoise.lab.model.simulated_descheduler import SimulatedDescheduler, paced
+from equipoise.lab.model.simulated_descheduler import ApiObjects, SimulatedDescheduler, paced
 from equipoise.lab.model.trace import Array, Trace
 from equipoise.lab.results import GREEDY, ForecastSource, PlacementMode, Run, RunFigures, Scenario
 from equipoise.lab.scenarios import DAY, SCENARIOS
@@ -231,12 +231,14 @@ class Replay:
             load=load,
             thresholds=settings.thresholds,
             protection=settings.protection,
-            replicas=lambda workload: self._kubernetes.replicas(self._numbers[workload]),
+            objects=ApiObjects(
+                replicas=lambda workload: self._kubernetes.replicas(self._numbers[workload]),
+                excluded=self._excluded,
+                all_nodes={node.name: node_object(node) for node in self._trace.nodes},
+                template=lambda uid: self._kubernetes.pods[uid].scheduled.pod,
+            ),
             usage_of=self._collector.usage_of,
             days=self._daily_profiles,
-            excluded=self._excluded,
-            nodes={node.name: node_object(node) for node in self._trace.nodes},
-            template=lambda uid: self._kubernetes.pods[uid].scheduled.pod,
             budgets=lambda: self._scheduling.budgets,
             evict=self._evict,
             publish=self._on_eviction_message,

@@ -6,17 +6,19 @@
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from equipoise.lab.formats.draft import DraftPod, DraftRule, TraceDraft, is_known, sampled_nodes, slice_note
-from equipoise.lab.formats.tables import CurveTable, path_of, read_curves, read_rows
+from equipoise.lab.formats.tables import CurveTable, Row, path_of, read_curves, read_rows
 from equipoise.lab.model.trace import Array, Trace, TraceNode, TraceWorkload
 
 FILES: tuple[str, ...] = ("nodes.csv.gz", "pods.csv.gz", "app_cpu_milli.csv.gz", "app_memory_mib.csv.gz")
+
+_PODS, _RULES = ("pod_id", "app_id", "node_id"), ("app_a", "app_b", "max_b")
 
 SECONDS_PER_STEP = 900.0
 DAY = 96
@@ -37,8 +39,8 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
     Underscores in names become hyphens. Raises TraceError.
     """
     all_nodes = _nodes(folder)
-    places: dict[str, str] = {}
-    placed = _placed(folder, {node.name for node in all_nodes}, places)
+    rows = read_rows(folder, "pods", _PODS, ignore_others=True)
+    placed, places = placed_pods(rows, _PODS, {node.name for node in all_nodes}, "nodes")
 
     def curves(wanted: Mapping[str, str]) -> tuple[CurveTable, CurveTable]:
         cpu, memory = (read_curves(folder, table, "app_id", wanted) for table in ("app_cpu_milli", "app_memory_mib"))
@@ -68,29 +70,24 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
     def trace(self, name: str, *, nodes: int | None, seed: int) -> Trace:
         """The trace, as in `read`."""
-        return _trace(self, name, nodes=nodes, seed=seed)
-
-
-def _trace(contents: Contents, name: str, *, nodes: int | None, seed: int) -> Trace:
-    all_nodes = contents.nodes
-    chosen = sampled_nodes(all_nodes, {pod.node for pod in contents.placed}, count=nodes, seed=seed)
-    names = {node.name for node in chosen}
-    pods = [pod for pod in contents.placed if pod.node in names]
-    wanted = {pod.workload: contents.places[pod.workload] for pod in pods}
-    cpu, memory = contents.curves(wanted)
-    notes = [DERIVED]
-    if cpu.steps > DAY:
-        notes.append(f"the first {DAY} of {cpu.steps} steps, which are one day, so that the trace can repeat")
-    notes += slice_note(len(chosen), len(all_nodes), seed)
-    return TraceDraft(
-        name=name,
-        nodes=[msgspec.structs.replace(node, name=_plain(node.name)) for node in chosen],
-        workloads={app: _workload(app, cpu.rows[app], memory.rows[app]) for app in cpu.rows},
-        pods=[DraftPod(name=_plain(pod.name), workload=pod.workload, node=_plain(pod.node)) for pod in pods],
-        rules=contents.rules(wanted.keys()),
-        seconds_per_step=SECONDS_PER_STEP,
-        notes=notes,
-    ).trace(_first_day(cpu), _first_day(memory))
+        chosen = sampled_nodes(self.nodes, {pod.node for pod in self.placed}, count=nodes, seed=seed)
+        names = {node.name for node in chosen}
+        pods = [pod for pod in self.placed if pod.node in names]
+        wanted = {pod.workload: self.places[pod.workload] for pod in pods}
+        cpu, memory = self.curves(wanted)
+        notes = [DERIVED]
+        if cpu.steps > DAY:
+            notes.append(f"the first {DAY} of {cpu.steps} steps, which are one day, so that the trace can repeat")
+        notes += slice_note(len(chosen), len(self.nodes), seed)
+        return TraceDraft(
+            name=name,
+            nodes=[msgspec.structs.replace(node, name=_plain(node.name)) for node in chosen],
+            workloads={app: _workload(app, cpu.rows[app], memory.rows[app]) for app in cpu.rows},
+            pods=[DraftPod(name=_plain(pod.name), workload=pod.workload, node=_plain(pod.node)) for pod in pods],
+            rules=self.rules(wanted.keys()),
+            seconds_per_step=SECONDS_PER_STEP,
+            notes=notes,
+        ).trace(_first_day(cpu), _first_day(memory))
 
 
 def _plain(name: str) -> str:
@@ -109,16 +106,22 @@ def _nodes(folder: Path) -> list[TraceNode]:
     ]
 
 
-def _placed(folder: Path, nodes: Set[str], places: dict[str, str]) -> list[DraftPod]:
-    """Pods with a node. `places` receives the position of the first reference to each app."""
+def placed_pods(
+    rows: Iterable[Row], columns: tuple[str, str, str], nodes: Set[str], table: str
+) -> tuple[list[DraftPod], dict[str, str]]:
+    """Pods with a node, and the position of the first reference to each app. `table`: that of the nodes.
+
+    `columns`: of the name, the app, and the node, which may be empty.
+    """
     seen: set[str] = set()
-    pods = []
-    for row in read_rows(folder, "pods", ("pod_id", "app_id", "node_id"), ignore_others=True):
-        name, app = row.new_name("pod_id", seen), row.name("app_id")
-        if row.cells["node_id"]:
+    pods, places = list[DraftPod](), dict[str, str]()
+    pod, app_of_pod, node = columns
+    for row in rows:
+        name, app = row.new_name(pod, seen), row.name(app_of_pod)
+        if row.cells[node]:
             places.setdefault(app, row.place)
-            pods.append(DraftPod(name=name, workload=app, node=row.one_of("node_id", nodes, "nodes")))
-    return pods
+            pods.append(DraftPod(name=name, workload=app, node=row.one_of(node, nodes, table)))
+    return pods, places
 
 
 def _workload(app: str, cpu: Array, memory: Array) -> TraceWorkload:
@@ -135,18 +138,23 @@ def _workload(app: str, cpu: Array, memory: Array) -> TraceWorkload:
 
 
 def _rules(folder: Path, apps: Set[str]) -> list[DraftRule]:
-    """The rules of anti-affinity. For app_a = app_b, the data allow max_b + 1 pods."""
     if not path_of(folder, "anti_affinity").exists():
         return []
-    return [
-        DraftRule(
-            beside=row.cells["app_a"],
-            limited=row.cells["app_b"],
-            most=row.integer("max_b") + (row.cells["app_a"] == row.cells["app_b"]),
-        )
-        for row in read_rows(folder, "anti_affinity", ("app_a", "app_b", "max_b"), ignore_others=True)
-        if row.cells["app_a"] in apps and row.cells["app_b"] in apps
-    ]
+    return rules_between(apps, read_rows(folder, "anti_affinity", _RULES, ignore_others=True), _RULES)
+
+
+def rules_between(apps: Set[str], rows: Iterable[Row], columns: tuple[str, str, str]) -> list[DraftRule]:
+    """The rules of anti-affinity between these apps. For an app with itself, the data allow one pod more.
+
+    `columns`: of the apps, and of the number of pods of the second one.
+    """
+    found = []
+    beside, limited, most = columns
+    for row in rows:
+        app, other = row.cells[beside], row.cells[limited]
+        if {app, other} <= apps:
+            found.append(DraftRule(beside=app, limited=other, most=row.integer(most) + (app == other)))
+    return found
 
 
 def _first_day(whole: CurveTable) -> CurveTable:

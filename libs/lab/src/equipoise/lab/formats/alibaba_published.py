@@ -6,13 +6,12 @@ machine or empty), `…_app_resources_…` (app, cores and GiB as curves `1.0|1.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from equipoise.lab.formats.alibaba import Contents
-from equipoise.lab.formats.draft import DraftPod, DraftRule
+from equipoise.lab.formats.alibaba import Contents, placed_pods, rules_between
 from equipoise.lab.formats.tables import (
     SUFFIX,
     CurveTable,
@@ -31,19 +30,22 @@ FILES: tuple[str, ...] = tuple(
     f"{_NAME.format(kind)}{SUFFIX}" for kind in ("machine_resources", "instance_deploy", "app_resources")
 )
 
+_INSTANCES, _RULES = ("instance", "app", "machine"), ("app", "other", "number")
+
 _TABLE = re.compile(r"scheduling_preliminary(?:_[ab])?_(\w+)_\d{8}")
 
 
 def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
     """The same as `alibaba.read`. Raises TraceError."""
     all_nodes = _nodes(folder)
-    places: dict[str, str] = {}
+    rows = _rows(_table(folder, "instance_deploy"), _INSTANCES)
+    placed, places = placed_pods(rows, _INSTANCES, {node.name for node in all_nodes}, "machine_resources")
     contents = Contents(
         nodes=all_nodes,
-        placed=_placed(folder, {node.name for node in all_nodes}, places),
+        placed=placed,
         places=places,
         curves=lambda wanted: _curves(folder, wanted),
-        rules=lambda apps: _rules(folder, apps),
+        rules=lambda apps: rules_between(apps, _rows(_table(folder, "app_interference"), _RULES), _RULES),
     )
     return contents.trace(folder.resolve().name, nodes=nodes, seed=seed)
 
@@ -94,17 +96,6 @@ def _nodes(folder: Path) -> list[TraceNode]:
     ]
 
 
-def _placed(folder: Path, nodes: Set[str], places: dict[str, str]) -> list[DraftPod]:
-    seen: set[str] = set()
-    pods = []
-    for row in _rows(_table(folder, "instance_deploy"), ("instance", "app", "machine")):
-        name, app = row.new_name("instance", seen), row.name("app")
-        if row.cells["machine"]:
-            places.setdefault(app, row.place)
-            pods.append(DraftPod(name=name, workload=app, node=row.one_of("machine", nodes, "machine_resources")))
-    return pods
-
-
 def _curves(folder: Path, wanted: Mapping[str, str]) -> tuple[CurveTable, CurveTable]:
     path = _table(folder, "app_resources") or folder
     cpu: dict[str, Array] = {}
@@ -130,16 +121,3 @@ def _curve(row: Row, column: str, unit: float) -> Array:
     cells = row.cells[column].split("|")
     values: Array = unit * usage_values(row.place, [f"{column}[{step}]" for step in range(len(cells))], cells)
     return np.round(values, 6)
-
-
-def _rules(folder: Path, apps: Set[str]) -> list[DraftRule]:
-    """The rules between these apps. For an app with itself, the data allow one instance more than the number."""
-    return [
-        DraftRule(
-            beside=row.cells["app"],
-            limited=row.cells["other"],
-            most=row.integer("number") + (row.cells["app"] == row.cells["other"]),
-        )
-        for row in _rows(_table(folder, "app_interference"), ("app", "other", "number"))
-        if row.cells["app"] in apps and row.cells["other"] in apps
-    ]

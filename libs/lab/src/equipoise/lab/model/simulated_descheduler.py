@@ -74,23 +74,14 @@ class SimulatedDescheduler:
     load: LoadSettings
     thresholds: Thresholds
     protection: Protection
-    replicas: Callable[[Workload], int]
-    """Desired replicas, now."""
+    objects: "ApiObjects"
+    """The objects that the descheduler watches."""
 
     usage_of: Callable[[Workload], Resources]
     """Last measured usage of a pod of a workload."""
 
     days: Callable[[], Mapping[Workload, HourlyUsage]]
     """The profile of each workload."""
-
-    excluded: Callable[[Workload], Collection[str]]
-    """Nodes that anti-affinity excludes for the pods of a workload."""
-
-    nodes: Mapping[str, Node]
-    """The nodes by name, as kube-scheduler sees them."""
-
-    template: Callable[[str], Pod]
-    """The pod as it was created, by UID of a pod on a node."""
 
     budgets: Callable[[], Sequence[PodDisruptionBudget]]
     """All, now."""
@@ -104,9 +95,6 @@ class SimulatedDescheduler:
     def __post_init__(self) -> None:
         rules = Rules(protection=self.protection, namespaces=Namespaces(), own_namespace="equipoise-system")
         self._evaluation = self.settings.evaluation(self.load, self.thresholds, rules)
-        self._objects = ApiObjects(
-            replicas=self.replicas, excluded=self.excluded, nodes=self.nodes, template=self.template
-        )
         self._messages = LatestMessages()
         self._tracker = Tracker(self.settings.tracker)
         # The grace period after a start is over.
@@ -126,13 +114,13 @@ class SimulatedDescheduler:
         self._messages.on_cycle(message, message.queried_at)
 
     def on_placement(self, message: NodePlacement) -> None:
-        self._objects.on_placement(message)
+        self.objects.on_placement(message)
         self._messages.on_placement(with_recent_pods(message, -math.inf), math.inf)
 
     def evaluate(self, now: float) -> None:
         """One evaluation, and the outcome of each intent."""
-        watched, tracker = self._objects.watched(self.budgets()), self._tracker
-        tracker.update(watched.pods_of(tracker.awaited_workloads()), {}, self._objects.nodes, now)
+        watched, tracker = self.objects.watched(self.budgets()), self._tracker
+        tracker.update(watched.pods_of(tracker.awaited_workloads()), {}, self.objects.nodes, now)
         self._update_ledger(now)
         snapshot = self._snapshot(watched, now)
         evaluation = evaluate(snapshot, self._evaluation)
@@ -165,7 +153,7 @@ class SimulatedDescheduler:
         usage = WindowUsage(sampled_at=now, mean=self.usage_of(workload))
         return WorkloadUtilization(
             workload=workload,
-            replicas=self.replicas(workload),
+            replicas=self.objects.replicas(workload),
             sampled_at=now,
             queried_at=now,
             windows={self.load.shortest.name: usage},
@@ -205,9 +193,9 @@ class SimulatedDescheduler:
             namespace=intent.namespace,
             node=intent.node,
             workload=intent.workload,
-            replicas=0 if intent.workload is None else self.replicas(intent.workload),
+            replicas=0 if intent.workload is None else self.objects.replicas(intent.workload),
             unready=sum(entry.workload == intent.workload for entry in view.migrating()),
-            cluster_pods=self._objects.pod_count,
+            cluster_pods=self.objects.pod_count,
         )
         return limits.refusal(eviction, view)
 
@@ -215,11 +203,11 @@ class SimulatedDescheduler:
         """Records the replacements that run, and drops the entries that no limit needs any more."""
         missing = [entry for entry in self._ledger.entries if entry.recovered_at is None]
         if missing:
-            running = self._objects.running()
+            running = self.objects.running()
             replaced = {
                 entry.intent_id: ReplacementStatus(state="ready")
                 for entry in missing
-                if entry.workload is None or running[entry.workload] >= self.replicas(entry.workload)
+                if entry.workload is None or running[entry.workload] >= self.objects.replicas(entry.workload)
             }
             self._ledger = self._ledger.with_replacements(replaced, now)
         self._ledger = self._ledger.retaining(self.limits.retention, now).pruned(now)
@@ -244,22 +232,23 @@ def paced(settings: DeschedulerSettings, tick: float) -> DeschedulerSettings:
 _LONG_AGO = Condition(type="Ready", status="True", last_transition_time=datetime.fromtimestamp(0, UTC))
 
 
+@dataclass(kw_only=True)
 class ApiObjects:
     """What the watches of the descheduler would contain. An object is built again only when it changes."""
 
-    def __init__(
-        self,
-        *,
-        replicas: Callable[[Workload], int],
-        excluded: Callable[[Workload], Collection[str]],
-        nodes: Mapping[str, Node],
-        template: Callable[[str], Pod],
-    ) -> None:
-        """`replicas`: desired replicas; the others are those of `SimulatedDescheduler`."""
-        self._replicas = replicas
-        self._all_nodes = nodes
-        self._template = template
-        self._excluded = excluded
+    replicas: Callable[[Workload], int]
+    """Desired replicas, now."""
+
+    excluded: Callable[[Workload], Collection[str]]
+    """Nodes that anti-affinity excludes for the pods of a workload."""
+
+    all_nodes: Mapping[str, Node]
+    """The nodes by name, as kube-scheduler sees them."""
+
+    template: Callable[[str], Pod]
+    """The pod as it was created, by UID of a pod on a node."""
+
+    def __post_init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._placed: dict[str, dict[str, PlacedPod]] = {}
         """The pods by node and UID."""
@@ -285,7 +274,7 @@ class ApiObjects:
     def on_placement(self, placement: NodePlacement) -> None:
         name = placement.node
         if name not in self._nodes:
-            self._nodes[name] = _ready(self._all_nodes[name])
+            self._nodes[name] = _ready(self.all_nodes[name])
         before = self._placed.get(name, {})
         self._placed[name] = after = {pod.uid: pod for pod in placement.pods}
         for uid in before.keys() - after.keys():
@@ -324,7 +313,7 @@ class ApiObjects:
 
     def _restricted(self, workloads: Collection[Workload]) -> dict[str, PodInfo]:
         """The trace's rules of anti-affinity, as an affinity that excludes the nodes that they exclude now."""
-        affinity = {workload: _not_on(nodes) for workload in workloads if (nodes := tuple(self._excluded(workload)))}
+        affinity = {workload: _not_on(nodes) for workload in workloads if (nodes := tuple(self.excluded(workload)))}
         return {
             pod.uid: self._reader.read(_with_affinity(self._pods[pod.uid], affinity[pod.workload]))
             for placed in (self._placed.values() if affinity else ())
@@ -346,7 +335,7 @@ class ApiObjects:
             )
             self._owners[workload] = [reference]
         # Pods of a template share its parts, and everything that follows from them.
-        template = self._template(placed.uid)
+        template = self.template(placed.uid)
         since = None if placed.running_since is None else datetime.fromtimestamp(placed.running_since, UTC)
         return Pod(
             metadata=ObjectMeta(
@@ -390,7 +379,7 @@ class ApiObjects:
         return WorkloadObject(
             kind=workload.kind,
             metadata=ObjectMeta(name=workload.name, namespace=workload.namespace),
-            spec=WorkloadSpec(replicas=self._replicas(workload), selector=self._selectors.get(workload)),
+            spec=WorkloadSpec(replicas=self.replicas(workload), selector=self._selectors.get(workload)),
             status=WorkloadStatus(
                 replicas=existing, ready_replicas=running, updated_replicas=existing, available_replicas=running
             ),
