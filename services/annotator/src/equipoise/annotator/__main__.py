@@ -7,15 +7,9 @@ if __name__ == "__main__":
 
 from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
-from equipoise.runtime.process.lifecycle import Runtime
-from equipoise.runtime.process.main import run
+from equipoise.runtime.process.main import run, serving
 
-
-async def start(runtime: Runtime[AnnotatorSettings]) -> None:
-    """Runs the service until it is canceled."""
-    service = Annotator(runtime)
-    await service.attach()
-    await service.run()
+start = serving(Annotator)
 
 
 def main() -> None:

@@ -7,15 +7,9 @@ if __name__ == "__main__":
 
 from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
-from equipoise.runtime.process.lifecycle import Runtime
-from equipoise.runtime.process.main import run
+from equipoise.runtime.process.main import run, serving
 
-
-async def start(runtime: Runtime[BinderSettings]) -> None:
-    """Runs the service until it is canceled."""
-    service = Binder(runtime)
-    await service.attach()
-    await service.run()
+start = serving(Binder)
 
 
 def main() -> None:

@@ -9,15 +9,9 @@ import numpy  # noqa: F401  now, not during the first request: it takes a tenth 
 
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.runtime.process.lifecycle import Runtime
-from equipoise.runtime.process.main import run
+from equipoise.runtime.process.main import run, serving
 
-
-async def start(runtime: Runtime[DeschedulerSettings]) -> None:
-    """Runs the service until it is canceled."""
-    service = Descheduler(runtime)
-    await service.attach()
-    await service.run()
+start = serving(Descheduler)
 
 
 def main() -> None:

@@ -9,15 +9,9 @@ import numpy  # noqa: F401  now, not during the first evaluation: it takes a ten
 
 from equipoise.reclaimer.service import Reclaimer
 from equipoise.reclaimer.settings import ReclaimerSettings
-from equipoise.runtime.process.lifecycle import Runtime
-from equipoise.runtime.process.main import run
+from equipoise.runtime.process.main import run, serving
 
-
-async def start(runtime: Runtime[ReclaimerSettings]) -> None:
-    """Runs the service until it is canceled."""
-    service = Reclaimer(runtime)
-    await service.attach()
-    await service.run()
+start = serving(Reclaimer)
 
 
 def main() -> None:

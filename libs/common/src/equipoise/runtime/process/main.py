@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -23,7 +23,7 @@ from equipoise.runtime.configuration import Configuration, ConfigurationError, l
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.health import Health
-from equipoise.runtime.process.lifecycle import Process, Start
+from equipoise.runtime.process.lifecycle import Process, Runtime, Start
 from equipoise.runtime.process.logging import configure_logging
 
 S = TypeVar("S", bound=Section)
@@ -84,6 +84,25 @@ async def next_configuration(
 def refused(health: Health, error: ConfigurationError) -> None:
     """Report that the previous configuration remains in use."""
     health.set_problem("configuration", f"the changed configuration is not used: {'; '.join(str(error).splitlines())}")
+
+
+class Service(Protocol):
+    """Subscribes, then runs until it is canceled."""
+
+    async def attach(self) -> None: ...
+
+    async def run(self) -> None: ...
+
+
+def serving(create: Callable[[Runtime[S]], Service]) -> Start[S]:
+    """Starts the service that is created."""
+
+    async def start(runtime: Runtime[S]) -> None:
+        service = create(runtime)
+        await service.attach()
+        await service.run()
+
+    return start
 
 
 def run(
