@@ -65,6 +65,11 @@ async def with_bus(bus: BusOptions, cluster: ClusterOptions, run: Callable[[Nats
         return await run(server)
 
 
+def run_with_bus(bus: BusOptions, cluster: ClusterOptions, run: Callable[[Nats], Awaitable[R]]) -> R:
+    """The same in an event loop of its own."""
+    return asyncio.run(with_bus(bus, cluster, run))
+
+
 def with_other_connection(problem: str, bus: BusOptions) -> str:
     """The problem, and other ways to reach NATS."""
     if bus.url:

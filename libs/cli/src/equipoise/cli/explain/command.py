@@ -27,13 +27,11 @@ def pod(name: str, node: str, bus: BusOptions, cluster: ClusterOptions, output: 
 
     It is scored as if it were scheduled now.
     """
-    import asyncio
-
-    from equipoise.cli.bus.access import with_bus
+    from equipoise.cli.bus.access import run_with_bus
     from equipoise.cli.explain.scores import pod_request, run_explain
 
     request = pod_request(name, node)
-    asyncio.run(with_bus(bus, cluster, lambda server: run_explain(request, server, cluster, output=output)))
+    run_with_bus(bus, cluster, lambda server: run_explain(request, server, cluster, output=output))
 
 
 @explain.command()
@@ -46,12 +44,10 @@ def node(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) ->
 
     The thresholds are those that the descheduler runs with. The example is a pod without requests.
     """
-    import asyncio
-
-    from equipoise.cli.bus.access import with_bus
+    from equipoise.cli.bus.access import run_with_bus
     from equipoise.cli.explain.node import run_explain_node
 
-    asyncio.run(with_bus(bus, cluster, lambda server: run_explain_node(name, server, cluster, output=output)))
+    run_with_bus(bus, cluster, lambda server: run_explain_node(name, server, cluster, output=output))
 
 
 @explain.command()

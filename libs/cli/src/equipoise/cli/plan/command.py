@@ -37,17 +37,13 @@ def plan(
     Exit code 1 means that no plan could be read, that it is unknown whether binders evict, or that the plan is not of
     the cluster of the kubeconfig. With --watch, changes are shown as they come.
     """
-    import asyncio
-
-    from equipoise.cli.bus.access import with_bus
+    from equipoise.cli.bus.access import run_with_bus
     from equipoise.cli.plan.run import run_plan
 
-    moves = asyncio.run(
-        with_bus(
-            bus,
-            cluster,
-            lambda server: run_plan(server, cluster, os.environ, output=output, only_changes=only_changes, watch=watch),
-        )
+    moves = run_with_bus(
+        bus,
+        cluster,
+        lambda server: run_plan(server, cluster, os.environ, output=output, only_changes=only_changes, watch=watch),
     )
     if with_exit_code and moves:
         raise SystemExit(MOVES_PLANNED)

@@ -50,15 +50,11 @@ def reclaimed(
 
     Reads the last evaluation of each node by the reclaimer from the bus. It changes nothing.
     """
-    import asyncio
-
-    from equipoise.cli.bus.access import with_bus
+    from equipoise.cli.bus.access import run_with_bus
     from equipoise.cli.reclaimed.run import run_reclaimed
 
-    asyncio.run(
-        with_bus(
-            bus,
-            cluster,
-            lambda server: run_reclaimed(server, cluster, only=only, sort=sort, max_age=max_age, output=output),
-        )
+    run_with_bus(
+        bus,
+        cluster,
+        lambda server: run_reclaimed(server, cluster, only=only, sort=sort, max_age=max_age, output=output),
     )

@@ -61,7 +61,7 @@ def report(
     if html is not None and find_spec("equipoise.lab") is None:
         raise click.UsageError("--html is a part of the lab: run pip install 'equipoise[lab]'")
 
-    from equipoise.cli.bus.access import with_bus
+    from equipoise.cli.bus.access import run_with_bus
     from equipoise.cli.report.run import run_report
     from equipoise.contracts.configuration.duration import Duration
 
@@ -69,4 +69,4 @@ def report(
         period = Duration.parse(since)
     except ValueError as error:
         raise click.UsageError(f"--since: {error}") from None
-    asyncio.run(with_bus(bus, cluster, lambda server: run_report(period, server, as_json=as_json, html=html)))
+    run_with_bus(bus, cluster, lambda server: run_report(period, server, as_json=as_json, html=html))

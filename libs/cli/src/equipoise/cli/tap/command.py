@@ -16,10 +16,8 @@ def tap(subject: str, bus: BusOptions, cluster: ClusterOptions, as_json: bool) -
 
     SUBJECT may be a pattern: eviction, 'utilization.node.*', '*.node.NAME'. The default is every subject.
     """
-    import asyncio
-
-    from equipoise.cli.bus.access import with_bus
+    from equipoise.cli.bus.access import run_with_bus
     from equipoise.cli.tap.run import run_tap, subscriptions_for
 
     subscriptions_for(subject)  # an unknown one is reported without a connection
-    asyncio.run(with_bus(bus, cluster, lambda server: run_tap(subject, server, as_json=as_json)))
+    run_with_bus(bus, cluster, lambda server: run_tap(subject, server, as_json=as_json))
