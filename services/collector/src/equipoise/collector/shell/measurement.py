@@ -9,7 +9,7 @@ from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmea
 from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.other_cluster import nodes_of_another_cluster, pods_of_another_cluster
 from equipoise.collector.decisions.pod_times import unix_seconds
-from equipoise.collector.decisions.query import ResourceName, Sample, SourceError, Subject
+from equipoise.collector.decisions.query import ResourceName, SourceError, Subject
 from equipoise.collector.decisions.recent_usage import has_new_pods, recent_length, recent_usage
 from equipoise.collector.decisions.replica_means import MeasuredPod, WorkloadRound, replica_means
 from equipoise.collector.decisions.scrape_choice import Scrapes, jobs_of
@@ -172,7 +172,8 @@ class Measurement:
         criteria = self.criteria(window, at, "node")
         length = recent_length(self.intervals.of_nodes.default, window.length) if new else 0.0
         measured, (recent, recent_failed) = await asyncio.gather(
-            measure_nodes(self.source, targets, criteria, statistics), self._recent_samples(length, at, criteria.jobs)
+            measure_nodes(self.source, targets, criteria, statistics),
+            recent_samples(self.source, length, at, criteria.jobs),
         )
         self._scrapes["node"] |= measured.scrapes
         missing = any(
@@ -201,11 +202,6 @@ class Measurement:
         if measured.unknown_node:
             return f"no series names a node of this cluster; one has {measured.unknown_node}", failures
         return ("" if measured.readings else next(iter(failures), "")), failures
-
-    async def _recent_samples(
-        self, length: float, at: float, jobs: tuple[str, ...]
-    ) -> tuple[dict[ResourceName, list[Sample]], dict[ResourceName, str]]:
-        return await recent_samples(self.source, length, at, jobs) if length else ({}, {})
 
     async def _measure_pods(self, at: float) -> list[str]:
         """Which queries failed."""

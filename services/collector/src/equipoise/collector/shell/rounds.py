@@ -123,7 +123,9 @@ async def measure_nodes(
 async def recent_samples(
     source: MetricSource, length: float, at: float, jobs: tuple[str, ...] = ()
 ) -> tuple[dict[ResourceName, list[Sample]], dict[ResourceName, str]]:
-    """The mean usage of every node over these seconds, and for failed resources why there is none."""
+    """The mean usage of every node over these seconds (0: nothing), and for failed resources why there is none."""
+    if not length:
+        return {}, {}
     query = MetricQuery(subject="node", length=length, at=at, min_samples=MIN_SAMPLES, jobs=jobs)
     unsupported = _unsupported(source, query, ["mean"])
     results, failed = await _run(
