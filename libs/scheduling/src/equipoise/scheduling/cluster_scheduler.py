@@ -22,6 +22,7 @@ from equipoise.contracts.kubernetes.objects.workload import (
     ReplicationController,
     WorkloadObject,
 )
+from equipoise.contracts.kubernetes.occupied_nodes import FINISHED
 from equipoise.contracts.unreadable.lenient_decoding import as_accepted
 from equipoise.scheduling.configuration import SchedulerConfiguration, default_configuration
 from equipoise.scheduling.framework.nominated import Nominated
@@ -52,7 +53,6 @@ KINDS: Mapping[str, type[Object]] = {
 }
 """What decides where pods run. Objects of other kinds are ignored."""
 
-FINISHED = ("Succeeded", "Failed")
 """Phases of pods that occupy nothing any more."""
 
 T = TypeVar("T", bound=Object)

@@ -13,9 +13,9 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.leases import held_leases, held_text
 from equipoise.cli.options import Output
 from equipoise.cli.terminal import count, listed, print_result
-from equipoise.collector.decisions.pod_times import FINISHED
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, requests_reclaimed
 from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.occupied_nodes import occupies_node
 from equipoise.contracts.kubernetes.requests import pod_requests
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.runtime.configuration import Kubernetes, Logging
@@ -106,8 +106,7 @@ async def clear_nodes(kube: Kube, clock: Clock, nodes: Sequence[OfferingNode], *
 
 def _uses(pod: Pod) -> bool:
     """Bound to a node, not finished, and requests reclaimed resources, or may do so because it cannot be read."""
-    bound = bool(pod.spec.node_name) and pod.status.phase not in FINISHED
-    if not bound:
+    if not occupies_node(pod):
         return False
     pod = with_known_amounts(pod)
     return bool(pod.metadata.unreadable) or requests_reclaimed(pod_requests(pod))

@@ -32,7 +32,7 @@ from equipoise.cli.options import BusOptions, ClusterOptions, Output
 from equipoise.cli.reclaimed.state import ReclaimerState, has_reclaimer, read_reclaimer_state, reclaimer_lines
 from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
 from equipoise.cli.terminal import count, print_result, table, time_of_day
-from equipoise.collector.decisions.pod_times import FINISHED
+from equipoise.contracts.kubernetes.occupied_nodes import occupies_node
 from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import ConfigurationError, Logging, Nats
@@ -230,7 +230,7 @@ async def count_pods(kube: Kube, limit: EvictionsPerCluster) -> int | None:
     try:
         async with aclosing(kube.pages(PODS)) as pages:
             while not limit.enough_pods(count) and (page := await anext(pages, None)) is not None:
-                count += sum(bool(pod.spec.node_name) and pod.status.phase not in FINISHED for pod in page)
+                count += sum(occupies_node(pod) for pod in page)
     except KubeError:
         return None
     return count

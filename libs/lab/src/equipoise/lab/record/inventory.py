@@ -6,12 +6,12 @@ from typing import get_args
 
 import msgspec
 
-from equipoise.collector.decisions.pod_times import FINISHED
 from equipoise.contracts.kubernetes.labels import HOSTNAME, selects
 from equipoise.contracts.kubernetes.objects.metadata import OwnerReference
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Affinity, Pod
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
+from equipoise.contracts.kubernetes.occupied_nodes import occupies_node
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.kubernetes.raw_allocatable import base_of
@@ -83,7 +83,11 @@ def inventory(
     known_nodes = {node.name: node for item in nodes if (node := _node(item)) is not None}
     if not known_nodes:
         raise RecordError("the API server has no node with CPU and memory: is this the right cluster (--context)?")
-    placed = [pod for pod in pods if _occupies_node(pod) and pod.spec.node_name in known_nodes]
+    placed = [
+        pod
+        for pod in pods
+        if occupies_node(pod) and pod.metadata.deletion_timestamp is None and pod.spec.node_name in known_nodes
+    ]
     newest: dict[Key, Pod] = {}
     for pod in placed:
         key = owners[_full_name(pod)]
@@ -251,10 +255,6 @@ def _full_name(pod: Pod) -> str:
 def _age(pod: Pod) -> tuple[float, str]:
     created = pod.metadata.creation_timestamp
     return (created.timestamp() if created else 0.0, pod.metadata.name)
-
-
-def _occupies_node(pod: Pod) -> bool:
-    return pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None and bool(pod.spec.node_name)
 
 
 def _notes(

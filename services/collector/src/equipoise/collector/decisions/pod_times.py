@@ -47,9 +47,6 @@ MAX_WATCH_DELAY = 2.0
 _PENDING = "Pending"
 """Phase of pods that do not run yet, placed or not."""
 
-FINISHED = frozenset({"Succeeded", "Failed"})
-"""Phases of pods that use nothing any more, though their object still exists."""
-
 MAX_CONSTRAINT_BYTES = 1_000
 """The maximum of a pod's tolerations, and of its node selector: a message about 250 pods must stay below 1 MiB."""
 

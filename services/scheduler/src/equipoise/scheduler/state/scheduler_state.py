@@ -20,10 +20,11 @@ from equipoise.contracts.kubernetes.objects.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from equipoise.contracts.kubernetes.occupied_nodes import FINISHED, occupies_node
 from equipoise.contracts.unreadable.known_amounts import unknown_node, unknown_pod
 from equipoise.scheduler.state.attempt import Attempt, message_of
 from equipoise.scheduler.state.queue_plugins import QueuePlugins
-from equipoise.scheduling.cluster_scheduler import FINISHED, ClusterScheduler
+from equipoise.scheduling.cluster_scheduler import ClusterScheduler
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, Kind
 from equipoise.scheduling.framework.framework import Framework
@@ -160,7 +161,7 @@ class SchedulerState:
     def _count_unreadable(self, before: Pod | None, after: Pod | None, now: float) -> None:
         changed = set[str]()
         for pod, counts in ((before, False), (after, True)):
-            if pod is not None and pod.metadata.unreadable and _occupies(pod):
+            if pod is not None and pod.metadata.unreadable and occupies_node(pod):
                 uids = self._unreadable_on.setdefault(pod.spec.node_name, set())
                 (uids.add if counts else uids.discard)(pod.metadata.uid)
                 changed.add(pod.spec.node_name)
@@ -290,7 +291,7 @@ class SchedulerState:
     # Pods
 
     def _apply_pod(self, before: Pod | None, after: Pod | None, now: float) -> None:
-        ran, runs = before is not None and _occupies(before), after is not None and _occupies(after)
+        ran, runs = before is not None and occupies_node(before), after is not None and occupies_node(after)
         if after is not None and after.metadata.unreadable and self.waits(after):
             self._stop_waiting(after, now)  # what it needs is not known
             return
@@ -335,7 +336,7 @@ class SchedulerState:
         if (waiting := self.cluster.waiting_pods.get(pod.uid)) is not None:
             waiting.reject("", "removed")
         placed = self.assumed.pop(pod.uid, None)
-        remains = placed is not None and _occupies(pod.pod) and placed.pod.spec.node_name == pod.pod.spec.node_name
+        remains = placed is not None and occupies_node(pod.pod) and placed.pod.spec.node_name == pod.pod.spec.node_name
         if placed is not None and not remains:
             self.cluster.remove_pod(placed)
         nominated = self.cluster.nominated.node_of(pod)
@@ -393,10 +394,6 @@ def _reserve(
             framework.unreserve(state, pod, node)
             return msgspec.structs.replace(status, plugin=plugin.name), {}
     return SUCCESS, pending
-
-
-def _occupies(pod: Pod) -> bool:
-    return bool(pod.spec.node_name) and pod.status.phase not in FINISHED
 
 
 def _decides(item: Object | None) -> object:

@@ -13,6 +13,7 @@ from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, WorkloadObject
+from equipoise.contracts.kubernetes.occupied_nodes import occupies_node
 from equipoise.contracts.kubernetes.owners import controller_of, workload_lookup, workload_of
 from equipoise.contracts.kubernetes.platforms import Platform, platform_of
 from equipoise.contracts.kubernetes.workload import Workload
@@ -26,13 +27,6 @@ from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation
 
 if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
     from equipoise.scheduling.model.pod_info import PodInfo
-
-FINISHED = ("Succeeded", "Failed")
-
-
-def occupies_node(pod: Pod) -> bool:
-    """Whether it is on a node and not finished."""
-    return bool(pod.spec.node_name) and pod.status.phase not in FINISHED
 
 
 class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,11 @@
+"""Which pods occupy a node: those that are on it and not finished."""
+
+from equipoise.contracts.kubernetes.objects.pod import Pod
+
+FINISHED = frozenset({"Succeeded", "Failed"})
+"""Phases of pods that use nothing any more, though their object still exists."""
+
+
+def occupies_node(pod: Pod) -> bool:
+    """Whether it is on a node and not finished."""
+    return bool(pod.spec.node_name) and pod.status.phase not in FINISHED
