@@ -250,6 +250,14 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "32m" not in plain
 
 
+def test_no_age_is_negative() -> None:
+    """The clock of the scorer may be behind that of Prometheus."""
+    state = a_scoring_state({"low": 1.0, "over": 6.0})
+    text = shown(explain(state, ExplainRequest(pod=a_pod(), node="low"), NOW - 3.0))
+    assert " 0.0 s" in text
+    assert "-3.0 s" not in text
+
+
 def test_no_terminal_is_too_narrow_for_scores() -> None:
     """The ranking has a column for each part of the score."""
     state = a_scoring_state({f"n{number:02}": 0.5 + 0.25 * number for number in range(12)})

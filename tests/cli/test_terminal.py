@@ -27,7 +27,7 @@ from equipoise.cli.ledger_change import LedgerChange
 from equipoise.cli.plan.run import ShownChanges, ShownPlan
 from equipoise.cli.report.figures import PlacementReport
 from equipoise.cli.status.run import ShownStatus
-from equipoise.cli.terminal import plain, print_result, rfc3339, table
+from equipoise.cli.terminal import duration, plain, print_result, rfc3339, table
 
 RESULTS: tuple[type[msgspec.Struct], ...] = (
     ShownStatus, ShownPlan, ShownChanges, ShownExplanation, ShownNode, ShownHistory, PlacementReport, Diagnosis,
@@ -101,6 +101,12 @@ def test_watched_results_are_documents_of_one_stream(capsys: pytest.CaptureFixtu
         status = ledger_status(a_ledger(*entries), Limits(), NOW)
         print_result(status, lambda *_: None, output="yaml", watched=True)
     assert [len(each["last"]) for each in yaml.safe_load_all(capsys.readouterr().out)] == [1, 2]
+
+
+@given(st.floats(-1e6, 1e6))
+def test_no_duration_is_negative(seconds: float) -> None:
+    """A sample may be newer than the clock of this machine."""
+    assert not duration(seconds).startswith("-")
 
 
 # tables

@@ -220,11 +220,11 @@ def time_of_day(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """47 s, 12 min, 3.5 h, 6.9 d."""
+    """47 s, 12 min, 3.5 h, 6.9 d. A time that a clock ahead of this one has set is 0 s ago."""
     for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}".replace(".0 ", " ")
-    return f"{seconds:.0f} s"
+    return f"{max(0.0, seconds):.0f} s"
 
 
 def count(number: int, noun: str) -> str:

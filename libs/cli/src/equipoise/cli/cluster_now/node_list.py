@@ -64,6 +64,6 @@ def _note(node: NodeNow) -> str:
 
 
 def _wide_cells(node: NodeNow, now: float) -> list[str]:
-    age = "" if node.sampled_at is None else duration(max(0.0, now - node.sampled_at))
+    age = "" if node.sampled_at is None else duration(now - node.sampled_at)
     amounts = (amount(each, name, digits=1) for name in RESOURCES for each in (node.usage, node.allocatable))
     return [*amounts, age]

@@ -54,7 +54,7 @@ class RunningConfiguration(msgspec.Struct, frozen=True, kw_only=True):
 
     def age_text(self, now: float) -> str:
         """How old it is, and what that means if it is not current."""
-        age = duration(max(0.0, now - self.published_at))
+        age = duration(now - self.published_at)
         return f"published {age} ago" if self.current else f"published {age} ago and not since: it may no longer run"
 
 

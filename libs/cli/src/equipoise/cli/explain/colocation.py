@@ -77,7 +77,7 @@ def node_parts(node: NodeBands, now: float) -> Iterator[Text | Table]:
     """How what is idle now was computed; then each band, and why it offers less or more than is idle."""
     written = {True: "written to its status", False: "not written to its status"}[node.written]
     due = " yet" if node.mode == "enforce" and not node.written else ""
-    age = duration(max(0.0, now - node.evaluated_at))
+    age = duration(now - node.evaluated_at)
     yield Text.assemble(("reclaimed", "bold"), f": mode {node.mode}, {written}{due}; evaluated {age} ago")
     if node.outdated:
         yield Text("no longer evaluated: check that a reclaimer is running and ready (/readyz)", style="bold yellow")

@@ -3,12 +3,16 @@
 import click
 
 from equipoise.cli import completed_names
+from equipoise.cli.hints.command import hints
 from equipoise.cli.options import BusOptions, ClusterOptions, Output, cluster_options, nats_options, wide_output_option
 
 
 @click.group()
 def explain() -> None:
-    """Explain the scores of a pod or node, or an eviction."""
+    """Explain why a node is hot, the scores of a pod, the hints of a workload, or an eviction."""
+
+
+explain.add_command(hints, "workload")
 
 
 @explain.command()

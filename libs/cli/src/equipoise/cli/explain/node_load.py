@@ -107,7 +107,7 @@ def _evaluations(
     for decision in {each.strategy: each for each in decisions}.values():
         classification = next((each for each in decision.nodes if each.node == node), None)
         if classification is not None:
-            ago = duration(max(0.0, now - decision.evaluated_at))
+            ago = duration(now - decision.evaluated_at)
             yield f"{decision.strategy}, {ago} ago: {_evaluation(classification, needed)}"
 
 
@@ -136,7 +136,7 @@ def lines(found: ExplainedLoad, now: float) -> Iterator[tuple[str, str]]:
         windows = (
             "; ".join(f"{name} {percentages(load)}" for name, load in found.loads.items()) or "no window is covered"
         )
-        yield "load", f"{windows} (newest sample {duration(max(0.0, now - found.sampled_at))} old)"
+        yield "load", f"{windows} (newest sample {duration(now - found.sampled_at)} old)"
         yield "usage", f"{amounts(found.usage)} of {amounts(found.base)} over {found.window or 'no window'}"
         yield "system", f"{amounts(found.system)} outside of pods"
     for state, label, meaning in (

@@ -308,4 +308,4 @@ def _sample(age: float | None, lifetime: float) -> str:
 
 
 def _age(seconds: float | None) -> str:
-    return "never" if seconds is None else f"{seconds:.1f} s"
+    return "never" if seconds is None else f"{max(0.0, seconds):.1f} s"

@@ -63,7 +63,7 @@ def summary_lines(summary: ReclaimedSummary, now: float) -> Iterator[str]:
     """Mode, writes and age; then what pods can still request of each band, and for how long."""
     if summary.state == "off":
         yield (
-            f"no node was evaluated recently, the last one {duration(max(0.0, now - summary.latest_at))} ago: check "
+            f"no node was evaluated recently, the last one {duration(now - summary.latest_at)} ago: check "
             "that a reclaimer is running and ready (/readyz)"
         )
     else:
@@ -72,7 +72,7 @@ def summary_lines(summary: ReclaimedSummary, now: float) -> Iterator[str]:
         else:
             writes = f"written to no node, {count(summary.nodes, 'node')} evaluated"
         ages = ", ".join(
-            f"the {which} {duration(max(0.0, now - at))} ago"
+            f"the {which} {duration(now - at)} ago"
             for which, at in (("latest", summary.latest_at), ("oldest", summary.oldest_at))
         )
         yield f"mode {summary.mode}: {writes}; {ages}"
@@ -113,10 +113,10 @@ def _cells(node: NodeBands, resource: str, now: float, *, wide: bool) -> Iterato
             value = Resources() if terms is None else Resources(**{resource: getattr(terms, term)})
             yield amount(value, resource, digits=1)
     yield "" if not first else _written(node)
-    yield duration(max(0.0, now - node.evaluated_at)) if first else ""
+    yield duration(now - node.evaluated_at) if first else ""
     yield _bar(node, resource)
     if wide and first:
-        yield "never" if node.sampled_at is None else duration(max(0.0, now - node.sampled_at))
+        yield "never" if node.sampled_at is None else duration(now - node.sampled_at)
         yield node.not_counted or node.reduced
 
 
