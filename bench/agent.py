@@ -25,9 +25,10 @@ from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import namespace, node
 
 sys.path.insert(0, "tests")
-from agent.agents import AgentWorld, batch_pod, uid  # type: ignore[import-not-found]  # mypy checks the tests apart
-from agent.real_cgroups import ROOT, RealCgroups, real_cgroups  # type: ignore[import-not-found]
-from agent.test_real_cluster import ACCESS, ACCOUNT, JOBS, AgentProcess  # type: ignore[import-not-found]
+from agent.agent_process import AgentProcess
+from agent.agents import AgentWorld, batch_pod, uid
+from agent.real_cgroups import ROOT, RealCgroups, real_cgroups
+from agent.test_real_cluster import ACCESS, ACCOUNT, JOBS
 
 PODS = 110
 COST_SECONDS = 20.0
@@ -73,11 +74,12 @@ async def cost() -> None:
             for number in range(PODS - PODS // 5):
                 real.make(f"kubepods/burstable/pod{uid(number)}/{'ab' * 32}")
             token = await cluster.service_account_token("jobs", ACCOUNT)
-            agent = AgentProcess(cluster, real, token, Path(directory))
+            agent = AgentProcess(cluster, "alpha", real.top, token, Path(directory))
             with agent.running(period=1.0):
                 while not agent.ready():  # noqa: ASYNC110  of another process
                     await asyncio.sleep(0.1)
                 await asyncio.sleep(5)
+                assert agent.process is not None
                 process = psutil.Process(agent.process.pid)
                 before = process.cpu_times()
                 await asyncio.sleep(COST_SECONDS)

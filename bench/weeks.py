@@ -11,7 +11,7 @@ from bench.memory import resident_mb
 from bench.output import report
 
 sys.path.insert(0, "tests")
-from flow.weeks import LONG, Weeks  # type: ignore[import-not-found]  # mypy checks the tests from their own folder
+from flow.weeks import LONG, Weeks
 
 DAYS = 120
 NODES, WORKLOADS = 60, 40

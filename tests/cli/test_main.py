@@ -15,11 +15,13 @@ from cli.http_clusters import HttpCluster
 from cli.programs import PROGRAM, invoke
 from click.testing import CliRunner
 
+from equipoise import cli as package
 from equipoise.cli.commands.completion import complete_for_kubectl
 from equipoise.cli.commands.config import COMMON
 from equipoise.cli.main import COMMANDS, OTHERS, TASKS, main
 from equipoise.runtime.kubernetes.client import KubeError
 
+CLI = Path(package.__file__).parent
 HEADER = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
 MOST_SHOWN = 14
 """A dozen, and those that install and remove Equipoise."""
@@ -67,6 +69,15 @@ def test_the_help_has_the_commands_of_each_task_and_names_the_others() -> None:
     assert len(tasks) <= MOST_SHOWN
     assert sorted([*tasks, *OTHERS]) == list(COMMANDS)
     assert not set(tasks) & set(OTHERS)
+
+
+def test_the_program_of_a_command_lies_in_one_place() -> None:
+    """In the folder of small commands, or in a folder of its own. Of two, the one in its own folder would never run."""
+    places = {
+        name: [place for place in (f"commands/{name}.py", f"{name}/command.py") if (CLI / place).exists()]
+        for name in COMMANDS
+    }
+    assert {} == {name: found for name, found in places.items() if len(found) != 1}
 
 
 def test_it_is_a_kubectl_plugin() -> None:

@@ -16,7 +16,7 @@ from equipoise.collector.service import Collector
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
-from equipoise.contracts.kubernetes.objects.metadata import Object
+from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
 from equipoise.descheduler.service import Descheduler
 from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NODES, PODS, REPLICA_SETS, Change, Resource
@@ -96,12 +96,14 @@ class Weeks(Loop):
         for number in range(self._workloads):
             mine = places[number :: self._workloads]
             self._put_workload(f"app-{self.day}-{number}", replicas=len(mine))
-            for pod, node in enumerate(mine):
-                self.place(f"app-{self.day}-{number}", f"app-{self.day}-{number}-{pod}", node)
+            for pod, name in enumerate(mine):
+                self.place(f"app-{self.day}-{number}", f"app-{self.day}-{number}-{pod}", name)
 
     async def pass_day(self, active: float) -> None:
         """Everything is replaced; a pod may be evicted, and is replaced; the rest of the day passes at once."""
-        old = [(kind, each.metadata) for kind in (PODS, REPLICA_SETS, DEPLOYMENTS, NODES) for each in self._all(kind)]
+        old: list[tuple[Resource[Any], ObjectMeta]] = [
+            (kind, each.metadata) for kind in (PODS, REPLICA_SETS, DEPLOYMENTS, NODES) for each in self._all(kind)
+        ]
         self.day += 1
         self._populate()
         for kind, metadata in old:

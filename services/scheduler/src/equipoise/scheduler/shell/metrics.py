@@ -1,4 +1,4 @@
-"""Metrics with the names, labels and buckets of kube-scheduler 1.36 (pkg/scheduler/metrics)."""
+"""Metrics with the names, labels and buckets of kube-scheduler 1.37 (pkg/scheduler/metrics)."""
 
 from collections.abc import Mapping
 
