@@ -193,6 +193,8 @@ PREPARE = (
     ("ServiceAccount", "equipoise-prepare"),
     ("Role", "equipoise-prepare"),
     ("RoleBinding", "equipoise-prepare"),
+    ("ClusterRole", "equipoise-prepare"),
+    ("ClusterRoleBinding", "equipoise-prepare"),
     ("ValidatingAdmissionPolicy", "equipoise-prepare-fence"),
     ("ValidatingAdmissionPolicyBinding", "equipoise-prepare-fence"),
 )
@@ -219,6 +221,14 @@ def _prepare() -> Iterator[Change]:
         "nats-certificate": f"$.Values.certManager.enabled (not $.Values.nats.enabled){tls}",
         "extender-certificates": f"$.Values.certManager.enabled (not $.Values.extender.enabled){extender}",
     }
+    # The ConfigMap of the services does not exist yet.
+    mount = {"name": "configuration", "mountPath": "/etc/equipoise", "readOnly": True}
+    file = Text('{{ include "equipoise.fullname" $ }}-prepare')
+    yield Change(
+        kind, name, f"{container}/env/-", {"name": "EQUIPOISE_CONFIG", "value": "/etc/equipoise/equipoise.yaml"}
+    )
+    yield Change(kind, name, f"{container}/volumeMounts/-", mount)
+    yield Change(kind, name, "spec/template/spec/volumes/-", {"name": "configuration", "configMap": {"name": file}})
     for part, condition in yours.items():
         yield Change(kind, name, f"{container}/command/-", When(f"or {condition}", f"--without={part}"))
     yield from _pod(kind, name, values)

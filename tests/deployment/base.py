@@ -8,6 +8,8 @@ from typing import Any
 from deployment.kustomize import Document, read_kustomization
 from deployment.programs import SERVICE_ACCOUNT, VOLUME, Health, Program, health_of
 
+from equipoise.runtime.configuration.discovered import DISCOVERED
+
 ROOT = Path(__file__).resolve().parents[2]
 BASE = ROOT / "k8s" / "base"
 COLOCATION = ROOT / "k8s" / "colocation"
@@ -72,6 +74,8 @@ def _token_of(volume: Document) -> Document:
 
 def _files_of(volume: Document) -> dict[str, str]:
     if "configMap" in volume:
+        if volume["configMap"].get("optional"):
+            return {}  # nothing was discovered: compose has no such file
         generated = {"equipoise": ("equipoise.yaml",), "nats": ("nats.conf", "permissions.conf")}
         return {name: f"k8s/base/{name}" for name in generated[volume["configMap"]["name"]]}
     if "projected" in volume:
@@ -86,14 +90,14 @@ def _files_of_secret(name: str, secret: Document) -> dict[str, str]:
 
 
 def _environment(entries: Iterable[Document]) -> dict[str, str]:
-    """Without the variables that are only part of others."""
+    """Without the variables that are only part of others, and without that of the optional file."""
     values: dict[str, str] = {}
     parts: set[str] = set()
     for entry in entries:
         value = _value_of(entry)
         parts |= set(_REFERENCE.findall(value))
         values[entry["name"]] = _REFERENCE.sub(lambda reference: values[reference[1]], value)
-    return {name: value for name, value in values.items() if name not in parts}
+    return {name: value for name, value in values.items() if name not in parts and name != DISCOVERED}
 
 
 def _value_of(entry: Document) -> str:

@@ -39,6 +39,10 @@ async def run_prepare(cluster: Cluster, documents: list[Document]) -> Output:
     }
     environment = {"PATH": os.environ["PATH"], **cluster.in_cluster_environment, **variables}
     environment["EQUIPOISE_KUBERNETES__SERVICE_ACCOUNT"] = str(token.parent)
+    (configuration,) = (each for each in documents if each["kind"] == "ConfigMap")
+    file = token.parent / "equipoise.yaml"
+    file.write_text(configuration["data"]["equipoise.yaml"])
+    environment["EQUIPOISE_CONFIG"] = str(file)
     program, *arguments = container["command"]
     process = await asyncio.create_subprocess_exec(
         Path(sys.executable).with_name(program),

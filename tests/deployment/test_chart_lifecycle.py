@@ -16,7 +16,7 @@ from cluster_fixtures import StartCluster
 from deployment.base import BASE, NAMESPACE, ROOT, base_documents
 from deployment.custom_resources import custom_resource_definitions
 from deployment.helm import ALL_ON, CHART, RELEASE, SETUP, Helm, HelmError, documents_in
-from deployment.kustomize import Document, identity, read_documents
+from deployment.kustomize import Document, identity, named, read_documents
 from deployment.prepare import prepare_documents
 from programs import program
 
@@ -240,7 +240,7 @@ async def doctor(cluster: Cluster, api: Api, helm: Helm, folder: Path) -> list[D
     token = await cluster.service_account_token(NAMESPACE, job["spec"]["template"]["spec"]["serviceAccountName"])
     (container,) = job["spec"]["template"]["spec"]["containers"]
     program, *arguments = container["command"]
-    (config,) = (each for each in rendered if each["kind"] == "ConfigMap" and "equipoise.yaml" in each["data"])
+    config = named(rendered, "ConfigMap", "equipoise")
     files = {"/etc/equipoise": config["data"]["equipoise.yaml"], "/run/secrets/nats": "password"}
     environment = {"PATH": os.environ["PATH"], **cluster.in_cluster_environment}
     environment["EQUIPOISE_KUBERNETES__SERVICE_ACCOUNT"] = str(token.parent)
@@ -290,7 +290,7 @@ async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> N
         found = await doctor(cluster, api, helm, folder)
         errors = {each["check"]: each["message"] for each in found if each["state"] == "error"}
         assert errors.keys() == {"bus", "prometheus"}, "what is not there yet, and nothing else"
-        assert "ca.crt: [Errno 2] No such file or directory" in errors["bus"]
+        assert "cannot connect to NATS at tls://nats:4222" in errors["bus"]
         assert "does not respond" in errors["prometheus"]
         assert {each["check"] for each in found if each["state"] == "ok"} >= WITHOUT_BUS
         assert not [each for each in found if each["check"] in WITHOUT_BUS and each["state"] == "unknown"]

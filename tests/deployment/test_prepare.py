@@ -36,6 +36,13 @@ def test_the_hook_is_the_folder(helm: Helm) -> None:
     for each in rendered:
         assert "hook-succeeded" in each["metadata"].pop("annotations")["helm.sh/hook-delete-policy"]
     folder = read_kustomization(ROOT / "k8s" / "prepare")
+    # With Helm, the configuration of the services may name a Prometheus; it is in a ConfigMap of its own.
+    (configuration,) = (each for each in rendered if each["kind"] == "ConfigMap")
+    rendered.remove(configuration)
+    (pod,) = (each["spec"]["template"]["spec"] for each in rendered if each["kind"] == "Job")
+    (container,) = pod["containers"]
+    for entries in (container["env"], container["volumeMounts"], pod["volumes"]):
+        assert "configuration" in str(entries.pop()).replace("EQUIPOISE_CONFIG", "configuration")
     assert comparable(rendered) == comparable(folder)
     assert {each["kind"] for each in folder} >= {"Role", "RoleBinding", "ServiceAccount", "Job"}
 
@@ -66,7 +73,8 @@ def test_it_can_be_left_out(helm: Helm, values: Document) -> None:
 
 
 async def test_it_creates_what_is_missing_and_keeps_what_exists(cluster: Cluster, helm: Helm) -> None:
-    """Also Secrets of your own, as of an older chart; a second run changes nothing; it prints no value of a Secret."""
+    """Takes seconds: two processes. Secrets of your own, as of an older chart; a second run changes nothing; no value
+    of a Secret is printed."""
     documents = prepare_documents(helm)
     own = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "equipoise-nats-tls", "namespace": NAMESPACE}}
     async with cluster.api() as api:
@@ -88,8 +96,54 @@ async def test_it_creates_what_is_missing_and_keeps_what_exists(cluster: Cluster
                 assert base64.b64decode(value).decode() not in first.text + second.text
 
 
+PROMETHEUS: list[Document] = [
+    {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "prometheus", "namespace": "tenant"},
+        "spec": {"selector": {"app": "prometheus"}, "ports": [{"port": 9090}]},
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "prometheus-0", "namespace": "tenant", "labels": {"app": "prometheus"}},
+        "spec": {"serviceAccountName": "default", "containers": [{"name": "prometheus", "image": "prometheus"}]},
+    },
+]
+
+
+async def test_the_source_of_metrics_is_written_down_once(cluster: Cluster, helm: Helm) -> None:
+    """Takes seconds: three processes. A Prometheus of a tenant is not taken, and named, with what can be done; nothing
+    is written if the configuration names its own; what was written is kept."""
+    documents = prepare_documents(helm)
+    found = f"/api/v1/namespaces/{NAMESPACE}/configmaps/equipoise-discovered"
+    async with cluster.api() as api:
+        tenant = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}}
+        await api.apply([*read_documents(BASE / "namespace.yaml"), tenant])
+        await api.wait(
+            "/api/v1/namespaces/tenant/serviceaccounts", lambda accounts: bool(accounts["items"]), what="its account"
+        )
+        await api.apply([*PROMETHEUS, *(each for each in documents if each["kind"] != "Job")])
+        if "equipoise-discovered" in str(await api.request("GET", found.rpartition("/")[0])):
+            await api.request("DELETE", found)
+        named = {"config": {"collector": {"prometheus": {"url": "http://mine:9090"}}}}
+        assert (await run_prepare(cluster, prepare_documents(helm, named))).code == 0
+        with pytest.raises(ApiError, match=" 404 "):
+            await api.request("GET", found)
+        first = await run_prepare(cluster, documents)
+        assert first.code == 0, first.text
+        data = (await api.request("GET", found))["data"]
+        assert data["reason"] in first.text
+        assert "may not read nodes/metrics: http://prometheus.tenant.svc:9090" in data["reason"]
+        assert "config.collector.prometheus.url" in data["reason"]
+        assert "tenant" not in data["equipoise.yaml"]
+        second = await run_prepare(cluster, documents)
+        assert "exists, and is kept" in second.text
+        assert (await api.request("GET", found))["data"] == data
+
+
 async def test_its_account_may_create_these_secrets_only(cluster: Cluster, helm: Helm) -> None:
-    """No other name, no token of another account, and it reads none."""
+    """Takes seconds: a process. No other name, no token of another account, and it reads none."""
     documents = [each for each in prepare_documents(helm) if each["kind"] != "Job"]
 
     def secret(name: str, **fields: Any) -> Document:
@@ -116,12 +170,16 @@ async def test_its_account_may_create_these_secrets_only(cluster: Cluster, helm:
         ):
             with pytest.raises(ApiError, match="equipoise-prepare-fence"):
                 await api.request("POST", SECRETS, refused, token=token)
+        ledger = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "equipoise-ledger"}}
+        with pytest.raises(ApiError, match="equipoise-prepare-fence"):
+            await api.request("POST", f"/api/v1/namespaces/{NAMESPACE}/configmaps", ledger, token=token)
         for method, path, body in (
             ("GET", SECRETS, None),
             ("GET", f"{SECRETS}/equipoise-nats-tls", None),
             ("DELETE", f"{SECRETS}/equipoise-nats-tls", None),
             ("PATCH", f"{SECRETS}/equipoise-nats-tls", {}),
             ("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps", None),
+            ("PATCH", f"/api/v1/namespaces/{NAMESPACE}/configmaps/equipoise-discovered", {}),
             ("POST", "/api/v1/namespaces/default/secrets", secret("equipoise-nats")),
         ):
             with pytest.raises(ApiError, match=" 403 "):

@@ -372,3 +372,51 @@ def test_half_of_a_surrogate_pair_is_no_text(text: str, word: str | None) -> Non
             read_document(document)
     else:
         assert read_document(document) == {"scorer": {"name": word}}
+
+
+class SourceSection(Section, frozen=True, kw_only=True):
+    """As that of the collector."""
+
+    source: str = "prometheus"
+    prometheus: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+DISCOVERED = "collector: {source: prometheus, prometheus: {url: 'http://found', profile: kube-prometheus}}"
+
+
+@pytest.mark.parametrize(
+    ("own", "environment", "source", "prometheus"),
+    [
+        ("", {}, "prometheus", {"url": "http://found", "profile": "kube-prometheus"}),
+        ("collector:", {}, "prometheus", {"url": "http://found", "profile": "kube-prometheus"}),
+        (
+            "collector: {prometheus: {profile: kubelet}}",
+            {},
+            "prometheus",
+            {"url": "http://found", "profile": "kubelet"},
+        ),
+        ("collector: {prometheus: {url: 'http://own'}}", {}, "prometheus", {"url": "http://own"}),
+        ("collector: {source: metrics-server}", {}, "metrics-server", {}),
+        ("", {"EQUIPOISE_COLLECTOR__SOURCE": "load-watcher"}, "load-watcher", {}),
+    ],
+)
+def test_what_was_discovered_is_used_if_the_configuration_names_no_source(
+    tmp_path: Path, own: str, environment: dict[str, str], source: str, prometheus: dict[str, str]
+) -> None:
+    """Never a mixture: the profile of one Prometheus with the URL of another."""
+    file, discovered = tmp_path / "equipoise.yaml", tmp_path / "discovered.yaml"
+    file.write_text(HEADER + own)
+    discovered.write_text(HEADER + DISCOVERED)
+    environment = {"EQUIPOISE_DISCOVERED": str(discovered)} | environment
+    found = load_configuration(file, "collector", SourceSection, environment).own
+    assert (found.source, found.prometheus) == (source, prometheus)
+
+
+def test_a_discovered_source_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A missing file is none: nothing was discovered."""
+    discovered = tmp_path / "discovered.yaml"
+    environment = {"EQUIPOISE_DISCOVERED": str(discovered)}
+    assert load_configuration(None, "collector", SourceSection, environment).own == SourceSection()
+    discovered.write_text("collector")
+    with pytest.raises(ConfigurationError, match=r"EQUIPOISE_DISCOVERED .*discovered.yaml.*: the document must be"):
+        load_configuration(None, "collector", SourceSection, environment)

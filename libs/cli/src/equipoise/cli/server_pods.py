@@ -47,6 +47,7 @@ class ServerVolume(ApiValue, frozen=True, kw_only=True):
 
 class ServerSpec(ApiValue, frozen=True, kw_only=True):
     subdomain: str = ""
+    service_account_name: str = ""
     containers: tuple[ServerContainer, ...] = ()
     volumes: tuple[ServerVolume, ...] = ()
 
@@ -71,6 +72,11 @@ class ServerPod(Object, frozen=True, kw_only=True):
         """The same for replicas."""
         controller = self.metadata.controller
         return self.metadata.uid if controller is None else controller.uid
+
+    @property
+    def account(self) -> str:
+        """The name of its ServiceAccount."""
+        return self.spec.service_account_name or "default"
 
     @property
     def variables(self) -> list[Variable]:

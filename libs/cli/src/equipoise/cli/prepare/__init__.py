@@ -1,1 +1,1 @@
-"""`equipoise prepare`: what the pods wait for, created before they start: passwords and certificates."""
+"""`equipoise prepare`: what pods need before they start: passwords, certificates, and the source of metrics."""

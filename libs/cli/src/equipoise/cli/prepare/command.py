@@ -17,7 +17,7 @@ from equipoise.cli.options import configuration_option
 )
 @configuration_option()
 def prepare(without: tuple[str, ...], configuration: Path | None) -> None:
-    """Create the Secrets that the pods of Equipoise wait for, where they are missing.
+    """Create the Secrets that the pods of Equipoise wait for, and find the source of metrics.
 
     The Job `equipoise-prepare` runs it before an installation and before each upgrade. What exists is kept, whoever
     created it: the command is safe to repeat.

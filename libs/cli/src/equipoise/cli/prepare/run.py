@@ -1,24 +1,31 @@
-"""Creates the Secrets that are missing. It needs the right to create them, and reads none."""
+"""Creates the Secrets that are missing, and writes down where metrics are read. It may read no Secret."""
 
 import base64
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
 from equipoise.cli.bus.access import SECRETS, SecretObject
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
+from equipoise.cli.prepare.discovery import DISCOVERED, discover
 from equipoise.cli.prepare.secret_contents import Contents, Part, new_contents
-from equipoise.cli.service_settings import all_settings, read_file
-from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.cli.service_settings import AllSettings, all_settings, read_file
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
+from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
 from equipoise.runtime.configuration import Logging
-from equipoise.runtime.kubernetes.client import Conflict, Kube, NotFound
+from equipoise.runtime.configuration.discovered import names_source
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, Conflict, Kube, NotFound, Resource
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.fence import PROBE, fence_problem
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
+
+T = TypeVar("T", bound=Object)
 
 FENCE = "equipoise-prepare-fence"
 MANIFEST = "k8s/prepare/prepare.yaml"
@@ -33,10 +40,13 @@ LABELS = {"app.kubernetes.io/part-of": "equipoise", "app.kubernetes.io/managed-b
 async def run_prepare(configuration: Path | None, environment: Mapping[str, str], parts: Sequence[Part]) -> None:
     """Run the command. Raises ConfigurationError, KubeError, CommandFailed and InvalidInput."""
     configure_logging(Logging(level="error"), "prepare")
-    shared = all_settings(read_file(configuration), environment).shared
-    clock = SystemClock()
-    async with connect_kube(shared.kubernetes, "prepare", clock) as kube:
-        await prepare_secrets(kube, shared.kubernetes.namespace, parts, clock)
+    document = read_file(configuration)
+    settings = all_settings(document, environment)
+    namespace, clock = settings.shared.kubernetes.namespace, SystemClock()
+    async with connect_kube(settings.shared.kubernetes, "prepare", clock) as kube:
+        await prepare_secrets(kube, namespace, parts, clock)
+        if not names_source(document):
+            await write_discovered(kube, namespace, settings, clock)
 
 
 async def prepare_secrets(kube: Kube, namespace: str, parts: Sequence[Part], clock: Clock) -> None:
@@ -47,6 +57,22 @@ async def prepare_secrets(kube: Kube, namespace: str, parts: Sequence[Part], clo
         # The alphabet of base64 for URLs: NATS and shells take it literally.
         password = partial(secrets.token_urlsafe, PASSWORD_BYTES)
         await _create_missing(kube, namespace, new_contents(part, namespace, now=clock.now(), password=password))
+
+
+async def write_discovered(kube: Kube, namespace: str, settings: AllSettings, clock: Clock) -> None:
+    """Find the source of metrics, unless that was done before: services never switch to another one by themselves.
+
+    Raises KubeError.
+    """
+    metadata = ObjectMeta(name=DISCOVERED, namespace=namespace, labels=dict(LABELS))
+    if await _exists(kube, CONFIG_MAPS, ConfigMap(metadata=metadata)):
+        click.echo(f"ConfigMap {namespace}/{DISCOVERED} exists, and is kept: to search again, delete it first")
+        return
+    found = await discover(kube, settings, clock)
+    data = {"equipoise.yaml": found.document, "reason": found.reason}
+    with suppress(Conflict):  # of another one that runs now
+        await kube.create(CONFIG_MAPS, ConfigMap(metadata=metadata, data=data))
+    click.echo(found.reason)
 
 
 async def _until_fenced(kube: Kube, namespace: str, clock: Clock) -> None:
@@ -66,8 +92,8 @@ async def _create_missing(kube: Kube, namespace: str, contents: Contents) -> Non
     """
     first, *others = contents
     objects = {name: _secret(name, namespace, data) for name, data in contents.items()}
-    existing = [name for name in others if await _exists(kube, objects[name])]
-    if existing and not await _exists(kube, objects[first]):
+    existing = [name for name in others if await _exists(kube, SECRETS, objects[name])]
+    if existing and not await _exists(kube, SECRETS, objects[first]):
         raise InvalidInput(
             f"Secret {namespace}/{first} is missing, and {', '.join(existing)} is of a CA whose key is not stored. "
             f"Create the missing one with `equipoise certificates`, or delete {', '.join(existing)}: both are then "
@@ -89,10 +115,10 @@ async def _create_missing(kube: Kube, namespace: str, contents: Contents) -> Non
             click.echo(f"created Secret {namespace}/{name}")
 
 
-async def _exists(kube: Kube, secret: SecretObject) -> bool:
+async def _exists(kube: Kube, resource: Resource[T], value: T) -> bool:
     """Whether there is one, by a creation in a dry run: that needs no right to read it."""
     try:
-        await kube.create(SECRETS, secret, dry_run=True)
+        await kube.create(resource, value, dry_run=True)
     except Conflict:
         return True
     except NotFound:

@@ -11,7 +11,7 @@ from equipoise.cli.port_forward import forwarded_port
 from equipoise.cli.prometheus.services import SERVICES, Service, ServiceAddress, cluster_address, prometheus_services
 from equipoise.cli.server_pods import SERVER_PODS, ServerPod
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.runtime.kubernetes.client import Forbidden, NotFound
+from equipoise.runtime.kubernetes.client import Forbidden, Kube, NotFound
 from equipoise.runtime.kubernetes.http.api_server import ApiServer
 
 GIVEN = "--prometheus URL; a Service of the cluster is http://NAME.NAMESPACE.svc:PORT"
@@ -34,6 +34,17 @@ class ServerPort(msgspec.Struct, frozen=True, kw_only=True):
     address: ServiceAddress
     pod: str
     port: int
+
+
+class PrometheusServer(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods of one owner, as the Service names them that names fewest others."""
+
+    address: ServiceAddress
+    port: ServerPort | None
+    """None: no pod is Ready."""
+
+    accounts: tuple[str, ...]
+    """The ServiceAccounts of all pods of the Service, any of which may get its requests; in its namespace."""
 
 
 @asynccontextmanager
@@ -66,28 +77,40 @@ async def reached_prometheus(
 async def _found(api: ApiServer) -> ServerPort:
     """The only one of the cluster. Raises CommandFailed, InvalidInput and KubeError."""
     try:
-        services = prometheus_services(await api.list(SERVICES))
+        servers = await prometheus_servers(api)
     except Forbidden as error:
         raise InvalidInput(f"no Prometheus can be found: {error.message}. Give it with {GIVEN}") from None
-    found: dict[str, tuple[int, ServerPort]] = {}
-    for address, service in services.items():
-        pods = {pod.owner: pod for pod in await _ready_pods(api, service)}
-        for owner, pod in pods.items():
-            # A Service of several is worse: it does not name this one.
-            if owner not in found or len(pods) < found[owner][0]:
-                found[owner] = len(pods), _port(address, service, pod)
-    places = [place for _, place in found.values()]
+    places = [server.port for server in servers if server.port is not None]
     if len(places) == 1:
         return places[0]
     if places:
         names = "".join(f"\n  --prometheus {place.address}   (pod {place.pod})" for place in places)
         raise InvalidInput(f"the cluster has {len(places)} Prometheus servers: choose one with{names}")
-    if services:
+    if servers:
         raise CommandFailed(
-            f"no pod of Prometheus is Ready ({', '.join(map(str, services))}): look at them with kubectl, or give "
-            f"another address with {GIVEN}"
+            f"no pod of Prometheus is Ready ({', '.join(str(each.address) for each in servers)}): look at them with "
+            f"kubectl, or give another address with {GIVEN}"
         )
     raise InvalidInput(f"no Service of the cluster looks like that of a Prometheus: give its address with {GIVEN}")
+
+
+async def prometheus_servers(kube: Kube) -> list[PrometheusServer]:
+    """The Prometheus servers of the cluster, by its Services. Raises KubeError."""
+    found: dict[str, tuple[int, PrometheusServer]] = {}
+    for address, service in prometheus_services(await kube.list(SERVICES)).items():
+        pods = await _pods(kube, service)
+        ready = {pod.owner: pod for pod in pods if pod.ready}
+        accounts = tuple(sorted({pod.account for pod in pods}))
+        for owner in dict.fromkeys(pod.owner for pod in pods) or {str(address): None}:
+            server = PrometheusServer(
+                address=address,
+                port=_port(address, service, ready[owner]) if owner in ready else None,
+                accounts=accounts,
+            )
+            # A Service of several is worse: it does not name this one.
+            if owner not in found or len(ready) < found[owner][0]:
+                found[owner] = len(ready), server
+    return [server for _, server in found.values()]
 
 
 async def _given(api: ApiServer, url: str) -> ServerPort | None:
@@ -103,17 +126,17 @@ async def _given(api: ApiServer, url: str) -> ServerPort | None:
         raise CommandFailed(f"{url} cannot be reached through the API server: {error.message}") from None
     if address.port not in (ports := [port.port for port in service.spec.ports]):
         raise InvalidInput(f"{url}: the Service has no port {address.port}, but {', '.join(map(str, ports))}")
-    pods = await _ready_pods(api, service)
+    pods = [pod for pod in await _pods(api, service) if pod.ready]
     if not pods:
         raise CommandFailed(f"{url}: no pod of the Service is Ready. See `kubectl -n {address.namespace} get pods`")
     return _port(address, service, pods[0])
 
 
-async def _ready_pods(api: ApiServer, service: Service) -> list[ServerPod]:
+async def _pods(kube: Kube, service: Service) -> list[ServerPod]:
     if not service.spec.selector:
         return []
     selector = ",".join(f"{key}={value}" for key, value in service.spec.selector.items())
-    return [pod for pod in await api.list(SERVER_PODS, service.metadata.namespace, selector) if pod.ready]
+    return await kube.list(SERVER_PODS, service.metadata.namespace, selector)
 
 
 def _port(address: ServiceAddress, service: Service, pod: ServerPod) -> ServerPort:

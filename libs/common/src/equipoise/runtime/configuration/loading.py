@@ -12,6 +12,7 @@ from equipoise.contracts.configuration.conflicts import configuration_conflicts
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.section_names import SECTIONS, SectionName
 from equipoise.contracts.configuration.settings import Section
+from equipoise.runtime.configuration.discovered import DISCOVERED, beneath
 from equipoise.runtime.configuration.env_overrides import overridden
 from equipoise.runtime.configuration.errors import (
     ConfigurationError,
@@ -53,9 +54,23 @@ def load_configuration(
     Raises ConfigurationError.
     """
     document = {} if path is None else read_document(_text_of(path))
-    shared, own = read_sections(document, {service: section}, environment)
+    strict = all_sections({service: section})
+    others = [name for name in SECTIONS if name not in strict]
+    document = beneath(overridden(document, environment, strict, others), _discovered(environment))
+    shared, own = read_sections(document, {service: section})
     plain = msgspec.json.encode([shared, own[service]], enc_hook=encode_value, order="deterministic")
     return Configuration(shared=shared, own=own[service], hash=hashlib.sha256(plain).hexdigest()[:12])
+
+
+def _discovered(environment: Mapping[str, str]) -> dict[str, Any]:
+    """The document of the file that the variable names; empty without one. Raises ConfigurationError."""
+    file = environment.get(DISCOVERED)
+    if not file or not Path(file).exists():
+        return {}
+    try:
+        return read_document(_text_of(file))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{DISCOVERED} ({file}): {error}") from error
 
 
 def read_document(text: str) -> dict[str, Any]:

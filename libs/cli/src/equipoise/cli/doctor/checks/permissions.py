@@ -15,7 +15,12 @@ from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE
 from equipoise.contracts.hints.policy import NAME
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP
-from equipoise.contracts.kubernetes.objects.access import AccessReview, AccessReviewSpec, ResourceAttributes
+from equipoise.contracts.kubernetes.objects.access import (
+    AccessReview,
+    AccessReviewSpec,
+    ResourceAttributes,
+    account_review,
+)
 from equipoise.runtime.configuration import ConfigurationError, read_document
 from equipoise.runtime.kubernetes.client import (
     ACCESS_REVIEWS,
@@ -227,10 +232,7 @@ class _AccessReviews:
         spec = AccessReviewSpec(resource_attributes=attributes)
         if self.deployed:
             home = self.agents if permission.service == "agent" else self.namespace
-            account = f"system:serviceaccount:{home}:equipoise-{permission.service}"
-            accounts = "system:serviceaccounts"
-            groups = [accounts, f"{accounts}:{home}", "system:authenticated"]
-            spec = AccessReviewSpec(resource_attributes=attributes, user=account, groups=groups)
+            spec = account_review(home, f"equipoise-{permission.service}", attributes)
         resource = ACCESS_REVIEWS if self.deployed else SELF_ACCESS_REVIEWS
         async with self._slots:
             return (await self.kube.create(resource, AccessReview(spec=spec))).status.allowed

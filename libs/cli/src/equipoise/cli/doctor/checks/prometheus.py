@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.prepare.discovery import DISCOVERED
 from equipoise.cli.prometheus.profiles import (
     LABEL_FIX,
     ProfileMatch,
@@ -14,10 +15,12 @@ from equipoise.cli.prometheus.profiles import (
 )
 from equipoise.collector.decisions.profiles.query_profile import MemoryKind
 from equipoise.collector.decisions.query import SourceError
+from equipoise.collector.settings import PrometheusSettings
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.plain_text import plain_text
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, KubeError, find
 
 UNREACHABLE_FIXES: Mapping[str, str] = {
     "prometheus": "check collector.prometheus.url (or --prometheus URL) from this machine, and its authentication",
@@ -26,6 +29,14 @@ UNREACHABLE_FIXES: Mapping[str, str] = {
 }
 
 UNCONFIRMED_FIX = "give the URL that is right with --prometheus URL, or the configuration with --config FILE"
+
+MAX_REASON = 2_000
+"""Characters of what the Job equipoise-prepare has written."""
+
+SEARCH_AGAIN = (
+    f"set collector.prometheus.url; or, to search again, delete the ConfigMap {DISCOVERED}, run `helm upgrade`, and "
+    "restart the collector"
+)
 
 PODS_FIX = (
     "wait for one window after a start of Prometheus; else scrape the pods more often, or configure a longer shortest "
@@ -40,6 +51,25 @@ _POLLED_FIXES: Mapping[str, str] = {
 
 
 async def prometheus(environment: Environment) -> list[Finding]:
+    return [*await _source(environment), *await _discovered(environment)]
+
+
+async def _discovered(environment: Environment) -> list[Finding]:
+    """Why no Prometheus was taken at the installation, if services run with what was found then."""
+    settings, kube = environment.settings.collector, environment.kube
+    by_default = settings.source == "prometheus" and settings.prometheus.shown_url == PrometheusSettings().url
+    if isinstance(kube, KubeError) or not (settings.source == "metrics-server" or by_default):
+        return []
+    try:
+        found = await find(kube, CONFIG_MAPS, DISCOVERED, environment.settings.shared.kubernetes.namespace)
+    except KubeError:
+        return []
+    if found is None or not found.data.get("reason"):
+        return []
+    return [Finding("warning", "source of metrics", plain_text(found.data["reason"], MAX_REASON), SEARCH_AGAIN)]
+
+
+async def _source(environment: Environment) -> list[Finding]:
     settings, memory = environment.settings.collector, environment.settings.shared.load.memory
     has_profiles = settings.source == "prometheus"
     subject, chosen = (

@@ -51,6 +51,16 @@ class AccessReviewSpec(ApiValue, frozen=True, kw_only=True):
     groups: list[str] = []
 
 
+def account_review(namespace: str, name: str, attributes: ResourceAttributes) -> AccessReviewSpec:
+    """Whether a ServiceAccount has a permission, also through one of its groups."""
+    accounts = "system:serviceaccounts"
+    return AccessReviewSpec(
+        resource_attributes=attributes,
+        user=f"system:serviceaccount:{namespace}:{name}",
+        groups=[accounts, f"{accounts}:{namespace}", "system:authenticated"],
+    )
+
+
 class AccessReviewStatus(ApiValue, frozen=True, kw_only=True):
     allowed: bool = False
 

@@ -1,0 +1,117 @@
+"""Finds the source of metrics once: what services then run with, until somebody deletes the ConfigMap or names another.
+
+A tenant may call a Service `prometheus`, and would then decide which nodes are hot. Only a Prometheus whose own account
+may read the metrics of nodes is taken, because only an administrator of the cluster can give it that permission.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+import yaml
+
+from equipoise.cli.cluster_now.reading import detected_profile
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.prometheus.access import PrometheusServer, prometheus_servers
+from equipoise.cli.service_settings import AllSettings
+from equipoise.collector.settings import CollectorSettings
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.objects.access import AccessReview, ResourceAttributes, account_review
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.runtime.configuration import API_VERSION, KIND
+from equipoise.runtime.kubernetes.client import ACCESS_REVIEWS, NODES, Kube, KubeError
+from equipoise.runtime.process.clock import Clock
+
+DISCOVERED = "equipoise-discovered"
+"""The ConfigMap with the source of metrics, and the reason."""
+
+NODE_METRICS = ResourceAttributes(verb="get", resource="nodes", subresource="metrics")
+
+WAIT_SECONDS = 60.0
+"""Time in which a Prometheus that starts at the same time may become ready."""
+
+RETRY_PERIOD = 5.0
+
+CHOOSE = "set config.collector.prometheus.url (and profile), which takes precedence"
+
+ProfileDetection = Callable[[CollectorSettings, LoadSettings, Sequence[Node], Clock], Awaitable[str]]
+"""The profile that fits a Prometheus. Raises CommandFailed."""
+
+
+class Discovered(msgspec.Struct, frozen=True, kw_only=True):
+    """The source of metrics that was found, and why this one."""
+
+    collector: dict[str, Any]
+    """Settings of the section `collector`; empty if there is no source."""
+
+    reason: str
+    temporary: bool = False
+    """A later attempt may find a Prometheus."""
+
+    @property
+    def document(self) -> str:
+        """A configuration file."""
+        sections = {"collector": self.collector} if self.collector else {}
+        return yaml.safe_dump({"apiVersion": API_VERSION, "kind": KIND, **sections}, sort_keys=False)
+
+
+async def discover(
+    kube: Kube, settings: AllSettings, clock: Clock, profile_of: ProfileDetection = detected_profile
+) -> Discovered:
+    """The only Prometheus that may be used, else metrics-server, else nothing. Raises KubeError."""
+    end = clock.monotonic() + WAIT_SECONDS
+    while True:
+        found = await _prometheus(kube, settings, clock, profile_of)
+        if not found.temporary or clock.monotonic() >= end:
+            break
+        await clock.sleep(RETRY_PERIOD)
+    if found.collector:
+        return found
+    try:
+        metrics_server = await kube.served_versions("metrics.k8s.io", "NodeMetrics")
+    except KubeError:
+        metrics_server = []  # it is registered, and does not respond
+    if metrics_server:
+        reason = f"metrics-server is used, because {found.reason}. To use a Prometheus, {CHOOSE}"
+        return Discovered(collector={"source": "metrics-server"}, reason=reason)
+    reason = f"nothing is measured: {found.reason}, and the cluster has no metrics-server. Install one, or {CHOOSE}"
+    return Discovered(collector={}, reason=reason)
+
+
+async def _prometheus(kube: Kube, settings: AllSettings, clock: Clock, profile_of: ProfileDetection) -> Discovered:
+    servers = await prometheus_servers(kube)
+    trusted = [server for server in servers if await _reads_nodes(kube, server)]
+    others = [server for server in servers if server not in trusted]
+    not_taken = f" (not taken, because their accounts may not read nodes/metrics: {_names(others)})" if others else ""
+    if not trusted:
+        return Discovered(collector={}, reason=f"no Service of the cluster is that of a Prometheus{not_taken}")
+    if len(trusted) > 1:
+        return Discovered(
+            collector={}, reason=f"the cluster has several Prometheus servers: {_names(trusted)}{not_taken}"
+        )
+    [server] = trusted
+    if server.port is None:
+        reason = f"no pod of Prometheus {server.address} is Ready{not_taken}"
+        return Discovered(collector={}, reason=reason, temporary=True)
+    url = str(server.address)
+    prometheus = msgspec.structs.replace(settings.collector.prometheus, url=url)
+    collector = msgspec.structs.replace(settings.collector, prometheus=prometheus)
+    try:
+        profile = await profile_of(collector, settings.shared.load, await kube.list(NODES), clock)
+    except CommandFailed as error:
+        return Discovered(collector={}, reason=f"{error.message}{not_taken}", temporary=True)
+    return Discovered(
+        collector={"source": "prometheus", "prometheus": {"url": url, "profile": profile}},
+        reason=f"Prometheus {url} has the metrics of this cluster's nodes, profile {profile}{not_taken}",
+    )
+
+
+async def _reads_nodes(kube: Kube, server: PrometheusServer) -> bool:
+    """Whether the account of each of its pods may read the metrics of nodes."""
+    namespace = server.address.namespace
+    reviews = [AccessReview(spec=account_review(namespace, name, NODE_METRICS)) for name in server.accounts]
+    return bool(reviews) and all([(await kube.create(ACCESS_REVIEWS, each)).status.allowed for each in reviews])
+
+
+def _names(servers: Sequence[PrometheusServer]) -> str:
+    return ", ".join(dict.fromkeys(str(server.address) for server in servers))

@@ -1,0 +1,139 @@
+"""The source of metrics is found once: a Prometheus that an administrator has installed, else metrics-server."""
+
+import asyncio
+from collections.abc import Sequence
+
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.prepare.discovery import RETRY_PERIOD, WAIT_SECONDS, Discovered, discover
+from equipoise.cli.prometheus.services import SERVICES, Service, ServicePort, ServiceSpec
+from equipoise.cli.server_pods import SERVER_PODS, ServerPod, ServerSpec, ServerStatus
+from equipoise.cli.service_settings import SERVICE_SETTINGS, AllSettings
+from equipoise.collector.settings import CollectorSettings
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.objects.metadata import ExplainedCondition, ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.runtime.configuration import validate_document
+from equipoise.runtime.process.clock import Clock
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
+
+OPERATED = "http://prometheus.monitoring.svc:9090"
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.kube = MemoryKube(self.clock)
+        self.trusted = {"system:serviceaccount:monitoring:prometheus"}
+        self.kube.allows = lambda spec: spec.user in self.trusted and spec.resource_attributes.subresource == "metrics"
+        self.problem = ""
+        self.asked: list[str] = []
+
+    def put(
+        self, namespace: str, name: str = "prometheus", *, ready: bool = True, accounts: Sequence[str] = ()
+    ) -> None:
+        spec = ServiceSpec(ports=[ServicePort(port=9090, target_port=9090)], selector={"app": name})
+        self.kube.put(SERVICES, Service(metadata=ObjectMeta(name=name, namespace=namespace), spec=spec))
+        for number, account in enumerate(accounts or ["prometheus"]):
+            uid = f"{namespace}/{name}-{number}"
+            metadata = ObjectMeta(name=f"{name}-{number}", namespace=namespace, labels={"app": name}, uid=uid)
+            condition = ExplainedCondition(type="Ready", status=str(ready))
+            pod = ServerPod(
+                metadata=metadata,
+                spec=ServerSpec(service_account_name=account),
+                status=ServerStatus(conditions=(condition,)),
+            )
+            self.kube.put(SERVER_PODS, pod)
+
+    async def profile_of(self, settings: CollectorSettings, load: LoadSettings, nodes: Sequence[Node], _: Clock) -> str:
+        self.asked.append(settings.prometheus.url)
+        if self.problem:
+            raise CommandFailed(self.problem)
+        return "kube-prometheus"
+
+    async def discover(self, seconds: float = 0.0) -> Discovered:
+        """The result, that must be there after this long. It can be read as a configuration."""
+        task = asyncio.create_task(discover(self.kube, AllSettings(), self.clock, self.profile_of))
+        await self.clock.advance(seconds)
+        assert task.done()
+        found = task.result()
+        validate_document(found.document, SERVICE_SETTINGS)
+        return found
+
+
+async def test_the_prometheus_of_the_cluster_is_taken_with_its_profile() -> None:
+    world = World()
+    world.put("monitoring")
+    found = await world.discover()
+    assert found.collector == {
+        "source": "prometheus", "prometheus": {"url": OPERATED, "profile": "kube-prometheus"}
+    }  # fmt: skip
+    assert OPERATED in found.reason
+
+
+async def test_one_of_a_tenant_is_never_taken_and_never_asked() -> None:
+    """Its account may not read the metrics of nodes; also beside the right one, and if only one of its pods may."""
+    world = World()
+    world.trusted.add("system:serviceaccount:tenant:trusted")
+    world.put("tenant", accounts=["trusted", "default"])
+    found = await world.discover()
+    assert found.collector == {}
+    assert "may not read nodes/metrics: http://prometheus.tenant.svc:9090" in found.reason
+    world.put("monitoring")
+    found = await world.discover()
+    assert found.collector["prometheus"]["url"] == OPERATED
+    assert "http://prometheus.tenant.svc:9090" in found.reason
+    assert world.asked == [OPERATED]
+
+
+async def test_of_several_none_is_taken_and_all_are_named() -> None:
+    world = World()
+    world.trusted.add("system:serviceaccount:other:prometheus")
+    world.put("monitoring")
+    world.put("other")
+    found = await world.discover()
+    assert found.collector == {}
+    assert OPERATED in found.reason
+    assert "http://prometheus.other.svc:9090" in found.reason
+    assert "config.collector.prometheus.url" in found.reason
+    assert world.asked == []
+
+
+async def test_metrics_server_is_used_where_no_prometheus_can_be() -> None:
+    """With the reason, and what to do for a Prometheus."""
+    world = World()
+    world.kube.served["metrics.k8s.io", "NodeMetrics"] = ["v1beta1"]
+    found = await world.discover()
+    assert found.collector == {"source": "metrics-server"}
+    assert "metrics-server is used, because no Service of the cluster is that of a Prometheus" in found.reason
+
+
+async def test_without_any_the_reason_is_stated() -> None:
+    """Also if metrics-server is registered, and does not respond."""
+    for error in (False, True):
+        world = World()
+        if error:
+            world.kube.fail_next("discover", status=503, message="the server is currently unable to handle the request")
+        found = await world.discover()
+        assert found.collector == {}
+        assert found.reason.startswith("nothing is measured: no Service of the cluster is that of a Prometheus")
+        assert "no metrics-server" in found.reason
+
+
+async def test_one_that_starts_is_waited_for() -> None:
+    """Its pods are not Ready yet, or it has not scraped the nodes twice; not for ever."""
+    world = World()
+    world.put("monitoring", ready=False)
+    task = asyncio.create_task(discover(world.kube, AllSettings(), world.clock, world.profile_of))
+    await world.clock.advance(RETRY_PERIOD)
+    assert not task.done()
+    world.put("monitoring")
+    world.problem = "no profile fits"
+    await world.clock.advance(RETRY_PERIOD)
+    assert not task.done()
+    world.problem = ""
+    await world.clock.advance(RETRY_PERIOD)
+    assert (await task).collector["prometheus"]["url"] == OPERATED
+    world.problem = "401 Unauthorized"
+    found = await world.discover(WAIT_SECONDS + RETRY_PERIOD)
+    assert "401 Unauthorized" in found.reason
