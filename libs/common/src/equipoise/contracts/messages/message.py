@@ -1,6 +1,7 @@
 """The base classes of all messages, and a conversion between structs with common fields."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
@@ -55,5 +56,9 @@ def converted(source: msgspec.Struct, kind: type[S], /, **fields: Any) -> S:
 
     Raises TypeError when a field without a default is missing.
     """
-    names = set(kind.__struct_fields__) & set(source.__struct_fields__) - fields.keys()
-    return kind(**{name: getattr(source, name) for name in names}, **fields)
+    return kind(**{name: getattr(source, name) for name in _common_fields(type(source), kind)} | fields)
+
+
+@cache  # for pairs of structs in the code, of which there are some dozens
+def _common_fields(source: type[msgspec.Struct], kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    return tuple(name for name in kind.__struct_fields__ if name in source.__struct_fields__)
