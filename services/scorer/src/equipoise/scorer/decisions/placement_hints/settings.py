@@ -12,7 +12,10 @@ TermWeight = Annotated[int, Meta(ge=1, le=100)]
 
 
 class HintSettings(Section, frozen=True, kw_only=True):
-    """Placement hints (`placement.hints`): preferred nodes of new pods, for a kube-scheduler without the extender."""
+    """Placement hints (`placement.hints`): preferred nodes of new pods, for a kube-scheduler without the extender.
+
+    `annotator.hints` has the settings of their writes, and how long they are valid.
+    """
 
     interval: Duration = Duration(15)
     """How often hints are computed."""
