@@ -10,12 +10,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 WITHOUT_SUBJECT = re.compile(
     r"(Of|By|As|For|In|On|At|To|From|With|Without|Until|Those|After|Before|Between|Under|Per|Also|Since|While|When"
-    r"|Where|Because|If|That|And|Or|Then|Once|Not|Atomically|Even|Only|Separate|It)(?![\w-])"
+    r"|Where|Because|If|That|And|Or|Then|Once|Not|Atomically|Even|Only|Separate|It"
+    r"|Through|Against|Above|Below|Over|Unless|Whose|Given|Less than|More than)(?![\w-])"
 )
 """The first words of a docstring that has no subject. "Of a node" means nothing in a hover box, "The load of a node"
 does; "Per-pod" and "In-memory" begin a subject."""
 
-WITHOUT_NOUN = re.compile(r"`\w+`: (of|by|with|in|at|for|from|as|so|behind|how|are|is) ")
+WITHOUT_NOUN = re.compile(r"`\w+`: (of|by|with|in|at|on|for|from|as|so|behind|how|are|is) ")
 """A parameter that is described without a noun: "`load`: of a node" leaves open whether it is a number or a share."""
 
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

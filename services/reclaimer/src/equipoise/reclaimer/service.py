@@ -23,7 +23,8 @@ from equipoise.runtime.kubernetes.leader_election import RECLAIMER_LEASE, lead
 from equipoise.runtime.process.lifecycle import Runtime
 
 NODES_AT_A_TIME = 100
-"""Evaluated in one step of the event loop: it has to renew the Lease and to receive messages in between."""
+"""The nodes that are evaluated in one step of the event loop: it has to renew the Lease and to receive messages in
+between."""
 
 LEARNING_STEPS = 5
 """The steps per evaluation: a hundred nodes."""

@@ -101,9 +101,9 @@ async def clear(kube: Kube, clock: Clock, objects: Sequence[AnnotatedObject], *,
         await _remove(kube, clock, each)
         removed[each.resource.kind] += 1
 
-    left = await clear_each(objects, remove, clock, rate=rate, noun="objects")
+    uncleared = await clear_each(objects, remove, clock, rate=rate, noun="objects")
     return ClearResult(
-        dry_run=False, found=by_kind(objects), removed=dict(removed), deleted=left.deleted, failed=left.failed
+        dry_run=False, found=by_kind(objects), removed=dict(removed), deleted=uncleared.deleted, failed=uncleared.failed
     )
 
 

@@ -98,9 +98,14 @@ async def clear_nodes(kube: Kube, clock: Clock, nodes: Sequence[OfferingNode], *
             await kube.set_node_amounts(node.name, dict.fromkeys(node.keys), uid=node.uid)
             removed += 1
 
-    left = await clear_each(nodes, remove, clock, rate=rate, noun="nodes")
+    uncleared = await clear_each(nodes, remove, clock, rate=rate, noun="nodes")
     return ClearedNodes(
-        dry_run=False, found=len(nodes), in_use=in_use, removed=removed, deleted=left.deleted, failed=left.failed
+        dry_run=False,
+        found=len(nodes),
+        in_use=in_use,
+        removed=removed,
+        deleted=uncleared.deleted,
+        failed=uncleared.failed,
     )
 
 

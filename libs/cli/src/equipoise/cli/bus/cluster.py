@@ -54,7 +54,9 @@ def bus_cluster(options: ClusterOptions, server: Nats) -> BusCluster:
 
 
 async def plan_cluster(options: ClusterOptions, lease_uid: str, server: Nats) -> BusCluster:
-    """Compares the Lease of the descheduler that has responded with that of the kubeconfig's cluster.
+    """The cluster of the bus: confirmed if the descheduler that responded holds the Lease of the kubeconfig's cluster.
+
+    `lease_uid`: the UID of the Lease that the descheduler holds.
 
     Raises InvalidInput and ConfigurationError for invalid options.
     """
@@ -79,7 +81,7 @@ async def plan_cluster(options: ClusterOptions, lease_uid: str, server: Nats) ->
 
 
 async def leader_in_cluster(options: ClusterOptions) -> str:
-    """Who leads in the cluster of the kubeconfig, as a sentence; empty if that is unknown, or nobody."""
+    """The leader in the cluster of the kubeconfig, as a sentence; empty if there is none, or it is unknown."""
     connection = options.optional_connection()
     if isinstance(connection, str):
         return ""

@@ -91,7 +91,7 @@ def counted(nodes: Iterable[NodeNow]) -> list[NodeNow]:
 
 
 def known_text(nodes: Sequence[NodeNow]) -> str:
-    """`known: 7 of 8 nodes`: those whose cpu and memory are."""
+    """`known: 7 of 8 nodes`: the nodes whose CPU and memory load are known."""
     return f"known: {sum(not node.unknown for node in nodes)} of {len(nodes)} nodes"
 
 

@@ -23,8 +23,8 @@ KINDS = (
 def example_trace(seed: int = 1, *, nodes: int = 40, steps: int = STEPS) -> Trace:
     """Nodes of two sizes at about half of their CPU capacity; the same seed gives the same trace.
 
-    `nodes` scales the number of workloads. Fewer `steps` make the day shorter, not coarser, with smaller swings: loads
-    change as fast as on a whole day, which windows of a fixed length must be able to follow.
+    `nodes` scales the number of workloads. Fewer `steps` make the day shorter. Its swings are then smaller, so
+    that loads change as fast as on a whole day: windows of a fixed length must be able to follow them.
     """
     chooser = random.Random(seed)
     damping = min(1.0, steps / STEPS)

@@ -113,7 +113,7 @@ async def run_doctor(
 
 
 async def _reach_nats(environment: Environment, stack: AsyncExitStack, through_cluster: BusOptions | None) -> None:
-    """Through the API server, where that is the way; else why that is not possible."""
+    """Reach NATS through the API server, where that is the way; else the environment has the reason."""
     shared = environment.settings.shared
     if through_cluster is None:
         return
@@ -186,7 +186,7 @@ async def _installed_settings(environment: Environment) -> tuple[Mapping[str, Al
 
 
 async def _reach_prometheus(environment: Environment, stack: AsyncExitStack, *, find: bool) -> None:
-    """Through the API server, where that is the way; else why that is not possible."""
+    """Reach Prometheus through the API server, where that is the way; else the environment has the reason."""
     kubernetes, collector = environment.settings.shared.kubernetes, environment.settings.collector
     if collector.source != "prometheus" or not (find or collector.prometheus.url != PrometheusSettings().url):
         return

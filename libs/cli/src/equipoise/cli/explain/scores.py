@@ -204,7 +204,7 @@ def _style(node: NodeExplanation, *, best: bool) -> str:
 
 
 def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | Table]:
-    """Measured + arrived − departed + reserved, in cores and GiB, as a share of the base."""
+    """A table of the load: measured + arrived − departed + reserved, in cores and GiB, as a share of the base."""
     rank = f"rank {node.rank} of {explanation.considered}"
     scores = f"extender score {node.extender_score}, score {node.score:.1f}"
     yield Text.assemble((node.node, "bold"), f": {rank}, {scores}{'; ' if node.why else ''}{node.why}")

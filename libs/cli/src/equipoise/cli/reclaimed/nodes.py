@@ -75,7 +75,7 @@ class ReclaimedSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The mode of the latest evaluation."""
 
     nodes: int
-    """Evaluated recently."""
+    """The number of nodes that were evaluated recently."""
 
     written: int
     due: int

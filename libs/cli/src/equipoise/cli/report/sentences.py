@@ -26,7 +26,7 @@ _HINT_NOTE = (
 
 
 def notes(report: PlacementReport) -> tuple[str, ...]:
-    """Below the tables."""
+    """The notes below the tables."""
     return (*_NOTES, _HINT_NOTE) if report.hinted else _NOTES
 
 

@@ -20,8 +20,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A whole message."""
 
     checked: ClassVar[bool] = False
-    """Whether its publisher decodes it before it is published, as its readers will: it contains sums of requests, which
-    may be implausible."""
+    """Whether its publisher decodes it as its readers will, before it is published: its sums of requests may be
+    implausible."""
 
     @property
     def implausible(self) -> str:
@@ -39,9 +39,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return None
 
     def smaller(self) -> Iterator[tuple[Self, str]]:
-        """What may be published in its place if it is larger than the bus takes, and what each of these lacks.
+        """Smaller messages, to publish instead of one that is too large for the bus, and what each of them lacks.
 
-        None is larger than the one before. Without any, a message that is too large is not published.
+        Each message is at most as large as the one before. If there are none, a message that is too large is not
+        published.
         """
         return iter(())
 

@@ -136,7 +136,7 @@ class BusErrors:
         return [text for text, seen_at in self._problems.values() if self._is_alive(seen_at)]
 
     def _problems_of(self, kind: str) -> float:
-        """Called in another thread while problems are added and removed."""
+        """The number of problems of this kind. It is called in another thread while problems are added and removed."""
         return float(
             sum(
                 self._is_alive(seen_at)

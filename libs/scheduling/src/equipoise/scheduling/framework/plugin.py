@@ -54,7 +54,7 @@ class PreEnqueue(Protocol):
     """Decides whether a pod enters the queue."""
 
     def pre_enqueue(self, pod: PodInfo) -> PluginStatus:
-        """Unless it succeeds, the pod waits outside of the queue until it is changed."""
+        """Success: the pod enters the queue. Else it waits outside of the queue until it is changed."""
         ...
 
 

@@ -34,7 +34,7 @@ class SharedLimit:
         return CpuLimit(cores=cores, reason="" if cores is None else "restart")
 
     def lift_others(self, groups: PodGroups) -> None:
-        """Lifts a limit of another policy. An agent that ends lifts its limit itself, but not one that was killed."""
+        """Lifts the limit of another policy, which an agent leaves that was killed before it could lift it itself."""
         if self._policy != "quota":
             self._writer.write(groups, (), None, shared=True)
         if self._policy != "cpuset":

@@ -10,8 +10,8 @@ from equipoise.contracts.configuration.settings import Percent, Section
 from equipoise.contracts.messages.placement import WorkloadHint
 
 MAX_BYTES = 60 * 1024
-"""The maximum size of the hints in one object, which has less than 64 KiB with its metadata: a new pod gets what was
-written at most some milliseconds before, and one write takes milliseconds."""
+"""The maximum size of the hints in one object, in bytes. With its metadata, the object has less than 64 KiB, so that
+the API server writes and distributes it within milliseconds."""
 
 
 LONGEST_VALIDITY = 600.0
@@ -58,7 +58,7 @@ def decide_hints(
     threshold: HintWriteThreshold,
     replacing: bool = False,
 ) -> DueWrite | None:
-    """The write of `wanted` that is due now; None: not yet, or none. `now`: the time of the API server's clock.
+    """The reason to write `wanted` now; None if there is none yet. `now`: the time of the API server's clock.
 
     With `replacing`, a change does not wait for the minimum interval.
     """
@@ -85,16 +85,16 @@ def decide_hints(
 
 def significant_change(before: Mapping[str, WorkloadHint], after: Mapping[str, WorkloadHint], min_change: float) -> str:
     """Describes a hint that changed by more than `min_change` (0..1); "" if there is none."""
-    nothing = WorkloadHint()
+    no_hint = WorkloadHint()
     for key in {**before, **after}:
-        change = hint_change(before.get(key, nothing), after.get(key, nothing))
+        change = hint_change(before.get(key, no_hint), after.get(key, no_hint))
         if change > min_change:
             return f"{key} changed by {change:.0%}"
     return ""
 
 
 def hint_change(before: WorkloadHint, after: WorkloadHint) -> float:
-    """0: the same; 1: no node has a weight as before."""
+    """The part of the weights that changed: 0 without a change, 1 if no part of a node's weight is as before."""
     if before == after:
         return 0.0
     old, new = before.weights, after.weights

@@ -38,7 +38,8 @@ _LIMITS = ConnectionLimits(total=256, per_address=256, handshake_seconds=TIMEOUT
 """An API server needs a connection for each pod at a time, and several API servers may have the same address."""
 
 _KEEP_ALIVE_SECONDS = 120.0
-"""More than the 90 s of the API server, so that the API server closes an idle connection."""
+"""The seconds for which an idle connection stays open: more than the 90 s of the API server, so that the API server
+closes an idle connection."""
 
 _STOP_SECONDS = 2.0
 """The time for pending responses at the end."""

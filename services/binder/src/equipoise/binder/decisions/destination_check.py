@@ -87,9 +87,10 @@ def _load_to_leave(node: NodeState, load: LoadSettings, now: float, skew: float)
 
 
 def _too_hot(predicted: Resources | None, source: Resources | None, thresholds: Thresholds) -> str:
-    """Above the high threshold, and not cooler than the node that the pod leaves.
+    """Why the target is too hot: above the high threshold, and not cooler than the node that the pod leaves.
 
-    One alone is allowed: in a busy cluster the descheduler levels around the mean, which may be above the threshold.
+    One of the two is allowed: in a busy cluster the descheduler levels around the mean, which may be above the
+    threshold.
     """
     if predicted is None:
         return "its load is unknown"

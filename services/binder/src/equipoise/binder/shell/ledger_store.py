@@ -137,7 +137,7 @@ def _not_installed(namespace: str) -> NotInstalled:
 
 
 async def pause(kube: Kube, namespace: str, reason: str) -> str:
-    """Nothing can be reserved from now on. Returns what was done, for people.
+    """Pauses evictions: nothing can be reserved from now on. Returns a sentence about what was done.
 
     Raises KubeError, and NotDone if there is no ledger that can be paused.
     """

@@ -35,7 +35,7 @@ _CAS_ATTEMPTS = 30
 """Conflicts in a row after which an intent is retried later. A binder writes one at a time, so few occur."""
 
 _LONG_SETTLED = 6
-"""Times `replacementSettlingPeriod`, after which a pod that still terminates may have been replaced."""
+"""The multiple of `replacementSettlingPeriod` after which a pod that still terminates may have been replaced."""
 
 MAX_READ_AGE = 2.0
 """Seconds. No eviction is requested on a read that began earlier, whatever the binder waited for since: the rate,

@@ -102,7 +102,8 @@ class LedgerEntry(LedgerRecord, frozen=True, kw_only=True, rename="camel"):
     limit_scope: str = ""
     retry_at: Time | None = None
     counted: bool = True
-    """Against the limits. False: refused after its reservation, and kept so that a redelivery gets the same outcome."""
+    """Whether it counts against the limits. False: refused after its reservation, and kept so that a redelivery gets
+    the same outcome."""
 
     taken_over: bool = False
     """A second binder may send a POST for it too, so no refusal returns the reservation."""
@@ -408,7 +409,7 @@ class LedgerClosed(msgspec.Struct, frozen=True, kw_only=True):
 
     missing: bool = False
     unreadable: bool = False
-    """Its reader lacks the permission: binders may have it, and evict."""
+    """Whether its reader may not read it. Binders may have the permission, and evict."""
 
 
 def new_entry(

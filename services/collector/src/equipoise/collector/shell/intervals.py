@@ -27,7 +27,7 @@ from equipoise.contracts.load.correction import RESOURCES
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
 
 SPACING_FACTORS = (1.0, 4.0)
-"""Over how many times the shortest window two raw samples of a series are searched for."""
+"""Multiples of the shortest window over which two raw samples of a series are searched for, one after the other."""
 
 AT_ONCE = 4
 """Queries about some pods each that run at the same time."""

@@ -97,7 +97,7 @@ class Measurement:
 
     @property
     def clock_warning(self) -> str | None:
-        """Set while the ages of samples are noticeably wrong."""
+        """A warning while the ages of samples are noticeably wrong; else None."""
         noticeable = abs(self.skew) > self.load.freshness.skew_warning
         return f"{self._skew_text}: check time synchronization" if noticeable else None
 

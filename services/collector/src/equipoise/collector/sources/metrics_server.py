@@ -23,7 +23,7 @@ from equipoise.runtime.kubernetes.client import Forbidden, Kube, KubeError, NotF
 from equipoise.runtime.process.clock import Clock
 
 RETENTION_FACTOR = 1.1
-"""Times the configured retention: a slot of a profile is queried a little after its end."""
+"""The factor by which values are kept longer than configured: a slot of a profile is queried a little after its end."""
 
 
 class ContainerMetrics(ApiValue, frozen=True, kw_only=True):

@@ -69,13 +69,14 @@ class Evaluated(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The amounts that its status should contain, by resource name; None: nothing."""
 
     due: bool
-    """Write them now."""
+    """Whether the amounts are written now."""
 
     contested: bool = False
-    """Another program writes the same names: nothing is written, and what is in the status is offered."""
+    """Whether another program writes the same names. If so, nothing is written, and what is in the status is
+    offered."""
 
     shrinks: bool
-    """Some amount becomes less: this must not wait for those that grow."""
+    """Whether an amount becomes smaller: such a write must not wait for those that only grow."""
 
 
 def evaluate(

@@ -37,7 +37,7 @@ class ObservedNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kubelet copies the former. Or a kubelet that started removed amounts or set them to 0; `existing` contains them."""
 
     contested: bool = False
-    """Another program writes the same names in the node's status."""
+    """Whether another program writes the same names in the node's status."""
 
     outlook: Outlook | None = None
     """What is learned of its deviations."""

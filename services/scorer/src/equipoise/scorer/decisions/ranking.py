@@ -41,7 +41,7 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scored_band(self) -> OfferedBand | None:
-        """The band of which the score is what is left; None: the score is the policy's."""
+        """The band whose remaining resources are the score; None: the score is the policy's."""
         return None if self.nodes.bands is None else self.demand.band
 
     @property
@@ -87,8 +87,8 @@ def rank(
 def points_of(policy: ScoringPolicy, nodes: CandidateNodes, demand: Demand) -> tuple[Array, Flags]:
     """The policy's points of each node, 0..100, or 0 if overfull; and which nodes are overfull.
 
-    For a pod of a band, what is left of the band counts in place of the policy: overfull is a node that has too little
-    of it, or of which it is unknown.
+    For a pod of a band, the points are what is left of the band instead of the policy's. A node is then overfull if too
+    little is left, or if that is unknown.
     """
     if demand.band is not None and nodes.bands is not None:
         left = band_points(nodes.bands, demand)
@@ -103,12 +103,13 @@ def points_of_pods(policy: ScoringPolicy, nodes: CandidateNodes, demands: Demand
     points = policy.score_pods(nodes, demands)
     room = (1.0 - nodes.load) * nodes.base[:, np.newaxis, :]
     highest = demands.usage.max(axis=0, initial=0.0)
-    near = np.flatnonzero((room < highest).any(axis=(1, 2)))
-    overfull = np.zeros((len(demands), len(near)), np.bool_)
+    # Only these can be overfull: others have room for the highest usage of any pod.
+    full_for_some = np.flatnonzero((room < highest).any(axis=(1, 2)))
+    overfull = np.zeros((len(demands), len(full_for_some)), np.bool_)
     for window in range(len(nodes.windows)):
         for resource in range(len(RESOURCES)):
-            overfull |= demands.usage[:, window, resource, np.newaxis] > room[near, window, resource]
-    points[:, near] = np.where(overfull, 0.0, points[:, near])
+            overfull |= demands.usage[:, window, resource, np.newaxis] > room[full_for_some, window, resource]
+    points[:, full_for_some] = np.where(overfull, 0.0, points[:, full_for_some])
     if nodes.bands is not None:
         for row in demands.of_bands:
             points[row] = band_points(nodes.bands, demands.each[row])
@@ -169,7 +170,7 @@ def best_nodes(ranking: Ranking, why_unknown: Callable[[str], str]) -> list[Node
 
 
 def _why(ranking: Ranking, index: int, why_unknown: Callable[[str], str]) -> str:
-    """One node's load without and with the pod, in the shortest window that is known."""
+    """The reason for a node's score; usually its load without and with the pod in the shortest known window."""
     name = ranking.names[index]
     if name in ranking.hint.avoided:
         return AVOIDED

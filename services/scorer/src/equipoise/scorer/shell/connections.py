@@ -31,7 +31,7 @@ _OTHER_FILES = 128
 """File descriptors for everything else: the bus, probes, files."""
 
 _BACKLOG = 1024
-"""Connections that the kernel holds until they are accepted; the client of one above it waits a second."""
+"""Connections that the kernel holds until they are accepted. Clients of further connections wait a second."""
 
 _RETRY_SECONDS = 0.1
 """The time until the next attempt to accept, after an error."""
@@ -103,12 +103,12 @@ class _Connection(RelayedConnection):
             super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        left = data if self.direct is None else self.direct.receive(data)
-        if left is None:
+        unread = data if self.direct is None else self.direct.receive(data)
+        if unread is None:
             return
         if self.direct is not None:
             self._leave_to_aiohttp(self.direct)
-        super().data_received(left)
+        super().data_received(unread)
 
     def eof_received(self) -> bool | None:
         return None if self.direct is not None else super().eof_received()
@@ -172,10 +172,10 @@ class Acceptor:
                 await asyncio.sleep(0)  # between two connections of many, requests are served
 
     async def _open(self, connection: _Connection, accepted: socket.socket) -> None:
-        """Includes the TLS handshake.
+        """Opens an accepted connection, with the TLS handshake.
 
-        After one that failed, asyncio's frames and their error refer to each other. Without `clear_frames`, its buffer
-        of 256 KiB would be kept until the next garbage collection, for every connection of an unverified client.
+        After a handshake that failed, asyncio's frames and their error refer to each other. Without `clear_frames`, its
+        buffer of 256 KiB would be kept until the next garbage collection, for every connection of an unverified client.
         """
         options: dict[str, Any] = {}
         if self.tls is not None:
@@ -203,7 +203,7 @@ class Acceptor:
         )
 
     def close_direct(self) -> None:
-        """All connections that aiohttp does not have."""
+        """Closes the connections that are not left to aiohttp."""
         for connection in list(self._known.values()):
             if connection.direct is not None and connection.transport is not None:
                 connection.transport.close()

@@ -30,7 +30,7 @@ class PodUsage:
         """Usage by node at these Unix times, which are equally far apart."""
         high = await self._by_node("!=", times)
         batch = await self._by_node("=", times)
-        # A node without a batch pod has no series of one. Each node has a pod of the DaemonSet.
+        # A node without a batch pod has no series of batch pods. Each node has a pod of the DaemonSet.
         return UsageByNode(high_priority=high, batch=np.where(np.isfinite(high), np.nan_to_num(batch), np.nan))
 
     async def _by_node(self, operator: str, times: Sequence[float]) -> Array:

@@ -30,7 +30,7 @@ from equipoise.descheduler.decisions.planning.thresholds import (
 ONLY_EXPECTED = "only by what is expected of pods that are not measured yet"
 
 Scope = Literal["node", "prod"]
-"""Whose usage is compared with thresholds: that of the whole node, or that of its production pods."""
+"""The usage that is compared with thresholds: of the whole node, or of its production pods."""
 
 SCOPES: tuple[Scope, ...] = ("node", "prod")
 """The order in which moves are planned. The usage of production pods counts only if the whole node is not hot."""

@@ -1,4 +1,4 @@
-"""Above which load a node is hot and below which it is idle: fixed, or as distances from the mean of its pool."""
+"""The loads above which a node is hot and below which it is idle: fixed, or as distances from the mean of its pool."""
 
 from collections.abc import Mapping
 
@@ -49,10 +49,10 @@ class AppliedThresholds(msgspec.Struct, frozen=True, kw_only=True):
     """Thresholds as load (0..1). A resource that is absent from one of them is not limited by it."""
 
     hot: Mapping[Resource, float]
-    """Above it in any resource a node is hot."""
+    """The load above which a node is hot, in any resource."""
 
     ceiling: Mapping[Resource, float]
-    """A move must not bring its target above it in any resource."""
+    """The load above which a move must not bring its target, in any resource."""
 
     idle: Mapping[Resource, float]
     """The load at or below which, in every resource, a node is idle."""

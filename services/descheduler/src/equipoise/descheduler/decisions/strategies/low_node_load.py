@@ -61,10 +61,10 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
     """Selectors of the pods that may be moved: one of them has to match. Empty: all pods may be moved."""
 
     deviation: Deviation | None = None
-    """Given: thresholds are distances from the mean of the node's pool, instead of the shared thresholds.
+    """Thresholds as distances from the mean of the node's pool. null: the shared thresholds apply.
 
-    Then idle nodes are also filled by nodes below their threshold. These may move pods to other nodes only if a pod
-    reduces their load by at least `margin` points.
+    With a deviation, idle nodes are also filled by nodes below their threshold. These may move pods to other nodes only
+    if a pod reduces their load by at least `margin` points.
     """
 
     number_of_nodes: IdleNodes | None = None

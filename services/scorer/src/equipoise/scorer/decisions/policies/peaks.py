@@ -41,7 +41,8 @@ class PowerModel(Section, frozen=True, kw_only=True):
     k1: Annotated[float, Meta(ge=-1e9, le=1e9)]
 
     k2: Annotated[float, Meta(ge=-5, le=5)]
-    """Below 0, the first percent cost most, and nodes are filled; above 0, the last, and load is spread."""
+    """The exponent of the power. If it is negative, the first percent cost most and nodes are filled; if
+    positive, the last percent cost most and load is spread."""
 
     def __post_init__(self) -> None:
         if self.k1 * self.k2 < 0:

@@ -22,7 +22,8 @@ class ProfileWeights(Section, frozen=True, kw_only=True):
 
     cpu: Weight = 1.0
     memory: Weight = 0.3
-    """Less than cpu, but not 0: a node with full memory can take no pod, even if its cores are idle."""
+    """The weight of memory: less than that of cpu, but not 0, because a node with full memory can take no pod, even if
+    its cores are idle."""
 
     balance: Weight = 1.0
     """The difference between cpu and memory on a node, compared with the cluster's. A node with full memory and idle

@@ -22,7 +22,8 @@ class ResourceWeights(Section, frozen=True, kw_only=True):
 
     cpu: Weight = 1.0
     memory: Weight = 0.5
-    """Less than cpu: memory usage changes little over the day, and requests limit it better."""
+    """The weight of memory: less than that of cpu, because memory usage changes little over the day, and requests limit
+    it better."""
 
 
 class WaterLevel(ScoringPolicy, frozen=True, kw_only=True, tag="water_level"):

@@ -24,7 +24,7 @@ class NodeConstraints:
         """The nodes that a selector selects, by the selector as JSON."""
 
         self._platforms = tuple({*snapshot.platforms})
-        """The different ones; nearly always one."""
+        """The platforms of the nodes, without repetition: nearly always one."""
 
         self._platform = np.array([self._platforms.index(each) for each in snapshot.platforms], np.intp)
         """The platform of each node, an index of `_platforms`."""
@@ -41,7 +41,7 @@ class NodeConstraints:
     def allowed(self, pod: PlacedPod | None, platforms: Collection[Platform]) -> Flags:
         """The nodes that the pod may use. None: nothing is known of the pod, so it tolerates no taint.
 
-        `platforms`: on which pods of its workload have been ready.
+        `platforms`: the platforms on which pods of its workload have been ready.
         """
         allowed = self._allowed(pod)
         if len(self._platforms) < 2:
@@ -74,7 +74,7 @@ def _tolerated(tolerations: tuple[Toleration, ...], snapshot: NodeSnapshot) -> F
 
 
 def _selected(selector: NodeSelector, snapshot: NodeSnapshot) -> Flags:
-    """Evaluated once for all nodes with the same values of what the selector reads."""
+    """The nodes that the selector selects. It is evaluated once for all nodes with the same values of what it reads."""
     terms = selector.node_selector_terms
     keys = dict.fromkeys(rule.key for term in terms for rule in term.match_expressions)
     reads_name = any(term.match_fields for term in terms)

@@ -15,7 +15,8 @@ MAX_BYTES = 700_000
 """The maximum of the hints in one message, which must stay below 1 MiB. An object in the API server holds far less."""
 
 _ALWAYS_FIT = 20
-"""A hint has at most 550 hostnames of 63 characters, and usually 70 of 40."""
+"""The number of hints that fit into a message whatever their size: a hint has at most 550 hostnames of 63 characters,
+and usually 70 of 40."""
 
 
 class HintPublication:
