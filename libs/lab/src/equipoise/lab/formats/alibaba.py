@@ -111,7 +111,7 @@ def placed_pods(
 ) -> tuple[list[DraftPod], dict[str, str]]:
     """Pods with a node, and the position of the first reference to each app. `table`: that of the nodes.
 
-    `columns`: of the name, the app, and the node, which may be empty.
+    `columns`: the columns of the name, the app, and the node, which may be empty.
     """
     seen: set[str] = set()
     pods, places = list[DraftPod](), dict[str, str]()
@@ -146,7 +146,7 @@ def _rules(folder: Path, apps: Set[str]) -> list[DraftRule]:
 def rules_between(apps: Set[str], rows: Iterable[Row], columns: tuple[str, str, str]) -> list[DraftRule]:
     """The rules of anti-affinity between these apps. For an app with itself, the data allow one pod more.
 
-    `columns`: of the apps, and of the number of pods of the second one.
+    `columns`: the columns of the apps, and of the number of pods of the second one.
     """
     found = []
     beside, limited, most = columns
