@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from cli.command_server import command_server
 from click.testing import CliRunner, Result
 
 from equipoise.cli.main import main
@@ -64,9 +65,9 @@ async def started(*arguments: str | Path, **variables: str) -> Running:
 
 
 async def run(*arguments: str | Path, **variables: str) -> tuple[int, str]:
-    """Exit code and output."""
-    running = await started(*arguments, **variables)
-    return await running.ends(), running.output
+    """Exit code and output. The process is forked from one that has imported the program."""
+    async with asyncio.timeout(100.0):
+        return await command_server().run([*map(str, arguments)], {**os.environ, **variables})
 
 
 def processes_with(text: str) -> Mapping[int, str]:
