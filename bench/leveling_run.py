@@ -21,7 +21,7 @@ from equipoise.cli.demo import figures
 from equipoise.cli.demo.configuration import EXTENDER_TIMEOUT, compressed_document, scheduler_configuration
 from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE, namespace_documents, node_documents, workload_documents
-from equipoise.cli.demo.node_loads import NodeLoads
+from equipoise.cli.demo.node_loads import NodeLoads, trace_cores
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionOutcome
@@ -194,7 +194,7 @@ class LevelingRun:
         self.api = api
         self.session = session
         self.cores = {node.name: node.cpu_milli / 1000 for node in trace.nodes}
-        self._node_loads = NodeLoads(session, cluster.prometheus_url, trace, interval)
+        self._node_loads = NodeLoads(session, cluster.prometheus_url, trace_cores(trace), interval)
         self.outcomes: Counter[str] = Counter()
 
     async def place(self, start: Placement) -> None:

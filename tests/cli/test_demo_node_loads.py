@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from collector.exporter import Exporter, a_job, a_node, prometheus
 
-from equipoise.cli.demo.node_loads import NodeLoads
+from equipoise.cli.demo.node_loads import NodeLoads, trace_cores
 from equipoise.lab.model.trace import Trace, TraceNode
 from equipoise.testbed.binaries.build import Binaries
 
@@ -37,7 +37,7 @@ async def node_loads(url: str) -> AsyncIterator[NodeLoads]:
     usage = np.zeros((0, 1))
     trace = Trace(name="two", nodes=nodes, workloads=(), pods=(), cpu_milli=usage, memory_mib=usage, seconds_per_step=1)
     async with aiohttp.ClientSession() as session:
-        yield NodeLoads(session, url, trace, WINDOW)
+        yield NodeLoads(session, url, trace_cores(trace), WINDOW)
 
 
 async def measured(node_loads: NodeLoads, url: str) -> float:

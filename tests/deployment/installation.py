@@ -21,7 +21,7 @@ from deployment.processes import EXTENDER_PORT, NATS_PORT, Folder, Machine
 from equipoise.cli.demo.configuration import Placement
 from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.manifests import namespace_documents, node_documents, workload_documents
-from equipoise.cli.demo.node_loads import NodeLoads
+from equipoise.cli.demo.node_loads import NodeLoads, trace_cores
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.lab.model.trace import Trace
 from equipoise.runtime.bus.permissions import USERS
@@ -109,7 +109,7 @@ async def deployed_cluster(
             cluster=cluster,
             binaries=binaries,
             trace=trace,
-            loads=NodeLoads(session, cluster.prometheus_url, trace, 2 * STEP_SECONDS),
+            loads=NodeLoads(session, cluster.prometheus_url, trace_cores(trace), 2 * STEP_SECONDS),
             configuration=compressed_configuration(placement),
             placement=placement,
             passwords=passwords | {"prometheus-token": token.read_text(), "prometheus-kubeconfig": ""},

@@ -89,6 +89,18 @@ def test_other_requirements_build_the_same_source_into_a_cache_of_its_own(source
     assert older.name == "kubernetes-1.30"
 
 
+def test_the_cache_key_does_not_depend_on_other_programs_of_the_module(source: Path) -> None:
+    before = greet(source).key()
+    (source / "other").mkdir()
+    (source / "other" / "main.go").write_text("package main\n\nfunc main() {}\n")
+    other = dataclasses.replace(greet(source), package="./other")
+    key = other.key()
+    (source / "other" / "main.go").write_text("package main\n\nfunc main() { println() }\n")
+
+    assert greet(source).key() == before
+    assert other.key() != key
+
+
 def test_the_cache_key_depends_on_all_inputs(source: Path) -> None:
     """Source, package, tags and link flags."""
     module = greet(source)

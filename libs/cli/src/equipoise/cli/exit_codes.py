@@ -100,5 +100,6 @@ def _testbed_errors() -> tuple[type[Exception], ...]:
     from equipoise.testbed.binaries.toolchain import NoGoError
     from equipoise.testbed.cluster import ClusterError
     from equipoise.testbed.processes.guard import GuardError
+    from equipoise.testbed.real_nodes.requirements import RealNodesError
 
-    return ApiError, BuildError, ClusterError, GuardError, NoGoError
+    return ApiError, BuildError, ClusterError, GuardError, NoGoError, RealNodesError

@@ -28,6 +28,7 @@ from equipoise.testbed.processes.command_lines import (
     CommandLine,
     command_lines,
     kubeconfig_file,
+    with_flags,
 )
 from equipoise.testbed.processes.configuration import Document, PrometheusConfiguration
 from equipoise.testbed.processes.guard import Guard
@@ -54,11 +55,16 @@ class Cluster:
         nats: bool = False,
         nats_configuration: str = "",
         arguments: Mapping[str, Sequence[str]] | None = None,
+        replaced: Mapping[str, Sequence[str]] | None = None,
+        kwok: bool = True,
+        address: str = "127.0.0.1",
         directory: Path | None = None,
     ) -> None:
         """`arguments` are added to the command line of a component: {"kube-apiserver": ["--v=4"]}.
 
-        Without a `directory` a temporary one is created and removed.
+        `replaced` are flags in place of those of the same name. Without `kwok` the nodes are the caller's, as is their
+        job in `prometheus`. The API server and Prometheus listen on `address`. Without a `directory` a temporary one is
+        created and removed.
         """
         self._binaries = binaries
         self._scheduler = scheduler or {}
@@ -66,6 +72,9 @@ class Cluster:
         self._with_nats = nats
         self._nats_configuration = nats_configuration
         self._arguments = dict(arguments or {})
+        self._replaced = dict(replaced or {})
+        self._with_kwok = kwok
+        self._address = address
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._chosen_directory = directory
         self._command_lines: dict[str, CommandLine] = {}
@@ -90,7 +99,17 @@ class Cluster:
         try:
             self._ports = {name: self._port_block.take() for name in PORTS}
             self._write_files()
-            self._command_lines = command_lines(binaries, self.directory, self._ports, nats=self._with_nats)
+            self._command_lines = {
+                name: with_flags(line, self._replaced.get(name, ()))
+                for name, line in command_lines(
+                    binaries,
+                    self.directory,
+                    self._ports,
+                    nats=self._with_nats,
+                    kwok=self._with_kwok,
+                    address=self._address,
+                ).items()
+            }
             self._launch(ETCD)
             if self._with_nats:
                 self._launch(NATS)
@@ -98,7 +117,8 @@ class Cluster:
             self._launch(API_SERVER)
             self._await(API_SERVER, self._api_responds)
             for name in (CONTROLLER_MANAGER, KWOK, SCHEDULER):
-                self._launch(name)
+                if name in self._command_lines:
+                    self._launch(name)
             if binaries.prometheus.exists():
                 self._launch(PROMETHEUS)
             for name in self._pids:
@@ -419,7 +439,10 @@ class Cluster:
         rules = self.directory / "rules.yaml"
         _write(rules, configuration.rule_file(self._prometheus))
         text = configuration.prometheus(
-            self._prometheus, kwok_port=self._ports[KWOK], rule_file=str(rules), generation=self._generation
+            self._prometheus,
+            kwok_port=self._ports[KWOK] if self._with_kwok else None,
+            rule_file=str(rules),
+            generation=self._generation,
         )
         _write(self.directory / "prometheus.yaml", text)
 

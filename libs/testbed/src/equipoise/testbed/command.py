@@ -15,6 +15,7 @@ import click
 
 from equipoise.contracts.kubernetes.supported_versions import minor_versions
 from equipoise.testbed import running_clusters
+from equipoise.testbed.real_nodes.addresses import MAXIMUM_NODES
 
 CHECK_SECONDS = 1.0
 STOP_SECONDS = 15.0
@@ -23,7 +24,6 @@ PIPE_COLUMNS = 1000
 kubernetes_option = click.option(
     "--kubernetes",
     type=click.Choice(minor_versions()),
-    default="",
     help="Minor version of the control plane, built once. Default: the newest, or what is installed.",
 )
 output_option = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
@@ -44,13 +44,13 @@ def testbed() -> None:
 @testbed.command("build")
 @kubernetes_option
 @output_option
-def build_command(kubernetes: str, output: str) -> None:
+def build_command(kubernetes: str | None, output: str) -> None:
     """Build the cluster's programs, once; `up` does it too."""
     from equipoise.testbed.binaries.build import BuildError, build
     from equipoise.testbed.binaries.toolchain import NoGoError
 
     try:
-        binaries = {name: str(path) for name, path in asdict(build(kubernetes=kubernetes)).items()}
+        binaries = {name: str(path) for name, path in asdict(build(kubernetes=kubernetes or "")).items()}
     except (BuildError, NoGoError) as error:
         raise click.ClickException(str(error)) from error
     if output == "json":
@@ -83,9 +83,14 @@ def build_command(kubernetes: str, output: str) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Directory for data and logs, which is kept; default: a temporary one.",
 )
+@click.option(
+    "--real-nodes",
+    type=click.IntRange(1, MAXIMUM_NODES),
+    help="Instead of fake nodes, this many with a kubelet and containers. Needs root. In a clone they have its image.",
+)
 def up(
     name: str,
-    kubernetes: str,
+    kubernetes: str | None,
     nodes: int,
     cpu: str,
     memory: str,
@@ -93,6 +98,7 @@ def up(
     scrape_interval: float,
     scheduler_configuration: Path | None,
     directory: Path | None,
+    real_nodes: int | None,
 ) -> None:
     """Start a cluster and run it until Ctrl-C or `down`. No process outlives this command."""
     import asyncio
@@ -105,6 +111,7 @@ def up(
     from equipoise.testbed.cluster import Cluster, ClusterError
     from equipoise.testbed.objects import node
     from equipoise.testbed.processes.configuration import PrometheusConfiguration
+    from equipoise.testbed.real_nodes.requirements import RealNodesError
 
     for other in running_clusters.running(running_clusters.default_state()):
         if other.name == name:
@@ -113,12 +120,16 @@ def up(
                 f"`equipoise testbed down {name}`, or give this one another --name"
             )
     signal.signal(signal.SIGTERM, _interrupt)
-    scheduler = yaml.safe_load(scheduler_configuration.read_text()) if scheduler_configuration else {}
     began = time.monotonic()
     try:
+        if real_nodes is not None:
+            if kubernetes:
+                raise click.UsageError("--real-nodes has kubelets of the newest Kubernetes: leave out --kubernetes")
+            _real_nodes(name, real_nodes)
+            return
         cluster = Cluster(
-            binaries=build(kubernetes=kubernetes),
-            scheduler=scheduler,
+            binaries=build(kubernetes=kubernetes or ""),
+            scheduler=yaml.safe_load(scheduler_configuration.read_text()) if scheduler_configuration else {},
             prometheus=PrometheusConfiguration(scrape_interval=scrape_interval),
             nats=nats,
             directory=None if directory is None else directory.absolute(),
@@ -134,8 +145,31 @@ def up(
                     time.sleep(CHECK_SECONDS)
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
-    except (ApiError, BuildError, NoGoError, ClusterError) as error:
+    except (ApiError, BuildError, NoGoError, ClusterError, RealNodesError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _real_nodes(name: str, number: int) -> None:
+    """Ends with the cancellation that the first interrupt of this process causes."""
+    import asyncio
+
+    from equipoise.testbed.real_nodes.cluster import RealCluster, prepare
+
+    clone = Path.cwd()
+    prepared = prepare(clone if (clone / "Dockerfile").exists() else None)
+
+    async def run(cluster: RealCluster) -> None:
+        began = time.monotonic()
+        async with cluster:
+            with running_clusters.listed(name, cluster.cluster, nats=False) as described:
+                _table(["", f"up after {time.monotonic() - began:.1f} s"], _rows(described))
+                click.echo("It has a network of its own, which these programs run in:")
+                click.echo(f"  {cluster.kubectl} get nodes\n  {cluster.helm} list --all-namespaces")
+                while True:
+                    cluster.check()
+                    await asyncio.sleep(CHECK_SECONDS)
+
+    asyncio.run(run(RealCluster(prepared, number)))
 
 
 @testbed.command()

@@ -7,6 +7,9 @@ import click
 
 if TYPE_CHECKING:
     from equipoise.cli.demo.configuration import Placement
+    from equipoise.cli.demo.live_view import Screen
+
+REAL_NODES = 2
 
 
 @click.command()
@@ -25,8 +28,13 @@ if TYPE_CHECKING:
     help="How scores reach kube-scheduler: by its extender, or by placement hints, for which nobody configures it.",
 )
 @click.option("--colocation", is_flag=True, help="Run batch pods on what the other pods request and do not use.")
+@click.option(
+    "--real", is_flag=True, help="Two nodes with a kubelet and containers, and the chart. Needs root, in a clone."
+)
 @click.option("--keep", is_flag=True, help="Keep everything running at the end, and print how to connect.")
-def demo(trace_folder: Path | None, seed: int, placement: "Placement", colocation: bool, keep: bool) -> None:
+def demo(
+    trace_folder: Path | None, seed: int, placement: "Placement", colocation: bool, real: bool, keep: bool
+) -> None:
     """Run Equipoise on a throwaway real cluster and measure the result.
 
     The last line of the output is one JSON object.
@@ -45,12 +53,34 @@ def demo(trace_folder: Path | None, seed: int, placement: "Placement", colocatio
 
     configure_logging(Logging(format="console", level="warning"), "demo")
     screen = Screen(VisibleConsole(stderr=True))
+    exit_on_signals()
+    if real:
+        _real(screen, keep=keep)
+        return
     options = DemoOptions(trace_folder=trace_folder, seed=seed, placement=placement, colocation=colocation, keep=keep)
 
     async def run() -> DemoResult:
         cancel_on_signals()
         return await run_demo(options, screen)
 
-    exit_on_signals()
     build(WITHOUT_METRICS)  # before the event loop starts, which would wait for the thread of a build at Ctrl-C
+    click.echo(asyncio.run(run()).encoded())
+
+
+def _real(screen: "Screen", *, keep: bool) -> None:
+    """The cluster is made in this thread, before others start: it has a network of its own."""
+    import asyncio
+
+    from equipoise.cli.demo.real.run import CHART, RealDemoResult, run_real_demo
+    from equipoise.cli.exit_codes import CommandFailed, cancel_on_signals
+    from equipoise.testbed.real_nodes.cluster import RealCluster, prepare
+
+    if not (CHART / "Chart.yaml").exists():
+        raise CommandFailed(f"--real installs {CHART} and an image of this clone: run it in a clone of Equipoise")
+    cluster = RealCluster(prepare(Path.cwd()), REAL_NODES)
+
+    async def run() -> RealDemoResult:
+        cancel_on_signals()
+        return await run_real_demo(cluster, REAL_NODES, screen, keep=keep)
+
     click.echo(asyncio.run(run()).encoded())

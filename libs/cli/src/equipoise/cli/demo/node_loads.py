@@ -1,6 +1,7 @@
 """CPU load of the nodes from Prometheus: measures the result of a run independently of Equipoise."""
 
 import asyncio
+from collections.abc import Mapping
 
 import aiohttp
 
@@ -10,14 +11,21 @@ TIMEOUT = 60.0
 """Seconds within which every node must have samples."""
 
 
-class NodeLoads:
-    """CPU load of the nodes in percent of their cores, in the trace's order."""
+def trace_cores(trace: Trace) -> dict[str, float]:
+    """The cores of each node."""
+    return {node.name: node.cpu_milli / 1000 for node in trace.nodes}
 
-    def __init__(self, session: aiohttp.ClientSession, prometheus_url: str, trace: Trace, seconds: float) -> None:
-        """`seconds`: a load is the mean over this window."""
+
+class NodeLoads:
+    """CPU load of the nodes in percent of their cores, in the order of these."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, prometheus_url: str, cores: Mapping[str, float], seconds: float
+    ) -> None:
+        """`cores`: the number of cores of each node. `seconds`: a load is the mean over this window."""
         self._session = session
         self._url = f"{prometheus_url}/api/v1/query"
-        self._cores = {node.name: node.cpu_milli / 1000 for node in trace.nodes}
+        self._cores = dict(cores)
         # rate() divides by the whole window, so late scrapes would make busy nodes appear idle. This query divides by
         # the time between the newest sample now and the newest one before the window, and is NaN if both are the same.
         counter = "node_cpu_usage_seconds_total"

@@ -37,7 +37,7 @@ from equipoise.cli.demo.manifests import (
     node_documents,
     workload_documents,
 )
-from equipoise.cli.demo.node_loads import NodeLoads
+from equipoise.cli.demo.node_loads import NodeLoads, trace_cores
 from equipoise.cli.demo.options import DemoOptions, demo_trace
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus import subjects
@@ -124,7 +124,7 @@ class Demo:
         # The pods take half a minute to run and to be measured: the first measurement is then in the middle of the day.
         seconds = 30 if self.metrics_built else 30 + PROMETHEUS_SECONDS
         self.epoch = int(time.time()) + seconds - round(self.period * 0.54)  # noqa: TID251  kwok reads the same clock
-        self.loads = NodeLoads(self.session, self.cluster.prometheus_url, trace, 2 * options.step_seconds)
+        self.loads = NodeLoads(self.session, self.cluster.prometheus_url, trace_cores(trace), 2 * options.step_seconds)
         self.outcomes: Counter[str] = Counter()
         self.replacements: Counter[str] = Counter()
         self.view = LiveView("Equipoise levels a real cluster", self.period)

@@ -12,14 +12,13 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from equipoise.contracts.kubernetes.supported_versions import minor_versions
-from equipoise.testbed.binaries.toolchain import Progress, exclusive, find_go, go_environment
+from equipoise.testbed.binaries.toolchain import Progress, find_go, go_environment, made_once
 from equipoise.testbed.processes.guard import Guard
 
 KUBERNETES = "v1.37.2"
@@ -43,7 +42,7 @@ class Binaries:
 
 
 class BuildError(RuntimeError):
-    """Go failed; the message ends with its output."""
+    """A program that builds something failed; the message ends with its output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +71,8 @@ class Module:
         digest = hashlib.sha256()
         for word in (self.package, self.tags, self.link, sys.platform, platform.machine(), *self.programs):
             digest.update(word.encode() + b"\0")
-        files = [path for path in self.source.rglob("*") if path.is_file()]
+        folder = self.source / self.package
+        files = [path for path in self.source.rglob("*") if path.is_file() and not _is_of_other_package(path, folder)]
         if self.requirements is not None:
             files = [path for path in files if path.suffix == ".go"]
             files += [self.requirements, self.requirements.with_suffix(".sum")]
@@ -80,6 +80,11 @@ class Module:
             content = file.read_bytes()
             digest.update(f"{os.path.relpath(file, self.source)}\0{len(content)}\0".encode() + content)
         return digest.hexdigest()[:16]
+
+
+def _is_of_other_package(file: Path, folder: Path) -> bool:
+    """Whether a file is the source of a Go package that is not in `folder`: the module contains several programs."""
+    return file.suffix == ".go" and file.parent != folder
 
 
 def _kubernetes_version(version: str) -> str:
@@ -100,6 +105,14 @@ CONTROL_PLANE = Module(
     },
     link=f"-s -w {_kubernetes_version(KUBERNETES)}",
 )
+NODE = Module(
+    source=CONTROL_PLANE.source,
+    package="./node",
+    programs={"kubelet": (1, 37), "kube-proxy": (1, 37), "kubectl": (1, 37)},
+    link=CONTROL_PLANE.link,
+)
+"""The programs of a real node. They are no part of a cluster with fake nodes: `build` omits them."""
+
 KWOK = Module(source=CONTROL_PLANE.source, package="sigs.k8s.io/kwok/cmd/kwok", programs={"kwok": (0, 8)})
 PROMETHEUS = Module(
     source=CONTROL_PLANE.source,
@@ -204,7 +217,7 @@ def build(
                 build_module(module, cache=cache, environment=environment, progress=shown)
             found |= {program: directory / program for program in module.programs}
         if built:
-            shown.note(f"the testbed's programs are in {cache}, after {_minutes(time.monotonic() - began)}")
+            shown.note(f"the testbed's programs are in {cache}, after {minutes(time.monotonic() - began)}")
     return Binaries(**{program.replace("-", "_"): path for program, path in found.items()})
 
 
@@ -212,27 +225,22 @@ def build_module(
     module: Module, *, cache: Path, environment: Mapping[str, str] = os.environ, progress: Progress
 ) -> Path:
     """The directory of the module's programs. Of several processes one builds and the others wait."""
-    directory = cache / f"{module.name}-{module.key()}"
     began = time.monotonic()
-    with exclusive(
-        directory.with_name(f"{directory.name}.lock"),
-        lambda: progress.show(f"{module.name}: another process builds it, {_minutes(time.monotonic() - began)}"),
-    ):
-        if directory.exists():
-            return directory
+
+    def compile_programs(result: Path) -> None:
         go = find_go(cache, progress, environment)
         progress.note(f"{module.name}: building {', '.join(module.programs)} with {go}, once")
-        for abandoned in cache.glob(f".{directory.name}-*"):
-            shutil.rmtree(abandoned)
-        with tempfile.TemporaryDirectory(dir=cache, prefix=f".{directory.name}-") as scratch:
-            result = Path(scratch) / "result"
-            result.mkdir()
-            _run_go(module, go, result / "binary", Path(scratch), environment, progress)
-            for program in module.programs:
-                (result / program).symlink_to("binary")
-            result.rename(directory)
-        progress.note(f"{module.name}: built in {_minutes(time.monotonic() - began)}")
-    return directory
+        result.mkdir()
+        _run_go(module, go, result / "binary", result.parent, environment, progress)
+        for program in module.programs:
+            (result / program).symlink_to("binary")
+        progress.note(f"{module.name}: built in {minutes(time.monotonic() - began)}")
+
+    return made_once(
+        cache / f"{module.name}-{module.key()}",
+        compile_programs,
+        lambda: progress.show(f"{module.name}: another process builds it, {minutes(time.monotonic() - began)}"),
+    )
 
 
 def installed_programs(module: Module, environment: Mapping[str, str]) -> dict[str, Path]:
@@ -277,7 +285,7 @@ def _run_go(
 
     def listing(lines: Sequence[str]) -> None:
         fetched = sum(line.startswith("go: downloading ") for line in lines)
-        progress.show(f"{module.name}: {fetched} modules fetched, {_minutes(time.monotonic() - began)}")
+        progress.show(f"{module.name}: {fetched} modules fetched, {minutes(time.monotonic() - began)}")
 
     def compiling(lines: Sequence[str]) -> None:
         progress.show(f"{module.name}: {progress_of_build(len(lines), packages, time.monotonic() - began)}")
@@ -293,15 +301,38 @@ def _run_go(
         for number, (argv, show) in enumerate(steps):
             log = scratch / f"{number}.log"
             began = time.monotonic()
-            pid = guard.start(argv, log=log, directory=module.source, environment={**environment, **go_environment()})
-            while (code := guard.exit_code(pid)) is None:
-                show(log.read_text(errors="replace").splitlines())
-                time.sleep(POLL_SECONDS)
-            lines = log.read_text(errors="replace").splitlines()
-            if code != 0:
-                tail = "\n".join(f"  {line[:400]}" for line in lines[-LOG_LINES:])
-                raise BuildError(f"{module.name}: `{' '.join(map(str, argv[:3]))} …` ended with code {code}:\n{tail}")
+            lines = run_step(
+                guard,
+                argv,
+                what=module.name,
+                log=log,
+                directory=module.source,
+                environment={**environment, **go_environment()},
+                show=show,
+            )
             packages = sum(bool(line) and not line.startswith("go: ") for line in lines)
+
+
+def run_step(
+    guard: Guard,
+    argv: Sequence[str | Path],
+    *,
+    what: str,
+    log: Path,
+    directory: Path,
+    environment: Mapping[str, str],
+    show: Callable[[Sequence[str]], None],
+) -> list[str]:
+    """Run a program to its end; `show` gets the lines of its output so far. Returns them all. Raises BuildError."""
+    pid = guard.start(argv, log=log, directory=directory, environment=environment)
+    while (code := guard.exit_code(pid)) is None:
+        show(log.read_text(errors="replace").splitlines())
+        time.sleep(POLL_SECONDS)
+    lines = log.read_text(errors="replace").splitlines()
+    if code != 0:
+        tail = "\n".join(f"  {line[:400]}" for line in lines[-LOG_LINES:])
+        raise BuildError(f"{what}: `{' '.join(map(str, argv[:3]))} …` ended with code {code}:\n{tail}")
+    return lines
 
 
 def progress_of_build(compiled: int, packages: int, seconds: float) -> str:
@@ -310,10 +341,10 @@ def progress_of_build(compiled: int, packages: int, seconds: float) -> str:
     A package takes longer than those that it imports, so the first half of the packages takes 0.5 ** 1.4 = 38 % of the
     time (measured with the control plane). The first few are too few for an estimate.
     """
-    text = f"{compiled} of {packages} packages compiled, {_minutes(seconds)}"
+    text = f"{compiled} of {packages} packages compiled, {minutes(seconds)}"
     done = (compiled / packages) ** 1.4 if packages else 1.0
-    return f"{text}, about {_minutes(seconds / done - seconds)} left" if 0.01 < done < 1 else text
+    return f"{text}, about {minutes(seconds / done - seconds)} left" if 0.01 < done < 1 else text
 
 
-def _minutes(seconds: float) -> str:
+def minutes(seconds: float) -> str:
     return f"{int(seconds) // 60} min {int(seconds) % 60:02} s" if seconds >= 60 else f"{seconds:.0f} s"

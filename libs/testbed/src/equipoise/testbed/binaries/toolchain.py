@@ -47,6 +47,19 @@ def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
         yield
 
 
+def made_once(target: Path, make: Callable[[Path], None], waiting: Callable[[], None]) -> Path:
+    """`target`: if there is none, `make` writes it in a new folder beside it. Of several processes one makes it."""
+    with exclusive(target.with_name(f"{target.name}.lock"), waiting):
+        if not target.exists():
+            for abandoned in target.parent.glob(f".{target.name}-*"):
+                shutil.rmtree(abandoned)
+            with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
+                made = Path(scratch) / "result"
+                make(made)
+                made.rename(target)
+    return target
+
+
 class Progress:
     """Writes to standard error: standard output is for results."""
 

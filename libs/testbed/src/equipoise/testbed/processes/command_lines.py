@@ -1,6 +1,6 @@
 """The command line of each component of a cluster, tested with Kubernetes 1.37."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from equipoise.runtime.bus.dev_server import nats_server_binary
@@ -26,9 +26,9 @@ def kubeconfig_file(directory: Path, user: str) -> Path:
 
 
 def command_lines(
-    binaries: Binaries, directory: Path, ports: Mapping[str, int], *, nats: bool
+    binaries: Binaries, directory: Path, ports: Mapping[str, int], *, nats: bool, kwok: bool, address: str
 ) -> dict[str, CommandLine]:
-    """The command lines, in the order in which they start."""
+    """The command lines, in the order in which they start. API server and Prometheus listen on `address`."""
     etcd = f"http://127.0.0.1:{ports[ETCD]}"
     peer = f"http://127.0.0.1:{ports[ETCD_PEER]}"
     lines: dict[str, CommandLine] = {
@@ -49,7 +49,7 @@ def command_lines(
         API_SERVER: [
             binaries.kube_apiserver,
             f"--etcd-servers={etcd}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={address}",
             "--advertise-address=127.0.0.1",
             f"--secure-port={ports[API_SERVER]}",
             f"--cert-dir={directory / 'certs'}",
@@ -96,12 +96,14 @@ def command_lines(
             binaries.prometheus,
             f"--config.file={directory / 'prometheus.yaml'}",
             f"--storage.tsdb.path={directory / 'prometheus'}",
-            f"--web.listen-address=127.0.0.1:{ports[PROMETHEUS]}",
+            f"--web.listen-address={address}:{ports[PROMETHEUS]}",
             "--web.enable-lifecycle",
             "--scrape.discovery-reload-interval=100ms",
             "--log.level=warn",
         ],
     }
+    if not kwok:
+        del lines[KWOK]
     if nats:
         lines[NATS] = [
             nats_server_binary(),
@@ -112,3 +114,9 @@ def command_lines(
             f"--store_dir={directory / 'jetstream'}",
         ]
     return lines
+
+
+def with_flags(line: CommandLine, flags: Sequence[str]) -> CommandLine:
+    """The command line with `flags` (`--name=value`) in place of those of the same name."""
+    names = {flag.partition("=")[0] for flag in flags}
+    return [*(word for word in line if str(word).partition("=")[0] not in names), *flags]

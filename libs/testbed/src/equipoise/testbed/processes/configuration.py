@@ -96,8 +96,13 @@ def scheduler(configuration: Document, kubeconfig_file: str) -> Document:
     }
 
 
-def prometheus(configuration: PrometheusConfiguration, *, kwok_port: int, rule_file: str, generation: int) -> Document:
-    """`generation` is in the discovery's address: a reload with another one requests new nodes at once."""
+def prometheus(
+    configuration: PrometheusConfiguration, *, kwok_port: int | None, rule_file: str, generation: int
+) -> Document:
+    """`generation` is in the discovery's address: a reload with another one requests new nodes at once.
+
+    Without kwok, only the caller's entries.
+    """
     interval = f"{round(configuration.scrape_interval * 1000)}ms"
     nodes = {
         "job_name": "nodes",
@@ -125,7 +130,7 @@ def prometheus(configuration: PrometheusConfiguration, *, kwok_port: int, rule_f
             "evaluation_interval": interval,
         },
         "rule_files": [rule_file] if configuration.rules else [],
-        "scrape_configs": [nodes, *configuration.scrape_configs],
+        "scrape_configs": [*([nodes] if kwok_port is not None else []), *configuration.scrape_configs],
     }
 
 

@@ -1,0 +1,1 @@
+"""The demo on real nodes: from the image and the chart to an eviction."""

@@ -1,0 +1,1 @@
+"""Nodes with a kubelet, containerd and containers, as namespaces of this machine."""

@@ -1,0 +1,241 @@
+"""A cluster with real nodes: the control plane of the testbed in a network namespace, DNS, and nodes beside it."""
+
+import asyncio
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+from equipoise.testbed.binaries.build import HELM, NODE, Binaries, build, build_module, default_cache
+from equipoise.testbed.binaries.toolchain import Progress
+from equipoise.testbed.cluster import Cluster, ClusterError
+from equipoise.testbed.objects import Manifest
+from equipoise.testbed.processes.configuration import PrometheusConfiguration
+from equipoise.testbed.real_nodes import leftovers, node_files, objects
+from equipoise.testbed.real_nodes.addresses import (
+    HUB,
+    SERVICES,
+    node_address,
+    node_name,
+    pod_range,
+)
+from equipoise.testbed.real_nodes.certificates import create_certificates
+from equipoise.testbed.real_nodes.images import Images
+from equipoise.testbed.real_nodes.network import enter_private_network
+from equipoise.testbed.real_nodes.requirements import check_machine, search_path
+from equipoise.testbed.real_nodes.tree import NODE_TREE, debian_tree
+
+NODE_SCRIPT = Path(__file__).with_name("node.sh")
+SCRAPE_SECONDS = 5.0
+READY_SECONDS = 180.0
+LOG_LINES = 10
+"""Lines of each log of a node that is not ready, in an error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """All that needs the network of the machine: programs, the system of the nodes, and images."""
+
+    binaries: Binaries
+    programs: Path
+    """The folder of kubelet, kube-proxy and kubectl."""
+
+    helm: Path
+    tree: Path
+    archives: tuple[Path, ...]
+    """Archives of the images that each node has."""
+
+
+def prepare(clone: Path | None) -> Prepared:
+    """What is in the cache, and what is built once. `clone`: its image is built; None: no image of Equipoise.
+
+    Raises RealNodesError with all that is missing, BuildError and NoGoError.
+    """
+    check_machine()
+    leftovers.remove_leftovers()
+    cache = default_cache()
+    with Progress() as progress:
+        images = Images(cache, progress)
+        return Prepared(
+            binaries=build(progress=progress),
+            programs=build_module(NODE, cache=cache, progress=progress),
+            helm=build_module(HELM, cache=cache, progress=progress) / "helm",
+            tree=debian_tree(NODE_TREE, cache, progress),
+            archives=(images.sandbox(), images.busybox(), images.nats(), *([images.product(clone)] if clone else ())),
+        )
+
+
+class RealCluster:
+    """Use it with `async with`. All its processes end at the end of the block, or when this process ends.
+
+    It moves this thread into a network namespace, for good: create it in the main thread, before there are others.
+    """
+
+    def __init__(self, prepared: Prepared, nodes: int) -> None:
+        """`nodes` is at least 1."""
+        self._prepared = prepared
+        self._nodes = range(1, nodes + 1)
+        self._network = enter_private_network(nodes)
+        self._name = leftovers.own_name()
+        self._pids: dict[str, int] = {}
+        self.directory = leftovers.create_folder(self._name)
+        self._certificates = create_certificates(self.directory / "cluster" / "certs", nodes)
+        self.cluster = self._control_plane()
+
+    async def __aenter__(self) -> Self:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self._start()
+        except TimeoutError:
+            await asyncio.to_thread(self.stop)
+            raise ClusterError(f"the nodes are not ready after {READY_SECONDS:g} s\n{self._tails}") from None
+        except BaseException:
+            await asyncio.to_thread(self.stop)
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.stop)
+
+    @property
+    def prometheus_url(self) -> str:
+        """The address for pods."""
+        return f"http://{HUB}:{urlsplit(self.cluster.prometheus_url).port}"
+
+    @property
+    def kubectl(self) -> Path:
+        """A program that runs kubectl in the network of the cluster, as administrator."""
+        return self.directory / "kubectl"
+
+    @property
+    def helm(self) -> Path:
+        """A program that runs helm there."""
+        return self.directory / "helm"
+
+    def node_log(self, node: str, program: str) -> Path:
+        """The log of `containerd`, `kubelet` or `kube-proxy` of a node."""
+        return self.directory / "nodes" / node / "changes" / "var" / "log" / f"{program}.log"
+
+    def check(self) -> None:
+        """Raise ClusterError when a component or a node has ended."""
+        self.cluster.check()
+        for name, pid in self._pids.items():
+            if (code := self.cluster.guard.exit_code(pid)) is not None:
+                raise ClusterError(f"{name} has ended with code {code}: {self.cluster.log(name)}")
+
+    def stop(self) -> None:
+        """End all processes, and remove the cgroups and files. The network ends with this process."""
+        self._tails = "\n".join(self._tail(node_name(number)) for number in self._nodes)
+        self.cluster.stop()
+        leftovers.remove_groups(self._name)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _control_plane(self) -> Cluster:
+        certificates = self._certificates
+        token = self.directory / "cluster" / "serviceaccounts" / objects.MONITORING / objects.PROMETHEUS / "token"
+        return Cluster(
+            binaries=self._prepared.binaries,
+            directory=self.directory / "cluster",
+            kwok=False,
+            address="0.0.0.0",  # noqa: S104  in a network namespace of its own
+            prometheus=PrometheusConfiguration(
+                scrape_interval=SCRAPE_SECONDS,
+                scrape_configs=objects.kubelet_scrapes(len(self._nodes), certificates.ca, token),
+            ),
+            replaced={
+                "kube-apiserver": [
+                    f"--advertise-address={HUB}",
+                    f"--service-cluster-ip-range={SERVICES}",
+                    "--endpoint-reconciler-type=lease",
+                    "--authorization-mode=Node,RBAC",
+                    "--disable-admission-plugins=",
+                    "--enable-admission-plugins=NodeRestriction",
+                    "--allow-privileged=true",
+                    f"--client-ca-file={certificates.ca}",
+                    f"--kubelet-certificate-authority={certificates.ca}",
+                    f"--kubelet-client-certificate={certificates.certificate('kubelet-client')}",
+                    f"--kubelet-client-key={certificates.key('kubelet-client')}",
+                    "--kubelet-preferred-address-types=InternalIP",
+                ],
+                "kube-controller-manager": [
+                    f"--root-ca-file={certificates.ca}",
+                    "--use-service-account-credentials=true",
+                ],
+            },
+        )
+
+    async def _start(self) -> None:
+        await self.cluster.__aenter__()
+        await self.cluster.apply(objects.first_objects())
+        await self.cluster.service_account_token(objects.MONITORING, objects.PROMETHEUS)
+        self._write_programs()
+        self._launch("dns", [sys.executable, "-m", "equipoise.testbed.real_nodes.dns", self.cluster.kubeconfig, HUB])
+        for number in self._nodes:
+            self._launch_node(number)
+        self._launch_proxy()
+        await self.cluster.wait(
+            "/api/v1/nodes",
+            lambda nodes: sum(_is_ready(node) for node in nodes["items"]) == len(self._nodes),
+            timeout=READY_SECONDS,
+            what=f"{len(self._nodes)} nodes are ready",
+        )
+
+    def _launch(self, name: str, argv: list[str | Path], **environment: str) -> None:
+        guard = self.cluster.guard
+        self._pids[name] = guard.start(
+            argv, log=self.cluster.log(name), environment={"PATH": search_path(), **environment}
+        )
+
+    def _launch_node(self, number: int) -> None:
+        name, data = node_name(number), self.directory / "nodes" / node_name(number)
+        port = urlsplit(self.cluster.url).port
+        assert port is not None
+        for path, text in node_files.node_files(number, self._certificates, port).items():
+            file = data / "changes" / path.removeprefix("/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        others = [other for other in self._nodes if other != number]
+        self._launch(
+            name,
+            ["/bin/sh", NODE_SCRIPT],
+            NAME=name,
+            ADDRESS=node_address(number),
+            HUB=HUB,
+            HUB_NETWORK=str(self._network),
+            ROUTES="\n".join(f"{pod_range(other)} {node_address(other)}" for other in others),
+            GROUPS=" ".join(map(str, leftovers.create_groups(self._name, name))),
+            TREE=str(self._prepared.tree),
+            DATA=str(data),
+            PROGRAMS=str(self._prepared.programs),
+            IMAGES=" ".join(map(str, self._prepared.archives)),
+        )
+
+    def _launch_proxy(self) -> None:
+        """The API server and the scheduler reach Services by it."""
+        folder = self._certificates.folder
+        kubeconfig, configuration = folder / "kube-proxy.kubeconfig", folder / "kube-proxy.yaml"
+        document = node_files.kubeconfig(self.cluster.url, self._certificates, "kube-proxy", str(folder))
+        kubeconfig.write_text(json.dumps(document))
+        proxy = node_files.kube_proxy(node_name(1), str(kubeconfig), address="127.0.0.1")
+        configuration.write_text(json.dumps(proxy))
+        self._launch("kube-proxy", [self._prepared.programs / "kube-proxy", f"--config={configuration}"])
+
+    def _write_programs(self) -> None:
+        for file, program in ((self.kubectl, self._prepared.programs / "kubectl"), (self.helm, self._prepared.helm)):
+            enter = f"nsenter --net={self._network} env KUBECONFIG={self.cluster.kubeconfig}"
+            file.write_text(f'#!/bin/sh\nexec {enter} {program} "$@"\n')
+            file.chmod(0o700)
+
+    def _tail(self, node: str) -> str:
+        lines = []
+        for log in (self.cluster.log(node), *(self.node_log(node, each) for each in ("containerd", "kubelet"))):
+            text = log.read_text(errors="replace") if log.exists() else ""
+            lines += [f"the last lines of {log}:", *(f"  {line[:400]}" for line in text.splitlines()[-LOG_LINES:])]
+        return "\n".join(lines)
+
+
+def _is_ready(node: Manifest) -> bool:
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", ()))

@@ -1,0 +1,36 @@
+"""Runs the programs that build trees and images. What they mount ends with them."""
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from equipoise.testbed.binaries.build import minutes, run_step
+from equipoise.testbed.binaries.toolchain import Progress
+from equipoise.testbed.processes.guard import Guard
+from equipoise.testbed.real_nodes.requirements import search_path
+
+PRIVATE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+def run(what: str, argv: Sequence[str | Path], scratch: Path, progress: Progress, **environment: str) -> None:
+    """Run a program in namespaces of mounts and processes of its own. Raises BuildError with the end of its output."""
+    began = time.monotonic()
+    nice = ["nice"] if shutil.which("nice") else []
+    with Guard() as guard:
+        run_step(
+            guard,
+            [*nice, *PRIVATE, *argv],
+            what=what,
+            log=scratch / f"{what}.log",
+            directory=scratch,
+            environment={**os.environ, "TMPDIR": str(scratch), "PATH": search_path(), **environment},
+            show=lambda lines: progress.show(f"{what}: {minutes(time.monotonic() - began)} {_last(lines)}".rstrip()),
+        )
+
+
+def _last(lines: Sequence[str]) -> str:
+    """The last step that the program names."""
+    return next((line[:100] for line in reversed(lines) if re.match(r"I: |STEP ", line)), "")

@@ -1,0 +1,69 @@
+"""The file systems of Debian that nodes and images are made of, from its packages by mmdebstrap, once."""
+
+import hashlib
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from equipoise.testbed.binaries.build import minutes
+from equipoise.testbed.binaries.toolchain import Progress, made_once
+from equipoise.testbed.real_nodes import steps
+
+SUITE = "trixie"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """A Debian with some packages, changed by a program that gets its folder."""
+
+    name: str
+    packages: tuple[str, ...]
+    excluded: tuple[str, ...] = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
+    change: Path | None = None
+
+    def key(self) -> str:
+        """Cache key of all inputs but the versions of Debian's packages."""
+        words = [SUITE, *self.packages, *self.excluded, self.change.read_text() if self.change else ""]
+        return hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
+
+
+NODE_TREE = Tree(
+    name="node-tree",
+    packages=(
+        "busybox-static", "ca-certificates", "conntrack", "containerd", "containernetworking-plugins", "ethtool",
+        "iproute2", "iptables", "kmod", "mount", "nftables", "procps", "runc", "socat", "util-linux",
+    ),
+)  # fmt: skip
+"""Its containerd is 1.7: the kubelet requires 2 from Kubernetes 1.38 on."""
+
+BASE_TREE = Tree(
+    name="base-tree",
+    packages=("ca-certificates", "python3", "python3-venv"),
+    change=Path(__file__).with_name("base-image.sh"),
+)
+"""The tree of the image `python:3.13-slim`: Debian's Python in /usr/local, with pip."""
+
+
+def debian_tree(tree: Tree, cache: Path, progress: Progress) -> Path:
+    """The folder of the tree in the cache. Raises BuildError."""
+    began = time.monotonic()
+
+    def make(folder: Path) -> None:
+        progress.note(f"{tree.name}: fetching Debian's packages, once")
+        hooks = [f"--customize-hook={tree.change}"] if tree.change else []
+        steps.run(
+            tree.name,
+            [
+                "mmdebstrap", "--variant=minbase", "--mode=root", "--format=directory",
+                '--aptopt=Acquire::Languages "none"', *(f"--dpkgopt=path-exclude={path}" for path in tree.excluded),
+                f"--include={','.join(tree.packages)}", *hooks, SUITE, folder,
+            ],
+            folder.parent,
+            progress,
+        )  # fmt: skip
+
+    return made_once(
+        cache / f"{tree.name}-{tree.key()}",
+        make,
+        lambda: progress.show(f"{tree.name}: another process makes it, {minutes(time.monotonic() - began)}"),
+    )
