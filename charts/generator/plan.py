@@ -229,6 +229,8 @@ def _prepare() -> Iterator[Change]:
     )
     yield Change(kind, name, f"{container}/volumeMounts/-", mount)
     yield Change(kind, name, "spec/template/spec/volumes/-", {"name": "configuration", "configMap": {"name": file}})
+    volume = "and $.Values.nats.enabled $.Values.nats.persistence.enabled (not $.Values.nats.persistence.storageClass)"
+    yield Change(kind, name, f"{container}/command/-", When(volume, "--volume"))
     for part, condition in yours.items():
         yield Change(kind, name, f"{container}/command/-", When(f"or {condition}", f"--without={part}"))
     yield from _pod(kind, name, values)

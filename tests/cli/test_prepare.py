@@ -10,7 +10,8 @@ from cryptography import x509
 from equipoise.cli.bus.access import SECRETS, SecretObject
 from equipoise.cli.certificates.purposes import EXTENDER, NATS
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
-from equipoise.cli.prepare.run import FENCE, FENCE_SECONDS, LABELS, prepare_secrets
+from equipoise.cli.prepare.created_objects import LABELS
+from equipoise.cli.prepare.run import FENCE, FENCE_SECONDS, prepare_secrets
 from equipoise.cli.prepare.secret_contents import PARTS, Part, new_contents
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.kubernetes.fence import PROBE

@@ -21,9 +21,20 @@ SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 ALL = {"equipoise-nats", "equipoise-nats-tls", "equipoise-extender-tls", "equipoise-extender-client"}
 
 
+STORAGE_CLASS = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    "provisioner": "example.com/none",
+}
+
+
 @pytest.fixture(scope="module")
 async def cluster(start_cluster: StartCluster) -> Cluster:
-    return start_cluster()
+    """With a volume for every claim."""
+    cluster = start_cluster()
+    await cluster.apply([STORAGE_CLASS])
+    return cluster
 
 
 async def secrets_of(api: Api) -> dict[str, dict[str, str]]:
@@ -41,6 +52,7 @@ def test_the_hook_is_the_folder(helm: Helm) -> None:
     rendered.remove(configuration)
     (pod,) = (each["spec"]["template"]["spec"] for each in rendered if each["kind"] == "Job")
     (container,) = pod["containers"]
+    assert container["command"].pop() == "--volume"  # as far as the values say so
     for entries in (container["env"], container["volumeMounts"], pod["volumes"]):
         assert "configuration" in str(entries.pop()).replace("EQUIPOISE_CONFIG", "configuration")
     assert comparable(rendered) == comparable(folder)
@@ -64,12 +76,29 @@ def test_secrets_with_a_name_of_your_own_are_not_created(helm: Helm, values: Doc
     """Nor those of cert-manager, and of what is not used."""
     (job,) = (each for each in prepare_documents(helm, values) if each["kind"] == "Job")
     command = job["spec"]["template"]["spec"]["containers"][0]["command"]
-    assert {each.removeprefix("--without=") for each in command[2:]} == kept_out
+    assert {each.removeprefix("--without=") for each in command[2:] if each != "--volume"} == kept_out
 
 
 @pytest.mark.parametrize("values", [{"prepare": {"enabled": False}}, {"rbac": {"create": False}}])
 def test_it_can_be_left_out(helm: Helm, values: Document) -> None:
     assert not prepare_documents(helm, values)
+
+
+async def test_without_storage_for_nats_it_fails_at_once(cluster: Cluster, helm: Helm) -> None:
+    """With what to do, before anything is created; its exit code ends the Job. Without a volume nothing is missing."""
+    documents = prepare_documents(helm)
+    (job,) = (each for each in documents if each["kind"] == "Job")
+    [rule] = job["spec"]["podFailurePolicy"]["rules"]
+    async with cluster.api() as api:
+        await api.apply([*read_documents(BASE / "namespace.yaml"), *(each for each in documents if each is not job)])
+        await api.request("DELETE", await api.path(STORAGE_CLASS))
+        failed = await run_prepare(cluster, documents)
+        assert failed.code in rule["onExitCodes"]["values"], failed.text
+        assert "no default StorageClass for the volume of NATS" in failed.text
+        assert not await secrets_of(api)
+        await api.apply([STORAGE_CLASS])
+    for values in ({"persistence": {"enabled": False}}, {"persistence": {"storageClass": "fast"}}):
+        assert "--volume" not in str(prepare_documents(helm, {"nats": values}))
 
 
 async def test_it_creates_what_is_missing_and_keeps_what_exists(cluster: Cluster, helm: Helm) -> None:

@@ -407,11 +407,11 @@ async def test_deletes_the_pod_that_is_meant(world: World) -> None:
     name = pod.metadata.name
 
     with pytest.raises(Conflict):
-        await world.kube.delete_pod(NAMESPACE, name, uid="another")
+        await world.kube.delete(PODS, name, NAMESPACE, uid="another")
     assert None is (await world.kube.get(PODS, name, NAMESPACE)).metadata.deletion_timestamp
-    await world.kube.delete_pod(NAMESPACE, name, uid=pod.metadata.uid)
+    await world.kube.delete(PODS, name, NAMESPACE, uid=pod.metadata.uid)
     with pytest.raises(NotFound):
-        await world.kube.delete_pod(NAMESPACE, "nobody", uid=pod.metadata.uid)
+        await world.kube.delete(PODS, "nobody", NAMESPACE, uid=pod.metadata.uid)
 
     assert await leaves(world, pod)
 

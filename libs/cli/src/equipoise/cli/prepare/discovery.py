@@ -22,9 +22,6 @@ from equipoise.runtime.configuration import API_VERSION, KIND
 from equipoise.runtime.kubernetes.client import ACCESS_REVIEWS, NODES, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
 
-DISCOVERED = "equipoise-discovered"
-"""The ConfigMap with the source of metrics, and the reason."""
-
 NODE_METRICS = ResourceAttributes(verb="get", resource="nodes", subresource="metrics")
 
 WAIT_SECONDS = 60.0

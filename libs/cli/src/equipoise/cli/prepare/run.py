@@ -12,8 +12,10 @@ import click
 
 from equipoise.cli.bus.access import SECRETS, SecretObject
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
-from equipoise.cli.prepare.discovery import DISCOVERED, discover
+from equipoise.cli.prepare.created_objects import DISCOVERED, LABELS
+from equipoise.cli.prepare.discovery import discover
 from equipoise.cli.prepare.secret_contents import Contents, Part, new_contents
+from equipoise.cli.prepare.storage import missing_storage
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
 from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
@@ -33,17 +35,22 @@ FENCE_SECONDS = 60.0
 """Time for which the policy may take to be in effect."""
 
 PASSWORD_BYTES = 24
-LABELS = {"app.kubernetes.io/part-of": "equipoise", "app.kubernetes.io/managed-by": "equipoise-prepare"}
-"""`equipoise uninstall` finds what was created here by them."""
 
 
-async def run_prepare(configuration: Path | None, environment: Mapping[str, str], parts: Sequence[Part]) -> None:
-    """Run the command. Raises ConfigurationError, KubeError, CommandFailed and InvalidInput."""
+async def run_prepare(
+    configuration: Path | None, environment: Mapping[str, str], parts: Sequence[Part], *, volume: bool
+) -> None:
+    """Run the command. `volume`: the claim of NATS names no StorageClass.
+
+    Raises ConfigurationError, KubeError, CommandFailed and InvalidInput.
+    """
     configure_logging(Logging(level="error"), "prepare")
     document = read_file(configuration)
     settings = all_settings(document, environment)
     namespace, clock = settings.shared.kubernetes.namespace, SystemClock()
     async with connect_kube(settings.shared.kubernetes, "prepare", clock) as kube:
+        if volume and (problem := await missing_storage(kube, namespace)):
+            raise InvalidInput(problem)
         await prepare_secrets(kube, namespace, parts, clock)
         if not names_source(document):
             await write_discovered(kube, namespace, settings, clock)

@@ -358,8 +358,8 @@ class Kube(Protocol):
         """
         ...
 
-    async def delete_pod(self, namespace: str, name: str, *, uid: str) -> None:
-        """Deletes it with its own grace period. Raises NotFound, and Conflict if the pod does not have this `uid`."""
+    async def delete(self, resource: Resource[T], name: str, namespace: str = "", *, uid: str) -> None:
+        """Deletes an object, a pod with its own grace period. Raises NotFound, and Conflict if it has another `uid`."""
         ...
 
     async def evict(

@@ -352,9 +352,13 @@ class MemoryKube:
             reserved = msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, claim_ref=reference))
             self._write(VOLUMES, _with_metadata(reserved, annotations=annotations))
 
-    async def delete_pod(self, namespace: str, name: str, *, uid: str) -> None:
-        async with self._request("delete", PODS, namespace, name):
-            self._delete(self._pod(namespace, name, uid))
+    async def delete(self, resource: Resource[T], name: str, namespace: str = "", *, uid: str) -> None:
+        async with self._request("delete", resource, namespace, name):
+            found = self._meant(resource, namespace, name, uid)
+            if isinstance(found, Pod):
+                self._delete(found)
+            else:
+                self.remove(resource, name, namespace)
 
     async def evict(
         self,
@@ -427,11 +431,14 @@ class MemoryKube:
             self.remove(PODS, pod.metadata.name, pod.metadata.namespace)
 
     def _pod(self, namespace: str, name: str, uid: str) -> Pod:
-        pod = self._find(PODS, namespace, name)
-        if uid != pod.metadata.uid:
-            message = f"the UID in the precondition ({uid}) does not match the UID in record ({pod.metadata.uid})"
+        return self._meant(PODS, namespace, name, uid)
+
+    def _meant(self, resource: Resource[T], namespace: str, name: str, uid: str) -> T:
+        found = self._find(resource, namespace, name)
+        if uid != found.metadata.uid:
+            message = f"the UID in the precondition ({uid}) does not match the UID in record ({found.metadata.uid})"
             raise error_for_status(409, "Conflict", message)
-        return pod
+        return found
 
     def _spend(self, budget: PodDisruptionBudget, dry_run: bool) -> EvictionResult | None:
         allowed = budget.status.disruptions_allowed

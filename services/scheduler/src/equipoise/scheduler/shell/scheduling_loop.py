@@ -13,7 +13,7 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
-from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError, NotFound
+from equipoise.runtime.kubernetes.client import PODS, Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.kubernetes.unreadable_objects import object_name
 from equipoise.runtime.process.clock import Clock
 from equipoise.scheduler.decisions import pod_events
@@ -373,7 +373,7 @@ class SchedulingLoop:
         condition = pod_events.disruption_target(attempt.profile, self._clock.now())
         try:
             await self._kube.set_pod_status(victim.namespace, victim.name, uid=victim.uid, condition=condition)
-            await self._kube.delete_pod(victim.namespace, victim.name, uid=victim.uid)
+            await self._kube.delete(PODS, victim.name, victim.namespace, uid=victim.uid)
         except (NotFound, Conflict):
             return True  # it is gone
         except KubeError as error:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from equipoise.cli.doctor.environment import Environment, Finding
-from equipoise.cli.prepare.discovery import DISCOVERED
+from equipoise.cli.prepare.created_objects import DISCOVERED
 from equipoise.cli.prometheus.profiles import (
     LABEL_FIX,
     ProfileMatch,

@@ -244,10 +244,10 @@ class ApiServer:
             accept=METADATA_ONLY,
         )
 
-    async def delete_pod(self, namespace: str, name: str, *, uid: str) -> None:
+    async def delete(self, resource: Resource[T], name: str, namespace: str = "", *, uid: str) -> None:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
-        what = _what("delete", PODS, namespace, name)
-        await self.requests.request(what, "DELETE", PODS.path(namespace, name), bytes, body=body, accept=METADATA_ONLY)
+        what, path = _what("delete", resource, namespace, name), resource.path(namespace, name)
+        await self.requests.request(what, "DELETE", path, bytes, body=body, accept=METADATA_ONLY)
 
     async def evict(
         self,

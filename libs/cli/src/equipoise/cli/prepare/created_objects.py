@@ -1,0 +1,11 @@
+"""What `equipoise prepare` creates: the name of the ConfigMap, and the labels by which `equipoise uninstall` finds it."""
+
+from collections.abc import Mapping
+
+DISCOVERED = "equipoise-discovered"
+"""The ConfigMap with the source of metrics, and the reason."""
+
+LABELS: Mapping[str, str] = {
+    "app.kubernetes.io/part-of": "equipoise",
+    "app.kubernetes.io/managed-by": "equipoise-prepare",
+}

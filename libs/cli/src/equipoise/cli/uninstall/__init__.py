@@ -1,0 +1,1 @@
+"""`equipoise uninstall`: the release, and everything that Equipoise has written into the cluster."""

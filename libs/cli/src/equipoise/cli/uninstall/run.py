@@ -1,0 +1,131 @@
+"""Removes the release first: what still runs would write again."""
+
+from collections.abc import Iterator
+from contextlib import aclosing
+
+import click
+import msgspec
+
+from equipoise.cli.annotations.clear import OURS, AnnotatedObject, by_kind, clear, find_annotated
+from equipoise.cli.annotations.clear_reclaimed import ClearedNodes, OfferingNode, clear_nodes, find_offering
+from equipoise.cli.annotations.clearing import clear_each
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.terminal import count, listed
+from equipoise.cli.uninstall.release import Installed, installed, remove_release
+from equipoise.cli.uninstall.written_objects import FoundObjects, WrittenObject, find_written
+from equipoise.contracts.hints.policy import HINTED
+from equipoise.contracts.kubernetes.crane import KEYS as CRANE
+from equipoise.runtime.configuration import Kubernetes, Logging
+from equipoise.runtime.kubernetes.client import PODS, Kube, metadata_of
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import Clock, SystemClock
+from equipoise.runtime.process.logging import configure_logging
+
+MAX_NAMED = 5
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cluster has of Equipoise."""
+
+    installation: Installed
+    annotated: list[AnnotatedObject]
+    offering: list[OfferingNode]
+    objects: FoundObjects
+
+
+async def run_uninstall(cluster: Kubernetes, *, crane: bool, rate: float, confirmed: bool) -> None:
+    """Run the command. Raises KubeError, and CommandFailed if something could not be removed."""
+    configure_logging(Logging(level="error"), "uninstall")
+    clock = SystemClock()
+    async with connect_kube(cluster, "uninstall", clock) as kube:
+        found = await find_all(kube, cluster.namespace, crane=crane)
+        if not confirmed:
+            for line in preview(found, cluster.namespace):
+                click.echo(line)
+            return
+        if found.installation.deployments:
+            await remove_release(found.installation, cluster)
+            found = await find_all(kube, cluster.namespace, crane=crane)
+        failed = await remove_all(kube, clock, found, rate=rate)
+        for line in await remaining(kube, cluster.namespace):
+            click.echo(line)
+    if failed:
+        raise CommandFailed(f"not removed: {'; '.join(failed)}")
+
+
+async def find_all(kube: Kube, namespace: str, *, crane: bool) -> Found:
+    """Raises KubeError."""
+    return Found(
+        installation=await installed(kube, namespace),
+        annotated=await find_annotated(kube, (*OURS, *CRANE) if crane else OURS),
+        offering=await find_offering(kube),
+        objects=await find_written(kube, namespace),
+    )
+
+
+def preview(found: Found, namespace: str) -> Iterator[str]:
+    """What would be removed, as lines."""
+    lines: list[str] = []
+    if found.installation.deployments:
+        release = found.installation.release
+        by = f"the Helm release {release}" if release else "an installation without Helm, to be deleted first"
+        lines.append(f"{by} in namespace {namespace}: {listed(found.installation.deployments, MAX_NAMED)}")
+    if found.annotated:
+        kinds = ", ".join(count(number, kind) for kind, number in by_kind(found.annotated).items())
+        lines.append(f"annotations of {kinds}")
+    if found.offering:
+        lines.append(f"reclaimed resources in the status of {count(len(found.offering), 'node')}")
+    lines += map(str, found.objects.written)
+    if not lines:
+        yield "nothing of Equipoise is in this cluster"
+        return
+    yield "to be removed with --yes:"
+    yield from (f"  {line}" for line in lines)
+
+
+async def remove_all(kube: Kube, clock: Clock, found: Found, *, rate: float) -> list[str]:
+    """Remove what no release contains; returns what could not be removed, with the reasons.
+
+    Raises KubeError when the API server does not respond.
+    """
+    failed: list[str] = []
+    if found.annotated:
+        cleared = await clear(kube, clock, found.annotated, rate=rate)
+        click.echo(f"annotations removed from {count(sum(cleared.removed.values()), 'object')}")
+        failed += (f"annotations of {name}: {error}" for name, error in cleared.failed.items())
+    if found.offering:
+        nodes = await clear_nodes(kube, clock, found.offering, rate=rate)
+        click.echo(f"reclaimed resources removed from {count(nodes.removed, 'node')}")
+        failed += _of_nodes(nodes)
+
+    async def delete(each: WrittenObject) -> None:
+        await kube.delete(each.resource, each.name, each.namespace, uid=each.uid)
+        click.echo(f"deleted {each}")
+
+    left = await clear_each(found.objects.written, delete, clock, rate=rate, noun="objects")
+    return failed + [f"{name}: {error}" for name, error in left.failed.items()]
+
+
+def _of_nodes(nodes: ClearedNodes) -> Iterator[str]:
+    for name, error in nodes.failed.items():
+        yield f"reclaimed resources of {name}: {error}"
+    for name, pods in nodes.in_use.items():
+        yield f"reclaimed resources of {name}, which {listed(pods, MAX_NAMED)} request: run it again without these pods"
+
+
+async def remaining(kube: Kube, namespace: str) -> list[str]:
+    """What Equipoise does not remove, as lines. Raises KubeError."""
+    secrets = (await find_written(kube, namespace)).others
+    hinted = 0
+    async with aclosing(kube.pages(metadata_of(PODS))) as pages:
+        async for page in pages:
+            hinted += sum(HINTED in pod.metadata.annotations for pod in page)
+    lines = [f"remains: namespace {namespace}: kubectl delete namespace {namespace}"]
+    if secrets:
+        lines.append(f"remains: in it, Secrets that were not created by Equipoise: {listed(secrets, MAX_NAMED)}")
+    if hinted:
+        lines.append(
+            f"remains: the annotation {HINTED} and the preferred node affinity of {count(hinted, 'pod')}, until they "
+            "are created again"
+        )
+    return lines

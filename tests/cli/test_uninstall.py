@@ -1,0 +1,149 @@
+"""`equipoise uninstall` removes what Equipoise has written, and names what remains."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from equipoise.cli.bus.access import SECRETS, SecretObject
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.prepare.created_objects import LABELS
+from equipoise.cli.uninstall.release import RELEASE, Installed, helm_command, installed, remove_release
+from equipoise.cli.uninstall.run import find_all, preview, remaining, remove_all
+from equipoise.contracts.hints.hints_object import HintsObject
+from equipoise.contracts.kubernetes.annotations import LOAD
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Lease
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.objects.storage import PersistentVolumeClaim
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
+from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.kubernetes.client import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, HINTS, LEASES, NODES, PODS
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
+
+NAMESPACE = "equipoise-system"
+CLAIM_LABELS = {"app.kubernetes.io/name": "nats", "app.kubernetes.io/part-of": "equipoise"}
+
+
+def meta(name: str, namespace: str = NAMESPACE, **fields: dict[str, str]) -> ObjectMeta:
+    return ObjectMeta(name=name, namespace=namespace, **fields)
+
+
+class World:
+    """A cluster in which the release is gone, and everything else is still there."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.kube = MemoryKube(self.clock)
+        put = self.kube.put
+        amounts = {"cpu": "4", "kubernetes.io/batch-cpu": "1000"}
+        put(
+            NODES,
+            Node(
+                metadata=ObjectMeta(name="alpha", annotations={LOAD: "{}", "theirs": "1"}),
+                status=NodeStatus(capacity=amounts, allocatable=amounts),
+            ),
+        )
+        for name in ("equipoise-ledger", "equipoise-discovered", "theirs"):
+            put(CONFIG_MAPS, ConfigMap(metadata=meta(name)))
+        for name in ("equipoise-descheduler", "theirs"):
+            put(LEASES, Lease(metadata=meta(name)))
+        put(SECRETS, SecretObject(metadata=meta("equipoise-nats", labels=dict(LABELS)), data={"tap": "cGFzc3dvcmQ="}))
+        put(SECRETS, SecretObject(metadata=meta("equipoise-nats-tls"), data={}))
+        put(CLAIMS, PersistentVolumeClaim(metadata=meta("data-nats-0", labels=CLAIM_LABELS)))
+        put(HINTS, HintsObject(metadata=meta("equipoise-hints", "shop")))
+        put(PODS, Pod(metadata=meta("web-1", "shop", annotations={"equipoise.dev/hint": "Deployment.web@1"})))
+
+    async def removed(self) -> list[str]:
+        """What could not be removed."""
+        found = await find_all(self.kube, NAMESPACE, crane=False)
+        task = asyncio.create_task(remove_all(self.kube, self.clock, found, rate=10))
+        await self.clock.advance(10)
+        return await task
+
+    def names(self) -> set[str]:
+        stores = (CONFIG_MAPS, LEASES, SECRETS, CLAIMS, HINTS)
+        return {f"{each.kind} {value.metadata.name}" for each in stores for value in self.kube.stored(each)}
+
+
+async def test_it_removes_all_that_equipoise_has_written_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    """Objects of others in the same namespace remain, and a Secret of yours. A second run finds nothing."""
+    world = World()
+    assert await world.removed() == []
+    assert world.names() == {"ConfigMap theirs", "Lease theirs", "Secret equipoise-nats-tls"}
+    [node] = world.kube.stored(NODES)
+    assert node.metadata.annotations == {"theirs": "1"}
+    assert node.status.capacity == {"cpu": "4"}
+    assert "deleted Secret equipoise-system/equipoise-nats\n" in capsys.readouterr().out
+    found = await find_all(world.kube, NAMESPACE, crane=False)
+    assert list(preview(found, NAMESPACE)) == ["nothing of Equipoise is in this cluster"]
+
+
+async def test_it_names_what_remains() -> None:
+    """The namespace, Secrets of yours, and what running pods keep of a hint."""
+    lines = "\n".join(await remaining(World().kube, NAMESPACE))
+    assert "kubectl delete namespace equipoise-system" in lines
+    assert "not created by Equipoise: equipoise-nats-tls" in lines
+    assert "equipoise.dev/hint and the preferred node affinity of 1 pod" in lines
+
+
+async def test_the_preview_changes_nothing_and_lists_everything() -> None:
+    world = World()
+    before = world.names()
+    lines = "\n".join(preview(await find_all(world.kube, NAMESPACE, crane=False), NAMESPACE))
+    for expected in (
+        "annotations of 1 Node",
+        "reclaimed resources in the status of 1 node",
+        "ConfigMap equipoise-system/equipoise-ledger",
+        "Lease equipoise-system/equipoise-descheduler",
+        "Secret equipoise-system/equipoise-nats",
+        "PersistentVolumeClaim equipoise-system/data-nats-0",
+        "PlacementHints shop/equipoise-hints",
+    ):
+        assert expected in lines
+    assert "theirs" not in lines
+    assert world.names() == before
+
+
+async def test_the_volume_of_another_nats_is_not_deleted() -> None:
+    world = World()
+    world.kube.put(CLAIMS, PersistentVolumeClaim(metadata=meta("data-nats-0")))
+    await world.removed()
+    assert "PersistentVolumeClaim data-nats-0" in world.names()
+
+
+async def test_what_cannot_be_deleted_is_named_and_the_rest_is_removed() -> None:
+    world = World()
+    world.kube.fail_next("delete", status=403, message="forbidden")
+    [failure] = await world.removed()
+    assert failure.startswith("ConfigMap equipoise-system/equipoise-ledger: ")
+    assert "ConfigMap equipoise-discovered" not in world.names()
+
+
+@pytest.mark.parametrize("release", ["equipoise", ""])
+async def test_the_release_is_found_by_its_deployments(release: str) -> None:
+    """Services that run would write again: without Helm, it states what to delete first."""
+    world = World()
+    labels = {"app.kubernetes.io/name": "equipoise", "app.kubernetes.io/component": "collector"}
+    annotations = {RELEASE: release} if release else {}
+    metadata = meta("equipoise-collector", labels=labels, annotations=annotations)
+    world.kube.put(DEPLOYMENTS, WorkloadObject(metadata=metadata))
+    found = await installed(world.kube, NAMESPACE)
+    assert found == Installed(deployments=["equipoise-collector"], release=release)
+    lines = "\n".join(preview(await find_all(world.kube, NAMESPACE, crane=False), NAMESPACE))
+    assert ("the Helm release equipoise" if release else "an installation without Helm") in lines
+
+
+async def test_without_helm_it_states_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And removes nothing."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cluster = Kubernetes(namespace=NAMESPACE, context="prod")
+    found = Installed(deployments=["equipoise-collector"], release="equipoise")
+    command = "helm uninstall equipoise --namespace equipoise-system --wait --kube-context prod"
+    assert " ".join(helm_command("equipoise", cluster)) == command
+    with pytest.raises(CommandFailed, match=f"no program helm here: run `{command}`"):
+        await remove_release(found, cluster)
+    with pytest.raises(CommandFailed, match=r"not installed by Helm.*kubectl delete -k"):
+        await remove_release(Installed(deployments=["equipoise-collector"], release=""), cluster)
