@@ -58,6 +58,14 @@ def test_a_request_is_raised_to_the_usage(containers: list[Container], wanted: f
     assert f"kubectl -n shop set resources deployment/web {options}" == command
 
 
+def test_the_requests_of_sidecars_count() -> None:
+    """An init container that runs as long as the pod. Others end before the pod uses anything."""
+    sidecar = replace(a_container("mesh", "300m"), restart_policy="Always")
+    pod = pod_of(a_container(), init_containers=[sidecar, a_container("migrate", "500m")])
+    command = set_request(WEB, pod, "cpu", 0.9, KUBECTL)
+    assert command == "kubectl -n shop set resources deployment/web --requests=cpu=600m"
+
+
 def test_memory_is_in_mebibytes() -> None:
     command = set_request(WEB, a_pod("web-1"), "memory", 1.5 * GIB, KUBECTL)
     assert command is not None
@@ -185,6 +193,15 @@ def test_requests_are_corrected_first_and_pods_in_the_wrong_place_are_created_ag
     assert ["kubectl -n shop rollout restart deployment/web"] == commands(steps(a_cause("placement")))
     assert ["kubectl -n shop set resources deployment/web --requests=cpu=250m"] == commands(steps(sizes=found()))
     assert [] == commands(steps(a_cause("request too low", "unknown-pods")))
+
+
+def test_which_of_several_containers_uses_the_cpu_is_not_claimed() -> None:
+    """Usage is measured by pod: the command to find out is beside the one that raises a request."""
+    placements = {"a": a_placement("a", [a_placed_pod("web-1", workload=WEB)])}
+    pods = [pod_of(a_container("app", ""), a_container("proxy", "100m"))]
+    (step, *_) = next_steps([a_cause("request too low")], [], placements, pods, (), unknown=False)
+    assert step.command == "kubectl -n shop set resources deployment/web -c proxy --requests=cpu=900m"
+    assert "which container uses it shows `kubectl -n shop top pod --containers`" in step.purpose
 
 
 def test_pods_are_not_replaced_for_a_small_part_of_what_is_uneven() -> None:

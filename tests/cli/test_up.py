@@ -99,6 +99,7 @@ async def test_the_summary_names_context_and_mode(cluster: Cluster, up: Up) -> N
     assert f"testbed  (cluster testbed {cluster.url})" == summary(up, "context")
     assert summary(up, "evictions").startswith("dry run")
     assert summary(up, "annotations").startswith("none are written")
+    assert "find this process" in summary(up, "commands")
 
 
 async def test_a_hot_node_leads_to_a_dry_run(cluster: Cluster, up: Up) -> None:

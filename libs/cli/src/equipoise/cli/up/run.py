@@ -250,6 +250,7 @@ def summary(
         "metrics": metrics,
         "writes": f"ledger and Leases in namespace {namespace}",
         "extender": f"{scheme}://{document['scorer']['listen']}/prioritize",
+        "commands": "equipoise status, plan, explain, top and dashboard find this process: they need no --nats",
         "messages": f"equipoise tap --nats {nats_url} --user tap --password-file {directory}/passwords/tap",
         "logs": f"{directory}/*.log",
     }

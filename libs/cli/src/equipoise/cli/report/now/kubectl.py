@@ -32,8 +32,13 @@ def set_request(
         return None
     try:
         requests = [_amount(container.resources.requests, resource) or 0.0 for container in containers]
+        sidecars = sum(
+            _amount(container.resources.requests, resource) or 0.0
+            for container in pod.spec.init_containers
+            if container.restart_policy == "Always"
+        )
         changed = max(range(len(containers)), key=lambda at: requests[at])
-        own = wanted - sum(requests) + requests[changed]
+        own = wanted - sidecars - sum(requests) + requests[changed]
         amount = _quantity(own, containers[changed], resource)
         if own <= 0 or (parse_quantity(amount) - requests[changed]) * (-1 if lower else 1) <= 0:
             return None

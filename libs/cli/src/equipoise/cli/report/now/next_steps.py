@@ -95,7 +95,13 @@ def _raised(
         used = amount_text(cause.usage, cause.resource)
         if command is not None:
             purpose = f"raise the {name} request of a pod from {before} to its usage, {used}: its pods are replaced"
+            if len(examples[cause.workload].spec.containers or ()) > 1:
+                purpose += f"; which container uses it shows `{_top(cause.workload, kubectl)}`"
             yield NextStep(command=command, purpose=purpose, changes_cluster=True)
+
+
+def _top(workload: Workload, kubectl: Sequence[str]) -> str:
+    return shlex.join([*kubectl, "-n", workload.namespace, "top", "pod", "--containers"])
 
 
 def _restarted(causes: Sequence[UnevenWorkload], kubectl: Sequence[str]) -> Iterator[NextStep]:

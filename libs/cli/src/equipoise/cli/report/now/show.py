@@ -18,8 +18,8 @@ _ROUNDING = 1e-9
 
 
 BEFORE_CHANGES = (
-    "Commands of kubectl change the cluster. Where Helm or Argo CD writes a workload, change the request there; a "
-    "HorizontalPodAutoscaler by utilization compares with the request."
+    "Commands of kubectl change the cluster. Where Helm, Argo CD or a VerticalPodAutoscaler writes requests, change "
+    "them there; a HorizontalPodAutoscaler by utilization compares with the request."
 )
 
 
