@@ -389,7 +389,7 @@ class Cluster:
             case "kube-apiserver":
                 return responds(f"{self.url}/readyz", token=self.admin_token, ca_file=self.ca_file)
             case "kube-scheduler":
-                return responds(f"{self.scheduler_url}/readyz")
+                return responds(f"{self.scheduler_url}/readyz", instead_of_404=f"{self.scheduler_url}/healthz")  # 1.30
             case "kwok":
                 return responds(f"{self.kubelet_url}/healthz")
             case "prometheus":

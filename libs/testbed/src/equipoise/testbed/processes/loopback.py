@@ -8,6 +8,7 @@ import json
 import random
 import socket
 import ssl
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,12 @@ def get_json(url: str) -> Any:
     return json.loads(get(url))
 
 
-def responds(url: str, *, token: str | None = None, ca_file: Path | None = None) -> bool:
+def responds(url: str, *, token: str | None = None, ca_file: Path | None = None, instead_of_404: str = "") -> bool:
+    """Whether a server answers with 2xx. `instead_of_404`: what is asked of a server that does not know `url`."""
     try:
         get(url, token=token, ca_file=ca_file)
+    except urllib.error.HTTPError as error:
+        return error.code == 404 and bool(instead_of_404) and responds(instead_of_404, token=token, ca_file=ca_file)
     except (OSError, http.client.HTTPException):  # refused, incomplete, or another server
         return False
     return True
