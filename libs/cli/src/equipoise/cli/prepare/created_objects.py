@@ -1,4 +1,4 @@
-"""What `equipoise prepare` creates: the name of the ConfigMap, and the labels by which `equipoise uninstall` finds it."""
+"""The ConfigMap that `equipoise prepare` creates, and the labels by which `equipoise uninstall` finds it."""
 
 from collections.abc import Mapping
 
