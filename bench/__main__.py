@@ -13,6 +13,7 @@ MODULES = {
     "prioritize_cpu": "score_all",
     "hints": "hints",
     "hint_placement": "hint_placement",
+    "hints_webhook": "hints_webhook",
     "prioritize_http": "prioritize_http",
     "scorer_memory": "scorer_state",
     "scorer_warm_start": "scorer_state",

@@ -19,6 +19,8 @@ OWNED = (
     "kubernetes",
     "placement",
     "annotator.crane",
+    "annotator.hints.admission",
+    *(f"annotator.hints.webhook.{name}" for name in ("listen", "tls", "caFile", "servicePort")),
     "binder.evict",
     "scorer.extender.tls",
     "scorer.listen",

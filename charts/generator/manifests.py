@@ -18,6 +18,7 @@ OPTIONAL = (
     "hints/definition.yaml",
     "hints/annotator.yaml",
     "hints/policy.yaml",
+    "hints/webhook.yaml",
     "cert-manager/certificates.yaml",
     "colocation/reclaimer.yaml",
     "colocation/reclaimer-fence.yaml",

@@ -13,8 +13,14 @@ from charts.generator.manifests import ROOT, Document, Manifests
 from charts.generator.plan import CONDITIONS, NAMESPACE, RELEASE_NAMESPACE, Change, plan, value_of
 from charts.generator.template import Each, More, Node, Text, When
 
+from equipoise.contracts.hints.webhook import SERVICE as WEBHOOK
+
 RENAMED = {"Deployment", "DaemonSet", "ConfigMap", "Service", "Job", "PodDisruptionBudget", "NetworkPolicy"}
 """Kinds whose objects `fullnameOverride` renames, except for NATS."""
+
+
+FIXED = ("Service", WEBHOOK)
+"""Its certificate, and the admission policy that restricts the annotators, name it."""
 
 
 def template_objects(manifests: Manifests) -> dict[str, list[Node]]:
@@ -85,7 +91,7 @@ def _everywhere(document: Document, kind: str) -> Node:
     changed: Any = _replace(document, ())
     metadata = changed["metadata"]
     name = metadata["name"]
-    if kind in RENAMED and name.startswith("equipoise"):
+    if kind in RENAMED and name.startswith("equipoise") and (kind, name) != FIXED:
         metadata["name"] = _full_name(name)
     elif kind == "PriorityClass":
         metadata["name"] = value_of("$.Values.priorityClass.name")

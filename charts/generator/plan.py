@@ -125,6 +125,49 @@ def _service(service: str) -> Iterator[Change]:
     yield Change("ServiceAccount", name, "metadata/annotations", filled(f"{values}.serviceAccount.annotations"))
 
 
+BY_POLICY = 'and $.Values.hints.enabled (eq (include "equipoise.hintsAdmission" $) "policy")'
+BY_WEBHOOK = 'and $.Values.hints.enabled (eq (include "equipoise.hintsAdmission" $) "webhook")'
+"""What adds placement hints to pods."""
+
+
+def _hints_webhook() -> Iterator[Change]:
+    """The webhook of hints, and its CA in the annotators."""
+    kind, name, values = "Deployment", "equipoise-hints-webhook", "$.Values.hints.webhook"
+    pod = "spec/template/spec"
+    secret = value_of(f"{values}.tls.existingSecret")
+    annotations = {
+        "checksum/config": Text('{{ include "equipoise.configuration" $ | sha256sum }}'),
+        "more": More(f"{values}.podAnnotations"),
+    }
+
+    def volume(at: str) -> Rewrite:
+        def changed(volumes: list[Node]) -> Node:
+            _item(volumes, at)["secret"]["secretName"] = secret
+            return volumes
+
+        return changed
+
+    yield Change(kind, name, "spec/replicas", value_of(f"{values}.replicas"))
+    yield Change(kind, name, "spec/revisionHistoryLimit", value_of("$.Values.revisionHistoryLimit"))
+    yield Change(kind, name, "spec/template/metadata/annotations", annotations)
+    yield Change(
+        kind, name, "spec/template/metadata/labels/more", More(f"merge (dict) {values}.podLabels $.Values.commonLabels")
+    )
+    yield from _pod(kind, name, values)
+    yield Change(kind, name, f"{pod}/containers/0/image", Text('{{ include "equipoise.image" $ }}'))
+    spread = f'include "equipoise.spread" (list $ "hints-webhook" {values}.topologySpreadConstraints)'
+    yield Change(
+        kind, name, f"{pod}/topologySpreadConstraints", When(f"{values}.topologySpreadConstraints", Yaml(spread))
+    )
+    yield Change(kind, name, f"{pod}/volumes", volume("tls"))
+    cidrs = [Each("$.Values.networkPolicy.apiServerCidrs", {"ipBlock": {"cidr": Text("{{ . | toJson }}")}})]
+    yield Change("NetworkPolicy", name, "spec/ingress/0/from", cidrs)
+    yield Change(
+        "NetworkPolicy", name, "spec/ingress", lambda rules: When("$.Values.networkPolicy.apiServerCidrs", rules)
+    )
+    yield Change(kind, "equipoise-annotator", f"{pod}/volumes", volume("hints-webhook"))
+
+
 def _scorer() -> Iterator[Change]:
     """The port of the extender, and its certificate."""
     name, pod = "equipoise-scorer", "spec/template/spec"
@@ -220,6 +263,8 @@ def _prepare() -> Iterator[Change]:
         "passwords": '(not $.Values.nats.enabled) (ne $.Values.nats.existingSecret "equipoise-nats")',
         "nats-certificate": f"$.Values.certManager.enabled (not $.Values.nats.enabled){tls}",
         "extender-certificates": f"$.Values.certManager.enabled (not $.Values.extender.enabled){extender}",
+        "hints-webhook-certificate": f"$.Values.certManager.enabled (not ({BY_WEBHOOK}))"
+        ' (ne $.Values.hints.webhook.tls.existingSecret "equipoise-hints-webhook-tls")',
     }
     # The ConfigMap of the services does not exist yet.
     mount = {"name": "configuration", "mountPath": "/etc/equipoise", "readOnly": True}
@@ -373,6 +418,7 @@ def _certificates() -> Iterator[Change]:
         ("equipoise-nats", "nats.tls.existingSecret"),
         ("equipoise-extender-tls", "extender.tls.existingSecret"),
         ("equipoise-extender-client", "extender.tls.clientSecret"),
+        ("equipoise-hints-webhook-tls", "hints.webhook.tls.existingSecret"),
     ):
         yield Change("Certificate", name, "spec/secretName", value_of(f"$.Values.{secret}"))
         yield Change("Certificate", name, "spec/duration", value_of("$.Values.certManager.duration"))
@@ -384,7 +430,7 @@ def _certificates() -> Iterator[Change]:
         elsewhere = f'ne $.Release.Namespace "{NAMESPACE}"'
         return [*(Text(each) for each in old), *(When(elsewhere, each) for each in own)]
 
-    for name in ("equipoise-nats", "equipoise-extender-tls"):
+    for name in ("equipoise-nats", "equipoise-extender-tls", "equipoise-hints-webhook-tls"):
         yield Change("Certificate", name, "spec/dnsNames", names)
 
 
@@ -418,6 +464,7 @@ def plan() -> list[Change]:
     return [
         *(change for service in ALL_SERVICES for change in _service(service)),
         *_scorer(),
+        *_hints_webhook(),
         *_prepare(),
         *_setup(),
         *_nats(),
@@ -459,7 +506,9 @@ CONDITIONS: list[tuple[str, str, str, str]] = [
     ("scheduler/equipoise-scheduler.yaml", "*", "*", "$.Values.scheduler.enabled"),
     ("scheduler/equipoise-scheduler.yaml", "ServiceAccount", "*", "$.Values.scheduler.serviceAccount.create"),
     ("live-page/*", "*", "*", "$.Values.livePage.enabled"),
-    ("hints/*", "*", "*", "$.Values.hints.enabled"),
+    ("hints/[da]*", "*", "*", "$.Values.hints.enabled"),
+    ("hints/policy.yaml", "*", "*", BY_POLICY),
+    ("hints/webhook.yaml", "*", "*", BY_WEBHOOK),
     ("colocation/reclaimer*", "*", "*", "$.Values.reclaimer.enabled"),
     ("colocation/agent.yaml", "*", "*", "$.Values.agent.enabled"),
     ("colocation/evictions/*", "*", "*", "and $.Values.agent.enabled $.Values.agent.evictions"),

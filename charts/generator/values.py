@@ -61,7 +61,8 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             config_schema,
             "The configuration, as in k8s/base/equipoise.yaml; `equipoise config defaults` prints every setting."
             " Not here, because other values set them: `binder.evict` (`mode`), `annotator.crane` (`crane.enabled`),"
-            " `placement` (`hints.enabled` and `extender.enabled`), `reclaimer.enabled`"
+            " `placement` (`hints.enabled` and `extender.enabled`), `annotator.hints.admission` and the addresses and"
+            " files of `annotator.hints.webhook` (`hints`), `reclaimer.enabled`"
             " (`reclaimer.enabled`), `agent.evict` (`agent.evictions`), `agent.cgroupRoot`,"
             " `nats` (`nats`), `kubernetes`, the addresses on which services listen, and `scorer.extender.tls`"
             " (`extender`).",
@@ -77,11 +78,18 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
                     False,
                     BOOLEAN,
                     "Add preferred node affinity to new pods, towards the nodes with headroom for their workload. Needs"
-                    " Kubernetes 1.36 (or 1.34 with the feature gate MutatingAdmissionPolicy), and no configuration of"
-                    " kube-scheduler.",
-                )
+                    " no configuration of kube-scheduler.",
+                ),
+                "admission": Value(
+                    "auto",
+                    {"enum": ["auto", "policy", "webhook"]},
+                    "What adds the hints to pods. `policy`: an admission policy in the API server, from Kubernetes 1.36"
+                    " on (or 1.34 with the feature gate MutatingAdmissionPolicy). `webhook`: a program of Equipoise."
+                    " `auto`: the policy from 1.36 on, if the API server serves it, and the webhook below.",
+                ),
+                "webhook": _hints_webhook(base),
             },
-            "Placement hints, which an admission policy of the API server adds to pods.",
+            "Placement hints, which the API server adds to pods.",
         ),
         "extender": Group(
             {
@@ -232,6 +240,14 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
                     list_of({"type": "string", "pattern": "^[0-9a-fA-F.:]+/[0-9]+$"}),
                     "Addresses of kube-scheduler: replace them by those of your control-plane nodes.",
                 ),
+                "apiServerCidrs": Value(
+                    [
+                        source["ipBlock"]["cidr"]
+                        for source in base.at("NetworkPolicy", "equipoise-hints-webhook", "spec.ingress.0.from")
+                    ],
+                    list_of({"type": "string", "pattern": "^[0-9a-fA-F.:]+/[0-9]+$"}),
+                    "Addresses from which your API servers call the webhook of hints.",
+                ),
                 "metricsNamespaceLabels": Value(
                     base.at(
                         "NetworkPolicy", "equipoise-metrics", "spec.ingress.0.from.0.namespaceSelector.matchLabels"
@@ -370,6 +386,37 @@ def _pod(resources: Mapping[str, Any]) -> dict[str, Value | Group]:
         "tolerations": Value([], TOLERATIONS, "Tolerations."),
         "affinity": Value({}, AFFINITY, "Affinity."),
     }
+
+
+def _hints_webhook(base: Manifests) -> Group:
+    def at(path: str) -> Any:
+        return base.at("Deployment", "equipoise-hints-webhook", path)
+
+    spread = [
+        {key: value for key, value in each.items() if key != "labelSelector"}
+        for each in at("spec.template.spec.topologySpreadConstraints")
+    ]
+    return Group(
+        {
+            "replicas": Value(at("spec.replicas"), COUNT, "Number of pods."),
+            "tls": Group(
+                {
+                    "existingSecret": Value(
+                        "equipoise-hints-webhook-tls",
+                        NAME,
+                        "Secret with `tls.crt`, `tls.key` and `ca.crt`, by the Job `equipoise-prepare`, by `equipoise"
+                        " certificates --for hints-webhook` or cert-manager.",
+                    )
+                },
+                "TLS of the API server to the webhook.",
+            ),
+            **_pod(at("spec.template.spec.containers.0.resources")),
+            "topologySpreadConstraints": Value(spread, SPREAD, "Spread of the pods; selectors are added."),
+            "podAnnotations": Value({}, TEXTS, "Annotations of its pods."),
+            "podLabels": Value({}, LABELS, "Labels of its pods."),
+        },
+        "The webhook, where it is used.",
+    )
 
 
 def _scheduler(base: Manifests) -> Group:

@@ -173,12 +173,14 @@ def test_the_required_permissions_are_those_of_the_manifests() -> None:
     found = set()
     files = (
         "hints/annotator.yaml",
+        "hints/webhook.yaml",
         "colocation/reclaimer.yaml",
         "colocation/agent.yaml",
         "colocation/evictions/evictions.yaml",
     )
     for document in [*base_documents(), *(each for file in files for each in read_documents(ROOT / "k8s" / file))]:
-        name = document["metadata"]["name"].removeprefix("equipoise-").removesuffix("-hints")
+        name = document["metadata"]["name"].removeprefix("equipoise-")
+        name = name if name == "hints-webhook" else name.removesuffix("-webhook").removesuffix("-hints")
         if document["kind"] not in ("Role", "ClusterRole") or name == "setup":
             continue
         found |= {
@@ -212,7 +214,7 @@ def test_a_missing_permission_is_reported() -> None:
     assert service_finding("annotator", "account", {**allowed, clones: False}).state == "warning"
     hints = next(permission for permission in REQUIRED if str(permission) == "create placementhints.equipoise.dev")
     fix = service_finding("annotator", "account", {**allowed, hints: False}).fix
-    assert fix == "apply k8s/hints/annotator.yaml (with Helm: set hints.enabled)"
+    assert fix == "apply k8s/hints (with Helm: set hints.enabled)"
     status = next(permission for permission in REQUIRED if str(permission) == "patch nodes/status")
     found = service_finding("reclaimer", "account", {**allowed, status: False})
     assert (found.state, found.message) == ("error", "may not patch nodes/status")

@@ -15,13 +15,12 @@ from equipoise.cli.doctor.checks.colocation import (
     setting_findings,
 )
 from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.whole_objects import WholeObject
 from equipoise.cli.service_settings import AllSettings, all_settings
 from equipoise.contracts.colocation.policy_parts import POLICY_VERSION, VERSION
 from equipoise.contracts.colocation.profile import Profile, manifests
 from equipoise.contracts.colocation.profile_policy import profile_policy
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Namespace
-from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, WholeObject
 from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
 from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec, PodStatus
 from equipoise.testbed.memory.clock import ManualClock

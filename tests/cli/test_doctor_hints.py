@@ -1,5 +1,6 @@
 """What `equipoise doctor` finds about placement hints. tests/e2e/test_placement_hints.py has an API server."""
 
+import base64
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,24 +8,31 @@ import pytest
 import yaml
 from builders import NOW
 
+from equipoise.annotator.settings import AnnotatorSettings, HintWriteSettings
+from equipoise.cli.bus.access import SECRETS, SecretObject
 from equipoise.cli.doctor.checks.hints import (
     CONFIG_MAP,
     MOST_CONFIG_MAPS,
+    SECRET,
     descheduler_findings,
     freshness_finding,
     hints,
     policy_finding,
     upstream_descheduler,
+    webhook_finding,
 )
 from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.whole_objects import WholeObject
 from equipoise.cli.service_settings import AllSettings
+from equipoise.contracts.configuration.settings import Placement
+from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import Hint, HintsObject, HintTerm
 from equipoise.contracts.hints.policy import policy
+from equipoise.contracts.hints.webhook import STATE, WebhookConfiguration, webhooks
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
-from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
-from equipoise.runtime.kubernetes.client import CONFIG_MAPS
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, WholeObject
+from equipoise.runtime.configuration import Shared
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, WEBHOOK_CONFIGURATIONS
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -161,3 +169,77 @@ async def test_without_hints_there_is_nothing_to_check(served: list[str]) -> Non
     [finding] = await hints(Environment(settings=AllSettings(), clock=clock, kube=kube))
 
     assert ("ok", True) == (finding.state, finding.message.startswith("not used"))
+
+
+def a_configuration(*, pods: bool = True, state: str = "called since 09:00") -> WebhookConfiguration:
+    entries = webhooks(ca=b"PEM", namespace=NAMESPACE, port=443, hinted=["web", "api"], pods=pods)
+    return WebhookConfiguration(
+        metadata=ObjectMeta(name="equipoise-hints", annotations={STATE: state}), webhooks=entries
+    )
+
+
+NAMESPACE = AllSettings().shared.kubernetes.namespace
+
+
+async def with_webhook(kube: MemoryKube) -> dict[str, tuple[str, str]]:
+    """State and message by subject."""
+    kube.served[GROUP, KIND] = ["v1alpha1"]
+    hinting = HintWriteSettings(admission="webhook")
+    settings = AllSettings(shared=Shared(placement=Placement(hints=True)), annotator=AnnotatorSettings(hints=hinting))
+    environment = Environment(settings=settings, clock=ManualClock(NOW), kube=kube)
+    return {each.subject: (each.state, each.message) for each in await hints(environment)}
+
+
+def test_a_webhook_that_is_called_is_shown_with_its_namespaces() -> None:
+    finding = webhook_finding(a_configuration())
+
+    assert ("ok", "called since 09:00, in 2 namespaces") == (finding.state, finding.message)
+
+
+@pytest.mark.parametrize("state", ["not called since 09:00: new pods waited 1.0 s for it", "not called yet"])
+def test_a_webhook_that_is_not_called_is_an_error_with_its_reason(state: str) -> None:
+    finding = webhook_finding(a_configuration(pods=False, state=state))
+
+    assert ("error", f"{state}: pods get no hints") == (finding.state, finding.message)
+
+
+async def test_a_missing_configuration_of_the_webhook_is_an_error() -> None:
+    found = await with_webhook(MemoryKube(ManualClock()))
+
+    assert [("error", "there is no MutatingWebhookConfiguration equipoise-hints: pods get no hints")] == [
+        *found.values()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "state", "message"),
+    [
+        ({"ca.crt": b"PEM"}, "ok", f"is that of Secret {NAMESPACE}/{SECRET}"),
+        ({"ca.crt": b"another"}, "error", "the API server does not trust the webhook"),
+        ({}, "error", "has no ca.crt"),
+        (None, "unknown", "there is no Secret"),
+    ],
+)
+async def test_an_exchanged_ca_is_named(data: dict[str, bytes] | None, state: str, message: str) -> None:
+    """The one in the configuration is compared with the one in the Secret."""
+    kube = MemoryKube(ManualClock())
+    kube.put(WEBHOOK_CONFIGURATIONS, a_configuration())
+    if data is not None:
+        encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+        kube.put(SECRETS, SecretObject(metadata=ObjectMeta(name=SECRET, namespace=NAMESPACE), data=encoded))
+    found = (await with_webhook(kube))["CA of the webhook of hints"]
+
+    assert state == found[0]
+    assert message in found[1]
+
+
+async def test_a_secret_that_may_not_be_read_is_unknown() -> None:
+    """As in `helm test`, which may read none. Everything else is checked."""
+    kube = MemoryKube(ManualClock())
+    kube.put(WEBHOOK_CONFIGURATIONS, a_configuration())
+    kube.refuse("get", status=403, resource="secrets")
+    found = await with_webhook(kube)
+
+    assert "unknown" == found["CA of the webhook of hints"][0]
+    assert "ok" == found["webhook of hints"][0]
+    assert "error" == found["placement hints"][0]

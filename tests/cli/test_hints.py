@@ -2,6 +2,7 @@
 
 import io
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,11 +15,13 @@ from equipoise.cli.hints.state import hints_state, read_hints_state
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, stored_hints
 from equipoise.contracts.hints.policy import HINTED, NAME, UNSUPPORTED
+from equipoise.contracts.hints.webhook import STATE, WebhookConfiguration, webhooks
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
 from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
 from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
-from equipoise.runtime.kubernetes.client import mutating_bindings, mutating_policies
+from equipoise.runtime.kubernetes.client import HINTS as PLACEMENT_HINTS
+from equipoise.runtime.kubernetes.client import WEBHOOK_CONFIGURATIONS, mutating_bindings, mutating_policies
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -124,14 +127,18 @@ def kube_with(*installed: str) -> MemoryKube:
 
 
 ALL = ("kind", "policy", "binding")
+MISSING = (
+    "without effect (there is no MutatingAdmissionPolicy equipoise-hints, or no binding of it, and no webhook in its "
+    "place)"
+)
 
 
 @pytest.mark.parametrize(
     ("installed", "shown"),
     [
         ((), "off"),
-        (("kind",), "without effect (there is no MutatingAdmissionPolicy equipoise-hints, or no binding of it)"),
-        (ALL[:2], "without effect (there is no MutatingAdmissionPolicy equipoise-hints, or no binding of it)"),
+        (("kind",), MISSING),
+        (ALL[:2], MISSING),
         (ALL, "without effect (none were written: `equipoise doctor` finds why)"),
     ],
 )
@@ -144,6 +151,39 @@ async def test_hints_are_without_effect_in_a_cluster_without_the_kind_of_policy(
     del kube.served[API_GROUP, POLICY_KIND]
 
     assert f"without effect ({UNSUPPORTED})" == str(await read_hints_state(kube, SystemClock()))
+
+
+CALLED = webhooks(ca=b"PEM", namespace="equipoise-system", port=443, hinted=["web"])
+
+
+@pytest.mark.parametrize(
+    ("called", "state", "shown"),
+    [
+        (CALLED, "called since 09:00", "without effect (none were written: `equipoise doctor` finds why)"),
+        (CALLED[:1], "not called since 09:00: slow", "without effect (the webhook is not called since 09:00: slow)"),
+        ([], None, "without effect (the webhook is not called yet)"),
+    ],
+)
+@pytest.mark.parametrize("served", [True, False])
+async def test_the_state_of_hints_is_that_of_the_webhook_where_there_is_no_policy(
+    called: list[dict[str, Any]], state: str | None, shown: str, served: bool
+) -> None:
+    """Whether or not the API server has such policies. Removed by the annotators, it has no effect."""
+    kube = kube_with("kind")
+    if not served:
+        del kube.served[API_GROUP, POLICY_KIND]
+    metadata = ObjectMeta(name=NAME, annotations={} if state is None else {STATE: state})
+    kube.put(WEBHOOK_CONFIGURATIONS, WebhookConfiguration(metadata=metadata, webhooks=called))
+    found = await read_hints_state(kube, SystemClock())
+
+    assert ("webhook", shown) == (found.admission, str(found))
+
+
+async def test_the_state_names_what_adds_the_hints() -> None:
+    kube = kube_with(*ALL)
+    kube.put(PLACEMENT_HINTS, stored_until(SystemClock().now() + 100))
+
+    assert str(await read_hints_state(kube, SystemClock())).startswith("on, by the policy, for 3 workloads")
 
 
 async def test_the_state_of_hints_is_unknown_if_they_may_not_be_listed() -> None:

@@ -44,12 +44,12 @@ async def test_what_exists_is_kept() -> None:
     world.own("equipoise-nats")
     await world.prepare()
     first = world.data()
-    assert first.keys() == {"equipoise-nats", "equipoise-nats-tls", SERVER, CLIENT}
+    assert first.keys() == {"equipoise-nats", "equipoise-nats-tls", SERVER, CLIENT, "equipoise-hints-webhook-tls"}
     assert first["equipoise-nats"] == {}
     await world.prepare()
     assert world.data() == first
     labels = [each.metadata.labels for each in world.kube.stored(SECRETS) if each.data]
-    assert labels == [LABELS] * 3
+    assert labels == [LABELS] * 4
 
 
 @pytest.mark.parametrize("part", PARTS)

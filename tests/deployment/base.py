@@ -81,6 +81,8 @@ def _files_of(volume: Document) -> dict[str, str]:
     if "projected" in volume:
         sources = [source["secret"] for source in volume["projected"]["sources"]]
         return {path: source for secret in sources for path, source in _files_of_secret(secret["name"], secret).items()}
+    if volume["secret"].get("optional"):
+        return {}  # of a part that is not always there
     return _files_of_secret(volume["secret"]["secretName"], volume["secret"])
 
 

@@ -24,7 +24,7 @@ ALL_ON = {
     "secondScheduler": {"enabled": True},
     "scheduler": {"enabled": True},
     "livePage": {"enabled": True},
-    "hints": {"enabled": True},
+    "hints": {"enabled": True, "admission": "webhook"},
     "reclaimer": {"enabled": True},
     "agent": {"enabled": True, "evictions": True},
     "certManager": {"enabled": True},

@@ -175,16 +175,53 @@ def test_settings_of_the_agent_are_those_of_the_configuration(helm: Helm) -> Non
     [("v1.36.0", "v1"), ("v1.37.1-gke.100", "v1"), ("v1.35.9", "v1beta1"), ("v1.34.0", "v1beta1")],
 )
 def test_the_policy_of_hints_has_the_version_of_the_cluster(helm: Helm, cluster: str, version: str) -> None:
-    rendered = helm.template({"hints": {"enabled": True}}, options=["--kube-version", cluster])
+    values = {"hints": {"enabled": True, "admission": "policy"}}
+    rendered = helm.template(values, options=["--kube-version", cluster])
     policies = [each for each in rendered if each["kind"].startswith("MutatingAdmissionPolicy")]
     assert [f"admissionregistration.k8s.io/{version}"] * 2 == [each["apiVersion"] for each in policies]
 
 
-def test_hints_are_refused_where_no_policy_can_add_them(helm: Helm) -> None:
+@pytest.mark.parametrize(
+    ("cluster", "admission", "expected"),
+    [
+        ("v1.30.0", "auto", "webhook"),
+        ("v1.35.9-eks-1", "auto", "webhook"),
+        ("v1.36.0", "auto", "policy"),
+        ("v1.37.2", "auto", "policy"),
+        ("v1.37.2", "webhook", "webhook"),
+    ],
+)
+def test_hints_reach_pods_by_a_policy_from_kubernetes_1_36_on_and_by_a_webhook_below(
+    helm: Helm, cluster: str, admission: str, expected: str
+) -> None:
+    """A value overrides it. The annotators are told, and there is never both."""
+    rendered = helm.template({"hints": {"enabled": True, "admission": admission}}, options=["--kube-version", cluster])
+    kinds = {each["kind"] for each in rendered} & {"MutatingAdmissionPolicy", "MutatingWebhookConfiguration"}
+    assert {"policy": {"MutatingAdmissionPolicy"}, "webhook": {"MutatingWebhookConfiguration"}}[expected] == kinds
+    assert settings_of(named(rendered, "ConfigMap", "equipoise")).annotator.hints.admission == expected
+
+
+def test_the_webhook_of_hints_is_its_file(helm: Helm) -> None:
+    """Instead of the policy; its Service keeps its name, which its certificate has."""
+    values = {"mode": "advise", "hints": {"enabled": True, "admission": "webhook"}}
+    files = [document for name in ("definition", "annotator", "webhook") for document in hints_file(name)]
+    rendered = comparable(helm.template(values))
+    assert without_config(rendered) == without_config(comparable([*base_documents(), *files]))
+    renamed = helm.template(values | {"fullnameOverride": "other"})
+    assert [each["metadata"]["name"] for each in renamed if each["kind"] == "Service" and "webhook" in str(each)] == [
+        "equipoise-hints-webhook"
+    ]
+
+
+def hints_file(name: str) -> list[dict[str, Any]]:
+    return list(read_documents(ROOT / "k8s" / "hints" / f"{name}.yaml"))
+
+
+def test_a_policy_of_hints_is_refused_where_there_are_none(helm: Helm) -> None:
     """With the way out."""
-    with pytest.raises(HelmError, match=r"hints.enabled: .*v1.33.9.* need Kubernetes 1.36.* the scheduler extender"):
-        helm.template({"hints": {"enabled": True}}, options=["--kube-version", "v1.33.9"])
-    assert helm.template(options=["--kube-version", "v1.33.9"])
+    with pytest.raises(HelmError, match=r"hints.admission: .*v1.33.9.* needs Kubernetes 1.36.*admission: webhook"):
+        helm.template({"hints": {"enabled": True, "admission": "policy"}}, options=["--kube-version", "v1.33.9"])
+    assert helm.template({"hints": {"admission": "policy"}}, options=["--kube-version", "v1.33.9"])
 
 
 def without_config(objects: Mapping[tuple[str, str, str], Any]) -> dict[tuple[str, str, str], Any]:
@@ -428,7 +465,7 @@ def item(name: str, word: str, number: int) -> Any:
             return {"name": word}
         case "allowFrom":
             return {"podSelector": {"matchLabels": {"changed": word}}}
-        case "schedulerCidrs":
+        case "schedulerCidrs" | "apiServerCidrs":
             return f"{number}::/32"
         case "extraEgress":
             return {"ports": [{"port": number}]}

@@ -28,7 +28,7 @@ from deployment.kustomize import Document, identity, named, read_documents, read
 from deployment.programs import KUBECONFIG, differences
 
 from equipoise.cli.certificates.issue import make_certificates
-from equipoise.cli.certificates.purposes import EXTENDER, NATS
+from equipoise.cli.certificates.purposes import EXTENDER, NATS, PURPOSES
 from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings
 from equipoise.contracts.bus.subjects import ALL_SERVICES, SERVICES
 from equipoise.runtime.bus.permissions import STANDARD_USERS, permission_file
@@ -122,8 +122,8 @@ def test_cert_manager_issues_the_same_certificates() -> None:
     certificates = [d["spec"] for d in documents if d["kind"] == "Certificate"]
     issuers = {d["metadata"]["name"]: d["spec"].get("ca", {}) for d in documents if d["kind"] == "Issuer"}
     issued = {each["secretName"]: each for each in certificates if not each.get("isCA")}
-    assert set(issued) == {secret.name for purpose in (EXTENDER, NATS) for secret in purpose.secrets}
-    for purpose in (EXTENDER, NATS):
+    assert set(issued) == {secret.name for purpose in PURPOSES.values() for secret in purpose.secrets}
+    for purpose in PURPOSES.values():
         for secret in purpose.secrets:
             each = issued[secret.name]
             [ca] = [c for c in certificates if c["secretName"] == issuers[each["issuerRef"]["name"]]["secretName"]]

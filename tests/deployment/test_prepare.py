@@ -18,7 +18,13 @@ from equipoise.testbed.cluster import Cluster
 pytestmark = pytest.mark.timeout(1800)  # only for the first build of helm
 
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
-ALL = {"equipoise-nats", "equipoise-nats-tls", "equipoise-extender-tls", "equipoise-extender-client"}
+ALL = {
+    "equipoise-nats",
+    "equipoise-nats-tls",
+    "equipoise-extender-tls",
+    "equipoise-extender-client",
+    "equipoise-hints-webhook-tls",
+}
 
 
 STORAGE_CLASS = {

@@ -66,6 +66,7 @@ GROUPS = {"StatefulSet": "apps/v1", "ReplicaSet": "apps/v1", "DaemonSet": "apps/
 def pod_of(
     namespace: str,
     *,
+    name: str = "new",
     owner: str = "",
     controller: bool = True,
     labels: Mapping[str, str] | None = None,
@@ -76,7 +77,7 @@ def pod_of(
 ) -> Document:
     """A pod; `owner` is kind and name, `written_at` the time in an entry of managedFields that the client sends."""
     metadata: Document = {
-        "name": "new",
+        "name": name,
         "namespace": namespace,
         "labels": dict(labels or {}),
         "annotations": dict(annotations or {}),

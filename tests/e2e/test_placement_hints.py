@@ -19,7 +19,6 @@ from prometheus_client import CollectorRegistry
 from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.cli.doctor.checks import CHECKS
-from equipoise.cli.doctor.checks.hints import probe_pod
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.run import diagnose
 from equipoise.cli.explain.pod_hint import read_pod_hint
@@ -28,6 +27,7 @@ from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.bus.subjects import placement_hint
 from equipoise.contracts.configuration.settings import Placement
 from equipoise.contracts.hints.policy import HINTED, NAME
+from equipoise.contracts.hints.probe_pod import probe_pod
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP
 from equipoise.contracts.messages.placement import PlacementHints, WeightedNodes, WorkloadHint
 from equipoise.runtime.configuration import Configuration, Kubernetes, Shared
@@ -541,7 +541,7 @@ async def test_doctor_proves_that_a_new_pod_gets_its_hint(api: Api, pods: Pods, 
 @pytest.mark.parametrize("key", HINTED_KEYS)
 async def test_the_pod_of_doctor_is_that_of_the_workload(api: Api, pods: Pods, key: str) -> None:
     """Of every kind that gets hints."""
-    pod = as_body(PODS, probe_pod("shop", key))
+    pod = as_body(PODS, probe_pod("shop", key, name="new"))
     created = await api.request("POST", "/api/v1/namespaces/shop/pods?dryRun=All", pod)
 
     assert created["metadata"]["annotations"][HINTED].startswith(f"{key}@")

@@ -66,15 +66,26 @@
 {{- $ports | uniq | join "," }}
 {{- end }}
 
-{{- /* Of the policy that adds placement hints. Without a cluster, only the number of its version is known. */}}
-{{- define "equipoise.hintsApiVersion" -}}
+{{- /* Whether the API server has the policy that adds placement hints. Without a cluster, only its version is known. */}}
+{{- define "equipoise.hintsPolicyServed" -}}
 {{- $cluster := .Capabilities.KubeVersion.Version }}
-{{- $api := print "admissionregistration.k8s.io/" (ternary "v1" "v1beta1" (semverCompare ">=1.36.0-0" $cluster)) }}
-{{- $served := .Capabilities.APIVersions.Has (print $api "/MutatingAdmissionPolicy") }}
-{{- if or (semverCompare "<1.34.0-0" $cluster) (and (not $served) (lookup "v1" "Namespace" "" "kube-system")) }}
-{{- fail (print "hints.enabled: the API server (" $cluster ") has no MutatingAdmissionPolicy: placement hints need Kubernetes 1.36, or 1.34 with the feature gate MutatingAdmissionPolicy and --runtime-config=admissionregistration.k8s.io/v1beta1=true. Older clusters can use the scheduler extender") }}
+{{- $served := .Capabilities.APIVersions.Has (print (include "equipoise.hintsApiVersion" .) "/MutatingAdmissionPolicy") }}
+{{- if and (semverCompare ">=1.34.0-0" $cluster) (or $served (not (lookup "v1" "Namespace" "" "kube-system"))) }}true{{ end }}
 {{- end }}
-{{- $api }}
+
+{{- define "equipoise.hintsApiVersion" -}}
+admissionregistration.k8s.io/{{ ternary "v1" "v1beta1" (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version) }}
+{{- end }}
+
+{{- /* What adds placement hints to pods: policy or webhook. */}}
+{{- define "equipoise.hintsAdmission" -}}
+{{- $cluster := .Capabilities.KubeVersion.Version }}
+{{- $served := include "equipoise.hintsPolicyServed" . }}
+{{- if eq .Values.hints.admission "auto" }}
+{{- ternary "policy" "webhook" (and (semverCompare ">=1.36.0-0" $cluster) (eq $served "true")) }}
+{{- else if and (eq .Values.hints.admission "policy") (not $served) }}
+{{- fail (print "hints.admission: the API server (" $cluster ") has no MutatingAdmissionPolicy: it needs Kubernetes 1.36, or 1.34 with the feature gate MutatingAdmissionPolicy and --runtime-config=admissionregistration.k8s.io/v1beta1=true. Use hints.admission: webhook") }}
+{{- else }}{{ .Values.hints.admission }}{{ end }}
 {{- end }}
 
 {{- /* equipoise.yaml. What is set here cannot be set in `config`. */}}
@@ -101,6 +112,9 @@
   "annotator" (dict "crane" .Values.crane.enabled)
   "scorer" $scorer
   "binder" (dict "evict" (eq .Values.mode "evict")) }}
+{{- if .Values.hints.enabled }}
+{{- $_ := set $ours.annotator "hints" (dict "admission" (include "equipoise.hintsAdmission" .)) }}
+{{- end }}
 {{- if .Values.reclaimer.enabled }}
 {{- $_ := set $ours "reclaimer" (dict "enabled" true) }}
 {{- end }}

@@ -34,6 +34,7 @@ from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.hint_writer import HintWriter
 from equipoise.annotator.shell.membership import Membership
 from equipoise.annotator.shell.object_client import RESOURCES, ObjectClient
+from equipoise.annotator.shell.webhook_guard import WebhookGuard
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
 from equipoise.contracts.bounds import MAX_AHEAD
@@ -136,6 +137,9 @@ class Annotator:
             results=results,
         )
         self._hints = HintWriter(runtime, is_ours=self._owns, interval=self._interval, results=results)
+        self._guard: WebhookGuard | None = None
+        if self._writes_hints and settings.hints.admission == "webhook":
+            self._guard = WebhookGuard(runtime, is_ours=self._owns, hinted=lambda: self._hints.hinted_namespaces)
         for name, text, value in (
             ("writes_pending", "Objects that wait to be written.", lambda: float(len(self._unwritten))),
             ("objects_unread", "Objects that wait to be read.", lambda: float(len(self._unread))),
@@ -242,6 +246,8 @@ class Annotator:
                 tasks.create_task(self._renew_membership(), name="membership")
                 if self._writes_hints:
                     tasks.create_task(self._hints.run(), name="placement hints")
+                    if self._guard is not None:
+                        tasks.create_task(self._guard.run(), name="webhook of hints")
                 for number in range(READERS):
                     tasks.create_task(self._work(self._unread, self._read), name=f"read {number}")
                 for number in range(WRITERS):

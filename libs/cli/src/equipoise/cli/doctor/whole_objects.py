@@ -5,14 +5,8 @@ from typing import Any
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects.metadata import Object
+from equipoise.contracts.kubernetes.objects.metadata import WholeObject
 from equipoise.runtime.kubernetes.client import Resource
-
-
-class WholeObject(Object, frozen=True, kw_only=True):
-    """An object of any kind that has a spec."""
-
-    spec: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 def whole(resource: Resource[Any]) -> Resource[WholeObject]:

@@ -9,8 +9,17 @@ from equipoise.cli.terminal import count, duration
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, remaining_validity
 from equipoise.contracts.hints.policy import NAME, UNSUPPORTED
+from equipoise.contracts.hints.webhook import STATE, serves_pods
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
-from equipoise.runtime.kubernetes.client import HINTS, Kube, KubeError, NotFound, mutating_bindings, mutating_policies
+from equipoise.runtime.kubernetes.client import (
+    HINTS,
+    WEBHOOK_CONFIGURATIONS,
+    Kube,
+    KubeError,
+    find,
+    mutating_bindings,
+    mutating_policies,
+)
 from equipoise.runtime.process.clock import Clock
 
 
@@ -22,6 +31,9 @@ class HintsState(msgspec.Struct, frozen=True, kw_only=True):
 
     why: str = ""
     """Why it is without effect or unknown."""
+
+    admission: Literal["policy", "webhook"] | None = None
+    """What adds the hints to pods; None: nothing does, or it is unknown."""
 
     namespaces: int | None = None
     """The number of namespaces with hints that have not expired."""
@@ -36,32 +48,46 @@ class HintsState(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         if self.state != "on" or self.namespaces is None or self.workloads is None or self.valid_for is None:
             return f"{self.state} ({self.why})" if self.why else self.state
-        text = f"on, for {count(self.workloads, 'workload')} in {count(self.namespaces, 'namespace')}"
+        text = "on" if self.admission is None else f"on, by the {self.admission}"
+        text += f", for {count(self.workloads, 'workload')} in {count(self.namespaces, 'namespace')}"
         text += f", valid for {duration(self.valid_for)} or longer"
         return f"{text}; expired in {count(self.expired, 'namespace')}" if self.expired else text
 
 
 async def read_hints_state(kube: Kube, clock: Clock) -> HintsState:
-    """Reads the kind, the policy, its binding and the hints."""
+    """Reads the kind, the policy and its binding or the configuration of the webhook, and the hints."""
     try:
         if not await kube.served_versions(GROUP, KIND):
             return HintsState(state="off")
         version = supported_version(await kube.served_versions(API_GROUP, POLICY_KIND))
-        if version is None:
-            return HintsState(state="without effect", why=UNSUPPORTED)
-        try:
-            await kube.get(mutating_policies(version), NAME)
-            await kube.get(mutating_bindings(version), NAME)
-        except NotFound:
-            return HintsState(state="without effect", why=f"there is no {POLICY_KIND} {NAME}, or no binding of it")
+        admission: Literal["policy", "webhook"] = "policy"
+        if version is None or not await _has_policy(kube, version):
+            webhook = await find(kube, WEBHOOK_CONFIGURATIONS, NAME)
+            if webhook is None:
+                why = UNSUPPORTED if version is None else _NO_POLICY
+                return HintsState(state="without effect", why=why)
+            if not serves_pods(webhook):
+                why = webhook.metadata.annotations.get(STATE, "not called yet")
+                return HintsState(state="without effect", why=f"the webhook is {why}", admission="webhook")
+            admission = "webhook"
         stored = await kube.list(HINTS)
     except KubeError as error:
         return HintsState(state="unknown", why=str(error))
-    return hints_state(stored, kube.server_time(clock.now()))
+    state = hints_state(stored, kube.server_time(clock.now()))
+    return msgspec.structs.replace(state, admission=admission)
+
+
+_NO_POLICY = f"there is no {POLICY_KIND} {NAME}, or no binding of it, and no webhook in its place"
+
+
+async def _has_policy(kube: Kube, version: str) -> bool:
+    """Raises KubeError."""
+    policy = await find(kube, mutating_policies(version), NAME)
+    return policy is not None and await find(kube, mutating_bindings(version), NAME) is not None
 
 
 def hints_state(stored: Sequence[HintsObject], now: float) -> HintsState:
-    """The state if a policy adds hints to pods. `now`: the time of the API server's clock."""
+    """The state where something adds hints to pods. `now`: the time of the API server's clock."""
     validities = [
         (seconds, len(each.hints)) for each in stored if (seconds := remaining_validity(each, now)) is not None
     ]

@@ -12,7 +12,7 @@ from equipoise.cli.options import configuration_option
 @click.option(
     "--without",
     multiple=True,
-    type=click.Choice(["passwords", "nats-certificate", "extender-certificates"]),
+    type=click.Choice(["passwords", "nats-certificate", "extender-certificates", "hints-webhook-certificate"]),
     help="Secrets that are not created, because they are yours. May be repeated.",
 )
 @click.option("--volume", is_flag=True, help="Fail at once if the claim of NATS would get no volume.")

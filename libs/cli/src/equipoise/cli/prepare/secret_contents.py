@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from equipoise.cli.certificates.issue import CA_DAYS, new_ca, pairs_of
-from equipoise.cli.certificates.purposes import EXTENDER, NATS, Purpose
+from equipoise.cli.certificates.purposes import EXTENDER, HINTS_WEBHOOK, NATS, Purpose
 from equipoise.runtime.bus.permissions import USERS
 
-Part = Literal["passwords", "nats-certificate", "extender-certificates"]
+Part = Literal["passwords", "nats-certificate", "extender-certificates", "hints-webhook-certificate"]
 
-PARTS: tuple[Part, ...] = ("passwords", "nats-certificate", "extender-certificates")
+PARTS: tuple[Part, ...] = ("passwords", "nats-certificate", "extender-certificates", "hints-webhook-certificate")
 
 PASSWORDS = "equipoise-nats"
 DEFAULT_NAMESPACE = "equipoise-system"
@@ -27,6 +27,8 @@ def new_contents(part: Part, namespace: str, *, now: float, password: Callable[[
             return _certificates(NATS, namespace, now)
         case "extender-certificates":
             return _certificates(EXTENDER, namespace, now)
+        case "hints-webhook-certificate":
+            return _certificates(HINTS_WEBHOOK, namespace, now)
 
 
 def _certificates(purpose: Purpose, namespace: str, now: float) -> Contents:

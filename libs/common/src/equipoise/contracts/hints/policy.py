@@ -155,7 +155,7 @@ def binding(version: str) -> dict[str, Any]:
 INSTALL = "apply k8s/hints (with Helm: set hints.enabled)"
 
 UNSUPPORTED = (
-    f"the API server has no {POLICY_KIND}: placement hints need {REQUIREMENT}. Older clusters can use the scheduler "
-    "extender"
+    f"the API server has no {POLICY_KIND}, which needs {REQUIREMENT}. Use the webhook in its place: "
+    "`annotator.hints.admission: webhook` and k8s/hints/webhook.yaml (with Helm: hints.admission)"
 )
-"""The reason why there can be no hints, for people."""
+"""The reason why no policy can add hints, for people."""

@@ -100,10 +100,21 @@ def serves_pods(found: WebhookConfiguration) -> bool:
     return any(each.get("name") == PODS_WEBHOOK for each in found.webhooks)
 
 
-def ca_of(found: WebhookConfiguration) -> set[bytes]:
-    """The CA bundles (PEM) with which the API server verifies the webhook."""
-    encoded = {each.get("clientConfig", {}).get("caBundle", "") for each in found.webhooks}
-    return {base64.b64decode(each) for each in encoded}
+def hinted_namespaces(found: WebhookConfiguration) -> list[str]:
+    """The namespaces for whose pods the webhook is called."""
+    return [
+        name
+        for each in found.webhooks
+        if each.get("name") == PODS_WEBHOOK
+        for rule in each.get("namespaceSelector", {}).get("matchExpressions", ())
+        if (rule.get("key"), rule.get("operator")) == (NAMESPACE_NAME, "In")
+        for name in rule.get("values", ())
+    ]
+
+
+def ca_of(found: WebhookConfiguration) -> bytes:
+    """The CA (PEM) with which the API server verifies the webhook; empty if there is none."""
+    return next((base64.b64decode(each["clientConfig"].get("caBundle", "")) for each in found.webhooks), b"")
 
 
 def _names(operator: str, names: list[str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import msgspec
 
 from equipoise.contracts.hints.definition import GROUP, KIND, PLURAL, VERSION
 from equipoise.contracts.hints.hints_object import HintsObject
+from equipoise.contracts.hints.webhook import CONFIGURATION_KIND, WebhookConfiguration
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
 from equipoise.contracts.kubernetes.objects.access import AccessReview, AdmissionPolicy, Role
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Event, Lease, Namespace
@@ -106,6 +107,10 @@ BUDGETS = Resource(
 ACCESS_REVIEWS = Resource(
     group="authorization.k8s.io", version="v1", plural="subjectaccessreviews", kind="SubjectAccessReview",
     model=AccessReview, namespaced=False,
+)  # fmt: skip
+WEBHOOK_CONFIGURATIONS = Resource(
+    group=API_GROUP, version="v1", plural="mutatingwebhookconfigurations", kind=CONFIGURATION_KIND,
+    model=WebhookConfiguration, namespaced=False,
 )  # fmt: skip
 HINTS = Resource(group=GROUP, version=VERSION, plural=PLURAL, kind=KIND, model=HintsObject)
 SELF_ACCESS_REVIEWS = msgspec.structs.replace(

@@ -96,6 +96,9 @@ class MemoryKube:
         self.on_call: Callable[[Call], Awaitable[None]] | None = None
         """Awaited before each request is processed: a test may change objects here, or delay the request."""
 
+        self.admit: Callable[[Object], Awaitable[Object]] | None = None
+        """What admission makes of an object that is created."""
+
         self.terminating_first = False
         """An evicted or deleted pod remains, with a deletionTimestamp, until `remove`."""
 
@@ -262,6 +265,8 @@ class MemoryKube:
                 return cast("T", msgspec.structs.replace(value, status=status))
             if _key(value) in self._store(resource):
                 raise error_for_status(409, "AlreadyExists", f'{resource.plural} "{name}" already exists')
+            if self.admit is not None:
+                value = cast("T", await self.admit(value))
             if dry_run:
                 return value
             uid = self._new_uid(resource, _key(value))

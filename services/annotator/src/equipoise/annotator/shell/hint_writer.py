@@ -1,8 +1,8 @@
-"""Writes the placement hints of each namespace for the admission policy: one object in each.
+"""Writes the placement hints of each namespace for the admission policy or webhook: one object in each.
 
 An object is read before the first write to it, and replaced as a whole, with its version: so a replica that was
 suspended between deciding and writing overwrites nothing. Nothing is deleted: hints expire by themselves, and the
-policy owns the objects, which are deleted with it.
+policy, or the configuration of the webhook, owns the objects, which are deleted with it.
 """
 
 import asyncio
@@ -23,12 +23,21 @@ from equipoise.contracts.bounds import CLOCK_TOLERANCE
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, StoredHints, stored_hints, workload_hints
 from equipoise.contracts.hints.policy import INSTALL, NAME, UNSUPPORTED
+from equipoise.contracts.hints.webhook import CONFIGURATION_KIND
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference
 from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint
 from equipoise.runtime.async_tools.batching import in_batches
 from equipoise.runtime.async_tools.rate_limiter import RateLimiter
-from equipoise.runtime.kubernetes.client import HINTS, Conflict, Forbidden, KubeError, NotFound, mutating_policies
+from equipoise.runtime.kubernetes.client import (
+    HINTS,
+    WEBHOOK_CONFIGURATIONS,
+    Conflict,
+    Forbidden,
+    KubeError,
+    NotFound,
+    mutating_policies,
+)
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.kubernetes.paced_requests import RETRY_PERIOD, PacedRequests, concerns_one_object
 from equipoise.runtime.process.lifecycle import Runtime
@@ -108,6 +117,7 @@ class HintWriter:
         """
         self._kube, self._clock, self._health = runtime.kube, runtime.clock, runtime.health
         self._settings = settings = runtime.own.hints
+        self._by_webhook = settings.admission == "webhook"
         self._own_namespace = runtime.configuration.shared.kubernetes.namespace
         self._is_ours = is_ours
         self._results = results
@@ -116,13 +126,18 @@ class HintWriter:
         self._namespaces: dict[str, _Namespace] = {}
         self._due = ObjectQueue()
         self._policy: OwnerReference | None = None
-        """The policy that adds the hints; None: nothing may be written."""
+        """What adds the hints to pods, and owns them; None: nothing may be written."""
 
         for name, text, value in (
             ("hints_pending", "Namespaces whose hints wait to be written.", lambda: float(len(self._due))),
             ("hints_left_out", "Workloads for whose hints their object has no space.", self._left_out),
         ):
             Gauge(f"equipoise_annotator_{name}", text, registry=runtime.metrics).set_function(value)
+
+    @property
+    def hinted_namespaces(self) -> list[str]:
+        """The namespaces that have hints, whichever replica writes them."""
+        return [name for name, known in self._namespaces.items() if known.newest.hints]
 
     def _left_out(self) -> float:
         return float(sum(known.newest.left_out for known in list(self._namespaces.values())))
@@ -225,7 +240,7 @@ class HintWriter:
         while True:
             before, problem = self._policy, None
             try:
-                found, problem = await self._find_policy()
+                found, problem = await (self._find_webhook() if self._by_webhook else self._find_policy())
                 if found and not before:
                     await until_fenced(self._kube, FENCE, HINTS, probe, self._clock, self._health)
                 self._policy = found
@@ -251,6 +266,18 @@ class HintWriter:
             api_version=f"{API_GROUP}/{version}", kind=POLICY_KIND, name=NAME, uid=found.metadata.uid
         )
         return reference, None
+
+    async def _find_webhook(self) -> tuple[OwnerReference | None, str | None]:
+        """The configuration of the webhook, or why no hints can be written."""
+        if not await self._kube.served_versions(GROUP, KIND):
+            return None, f"the API server does not know the kind {KIND}: {INSTALL}"
+        try:
+            found = await self._kube.get(WEBHOOK_CONFIGURATIONS, NAME)
+        except NotFound:
+            return None, f"there is no {CONFIGURATION_KIND} {NAME}, by which pods get the hints: {INSTALL}"
+        kind = WEBHOOK_CONFIGURATIONS.kind
+        version = f"{WEBHOOK_CONFIGURATIONS.group}/{WEBHOOK_CONFIGURATIONS.version}"
+        return OwnerReference(api_version=version, kind=kind, name=NAME, uid=found.metadata.uid), None
 
     async def _work(self) -> NoReturn:
         while True:

@@ -8,7 +8,7 @@ import msgspec
 
 from equipoise.cli.doctor.colocation_parts import InstalledParts, installed_parts
 from equipoise.cli.doctor.environment import UPGRADE, Environment, Finding
-from equipoise.cli.doctor.whole_objects import WholeObject, policy_differences, whole
+from equipoise.cli.doctor.whole_objects import policy_differences, whole
 from equipoise.cli.service_settings import AllSettings
 from equipoise.cli.terminal import count
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, RESOURCE_NAMES
@@ -18,7 +18,7 @@ from equipoise.contracts.colocation.profile_policy import profile_policy
 from equipoise.contracts.kubernetes.labels import integer, selects
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, REQUIREMENT, supported_version
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Namespace
-from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, is_ready
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, WholeObject, is_ready
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.reclaimer.shell.status_writer import FENCE

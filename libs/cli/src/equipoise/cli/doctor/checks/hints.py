@@ -1,29 +1,42 @@
-"""Placement hints: the policy is there and unchanged, hints are fresh, and a new pod gets them.
+"""Placement hints: the policy or the webhook is there and unchanged, hints are fresh, and a new pod gets them.
 
 The proof is a pod that is created in a dry run, as its controller would create it: nothing is stored.
 """
 
+import base64
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
+from equipoise.cli.bus.access import SECRETS, SecretObject
+from equipoise.cli.certificates.purposes import HINTS_WEBHOOK
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.foreign_configuration import read_foreign
-from equipoise.cli.doctor.whole_objects import WholeObject, policy_differences, whole
+from equipoise.cli.doctor.whole_objects import policy_differences, whole
 from equipoise.cli.terminal import count, duration
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, remaining_validity
 from equipoise.contracts.hints.policy import HINTED, INSTALL, NAME, SWITCH, UNSUPPORTED, policy
+from equipoise.contracts.hints.probe_pod import probe_pod
+from equipoise.contracts.hints.webhook import (
+    CONFIGURATION_KIND,
+    STATE,
+    WebhookConfiguration,
+    ca_of,
+    hinted_namespaces,
+    serves_pods,
+)
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
-from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference
+from equipoise.contracts.kubernetes.objects.metadata import WholeObject
 from equipoise.runtime.configuration.yaml_text import UnreadableYaml
 from equipoise.runtime.kubernetes.client import (
     CONFIG_MAPS,
     HINTS,
     NAMESPACES,
     PODS,
+    WEBHOOK_CONFIGURATIONS,
     Kube,
     KubeError,
     find,
@@ -33,6 +46,9 @@ from equipoise.runtime.kubernetes.client import (
 )
 
 SUBJECT = "placement hints"
+WEBHOOK = "webhook of hints"
+SECRET = HINTS_WEBHOOK.secrets[0].name
+ISSUE = "equipoise certificates --for hints-webhook"
 DESCHEDULER = "descheduler of kubernetes-sigs"
 
 CONFIG_MAP = ("descheduler-policy-configmap", "kube-system")
@@ -46,9 +62,12 @@ MOST_CONFIG_MAPS = 20
 
 
 async def hints(environment: Environment) -> list[Finding]:
-    enabled = environment.settings.shared.placement.hints
+    settings = environment.settings
+    enabled = settings.shared.placement.hints
     try:
         kube = environment.api()
+        if enabled and settings.annotator.hints.admission == "webhook":
+            return await by_webhook(environment, kube)
         version = supported_version(await kube.served_versions(API_GROUP, POLICY_KIND))
         if version is None:
             return [Finding("error", SUBJECT, UNSUPPORTED)] if enabled else [_NOT_USED]
@@ -71,6 +90,63 @@ async def hints(environment: Environment) -> list[Finding]:
         ]
     except KubeError as error:
         return [Finding("unknown", SUBJECT, f"not checked: {error}")]
+
+
+async def by_webhook(environment: Environment, kube: Kube) -> list[Finding]:
+    """The findings where a webhook adds the hints. Raises KubeError."""
+    found = await find(kube, WEBHOOK_CONFIGURATIONS, NAME)
+    if found is None:
+        return [Finding("error", SUBJECT, f"there is no {CONFIGURATION_KIND} {NAME}: pods get no hints", INSTALL)]
+    if not await kube.served_versions(GROUP, KIND):
+        return [Finding("error", SUBJECT, f"the API server does not know the kind {KIND}", INSTALL)]
+    now = kube.server_time(environment.clock.now())
+    stored = await kube.list(HINTS)
+    called = webhook_finding(found)
+    return [
+        called,
+        await _ca_finding(kube, environment.settings.shared.kubernetes.namespace, found),
+        freshness_finding(stored, now),
+        *(await _proof(kube, _valid(stored, now)) if called.state == "ok" else ()),
+        *await upstream_descheduler(kube),
+    ]
+
+
+def webhook_finding(found: WebhookConfiguration) -> Finding:
+    """Whether the API server calls the webhook for new pods."""
+    state = found.metadata.annotations.get(STATE, "")
+    if serves_pods(found):
+        return Finding("ok", WEBHOOK, f"{state or 'called'}, in {count(len(hinted_namespaces(found)), 'namespace')}")
+    fix = "see /readyz of the annotators, and the pods of equipoise-hints-webhook"
+    return Finding("error", WEBHOOK, f"{state or 'not called yet'}: pods get no hints", fix)
+
+
+async def _ca_finding(kube: Kube, namespace: str, found: WebhookConfiguration) -> Finding:
+    """Whether the API server verifies the webhook with the CA of its certificate."""
+    subject = f"CA of the {WEBHOOK}"
+    try:
+        secret = await find(kube, SECRETS, SECRET, namespace)
+    except KubeError as error:
+        return Finding("unknown", subject, f"not compared with that of Secret {namespace}/{SECRET}: {error}")
+    if secret is None:
+        return Finding("unknown", subject, f"not compared: there is no Secret {namespace}/{SECRET}")
+    return ca_finding(found, secret, namespace)
+
+
+def ca_finding(found: WebhookConfiguration, secret: SecretObject, namespace: str) -> Finding:
+    """The CA in the configuration, and the one in the Secret."""
+    subject = f"CA of the {WEBHOOK}"
+    expected = base64.b64decode((secret.data or {}).get("ca.crt", ""))
+    if not expected:
+        fix = f"delete the Secret, and let the Job equipoise-prepare or `{ISSUE}` create it"
+        return Finding("error", subject, f"Secret {namespace}/{SECRET} has no ca.crt", fix)
+    if ca_of(found) == expected:
+        return Finding("ok", subject, f"is that of Secret {namespace}/{SECRET}")
+    message = (
+        f"another one than that of Secret {namespace}/{SECRET}: the API server does not trust the webhook, and pods "
+        "get no hints"
+    )
+    fix = "the annotators exchange it within about two minutes: if they do not, see their /readyz"
+    return Finding("error", subject, message, fix)
 
 
 _NOT_USED = Finding("ok", SUBJECT, "not used: placement.hints is false, and no policy adds them")
@@ -109,7 +185,7 @@ async def _proof(kube: Kube, valid: Sequence[HintsObject]) -> list[Finding]:
             continue
         subject = f"new pod of {namespace}/{key}"
         try:
-            created = await kube.create(whole(PODS), probe_pod(namespace, key), dry_run=True)
+            created = await kube.create(whole(PODS), probe_pod(namespace, key, name="equipoise-doctor"), dry_run=True)
         except KubeError as error:
             fix = "use a user who may create pods in this namespace"
             return [Finding("unknown", subject, f"not tried: {error}", fix)]
@@ -117,36 +193,6 @@ async def _proof(kube: Kube, valid: Sequence[HintsObject]) -> list[Finding]:
             return [Finding("ok", subject, "gets its hint (created in a dry run)")]
         return [Finding("error", subject, "gets no hint, although it is fresh", INSTALL)]
     return []
-
-
-def probe_pod(namespace: str, key: str) -> WholeObject:
-    """A pod as the workload with this key would get it. Pod Security `restricted` allows it."""
-    kind, _, name = key.partition(".")
-    owner, labels = {
-        "Deployment": (f"ReplicaSet {name}-0", {"pod-template-hash": "0"}),
-        "Rollout": (f"ReplicaSet {name}-0", {"rollouts-pod-template-hash": "0"}),
-        "CronJob": (f"Job {name}-00000000", {}),
-    }.get(kind, (f"{kind} {name}", {}))
-    owner_kind, _, owner_name = owner.partition(" ")
-    reference = OwnerReference(
-        api_version="apps/v1", kind=owner_kind, name=owner_name, uid="equipoise-doctor", controller=True
-    )
-    container = {
-        "name": "doctor",
-        "image": "doctor",
-        "resources": {"requests": _RESOURCES, "limits": _RESOURCES},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-    }
-    spec = {
-        "containers": [container],
-        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-        "automountServiceAccountToken": False,
-    }
-    metadata = ObjectMeta(name="equipoise-doctor", namespace=namespace, labels=labels, owner_references=[reference])
-    return WholeObject(metadata=metadata, spec=spec)
-
-
-_RESOURCES = {"cpu": "1m", "memory": "1Mi"}
 
 
 async def upstream_descheduler(kube: Kube) -> list[Finding]:

@@ -13,7 +13,7 @@ from equipoise.collector.decisions.sharding import lease_name
 from equipoise.collector.settings import MAX_SHARDS, WHOLE_CLUSTER
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE
-from equipoise.contracts.hints.policy import NAME
+from equipoise.contracts.hints.policy import INSTALL, NAME
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP
 from equipoise.contracts.kubernetes.objects.access import (
     AccessReview,
@@ -35,10 +35,10 @@ from equipoise.runtime.kubernetes.client import (
     find,
 )
 
-Account = Literal[ServiceName, "agent"]
+Account = Literal[ServiceName, "agent", "hints-webhook"]
 """The agent is no service: it does not use the bus, and has a namespace of its own."""
 
-When = Literal["", "persistentVolumes", "metricsServer", "shards", "workloads", "approvals", "hints"]
+When = Literal["", "persistentVolumes", "metricsServer", "shards", "workloads", "approvals", "hints", "webhook"]
 
 
 class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
     when: When = ""
     """Required only with `protection.persistentVolumes`, with `collector.source: metrics-server`, with more than one of
     `collector.shards`, if the cluster has workloads of this kind, if the services have ServiceAccounts (approvals), or
-    with `placement.hints`.
+    with `placement.hints` (webhook: and `annotator.hints.admission: webhook`).
     """
 
     def __str__(self) -> str:
@@ -121,6 +121,9 @@ REQUIRED: Sequence[ApiPermission] = (
     *_each("annotator", "list", LEASES, "leases", name="equipoise-descheduler"),
     *_each("annotator", "get create update", HINTS.group, HINTS.plural, when="hints"),
     *_each("annotator", "get", API_GROUP, "mutatingadmissionpolicies", name=NAME, when="hints"),
+    *_each("annotator", "get update", API_GROUP, "mutatingwebhookconfigurations", name=NAME, when="webhook"),
+    *_each("annotator", "create", "", "pods", own_namespace=True, when="webhook"),
+    *_each("hints-webhook", "list watch", HINTS.group, HINTS.plural, when="webhook"),
     *_each("descheduler", "list watch", "", "nodes pods namespaces replicationcontrollers"),
     *_each("descheduler", "list watch", "apps", "deployments replicasets statefulsets"),
     *_each("descheduler", "list watch", "policy", "poddisruptionbudgets"),
@@ -242,6 +245,7 @@ async def _findings(reviews: _AccessReviews, settings: AllSettings, parts: Insta
     accounts: list[Account] = [service for service in SERVICES if service != "scorer"]
     accounts += ["reclaimer"] if parts.reclaimer else []
     accounts += ["agent"] if parts.agents else []
+    accounts += ["hints-webhook"] if _by_webhook(settings) else []
     required = [
         permission
         for permission in REQUIRED
@@ -273,7 +277,13 @@ def is_required(permission: ApiPermission, settings: AllSettings, *, deployed: b
             return deployed
         case "hints":
             return settings.shared.placement.hints
+        case "webhook":
+            return _by_webhook(settings)
     return True
+
+
+def _by_webhook(settings: AllSettings) -> bool:
+    return settings.shared.placement.hints and settings.annotator.hints.admission == "webhook"
 
 
 def service_finding(service: str, account: str, allowed: Mapping[ApiPermission, bool]) -> Finding:
@@ -286,8 +296,8 @@ def service_finding(service: str, account: str, allowed: Mapping[ApiPermission, 
         fix = f"apply k8s/{folder}/{service}.yaml {UPGRADE}"
         if account == CURRENT_USER:
             fix = "use a context whose user may"
-        elif all(permission.when == "hints" for permission in required):
-            fix = f"apply k8s/hints/{service}.yaml (with Helm: set hints.enabled)"
+        elif all(permission.when in ("hints", "webhook") for permission in required):
+            fix = INSTALL
         return Finding("error", subject, f"may not {', '.join(map(str, required))}", fix)
     if missing:
         message = f"may not {', '.join(map(str, missing))}: workloads of these kinds are not moved"

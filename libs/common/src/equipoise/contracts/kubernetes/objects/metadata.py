@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -61,6 +61,12 @@ class Object(ApiValue, frozen=True, kw_only=True):
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
+
+
+class WholeObject(Object, frozen=True, kw_only=True):
+    """An object of any kind with every field of its spec."""
+
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Condition(ApiValue, frozen=True, kw_only=True):
