@@ -1,5 +1,6 @@
 """How much of each limit is used, and which entries are pending; tests/cli/test_status has the text."""
 
+import pytest
 from binder.ledgers import a_ledger, an_entry
 from builders import NOW, a_workload
 
@@ -71,3 +72,14 @@ def test_usage_is_that_of_dry_runs_while_there_are_no_evictions() -> None:
     assert used(dry) == (True, 1)
     assert used(dry, an_entry("web-2")) == (False, 1)
     assert used() == (False, 0)
+
+
+@pytest.mark.parametrize(("replicas", "allowed"), [(20, 2), (50, 5), (None, None)])
+def test_a_limit_of_a_workload_is_a_number_as_soon_as_its_replicas_are_known(
+    replicas: int | None, allowed: int | None
+) -> None:
+    """`default` was shown where people want to know how many. The ledger has the replicas of each eviction."""
+    entry = an_entry("web-1", replicas=replicas, recovered_at=None)
+    status = ledger_status(a_ledger(entry, started_at=NOW - 10 * 86_400), Limits(), NOW)
+    (workload,) = (each for each in status.usage if each.limit == "migratingPerWorkload")
+    assert (workload.counted, workload.allowed) == (1, allowed)

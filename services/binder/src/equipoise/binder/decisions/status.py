@@ -112,8 +112,9 @@ def _with_limits(
 
 def _usage(limits: Limits, view: LedgerView, cluster_pods: int | None) -> Iterator[LimitUsage]:
     for name, limit in limits.table.items():
-        window, allowed = str(getattr(limit, "window", "")), _allowed(limit, view, cluster_pods)
+        window = str(getattr(limit, "window", ""))
         for scope, counted in sorted(limit.usage(view).items()):
+            allowed = _allowed(limit, view, scope, cluster_pods)
             yield LimitUsage(
                 limit=name,
                 scope=scope,
@@ -125,19 +126,28 @@ def _usage(limits: Limits, view: LedgerView, cluster_pods: int | None) -> Iterat
             )
 
 
-def _allowed(limit: Limit, view: LedgerView, cluster_pods: int | None) -> int | None:
-    """The maximum that the limit itself computes for an eviction, of whatever pod; None: unlimited, or not known."""
+def _allowed(limit: Limit, view: LedgerView, scope: str, cluster_pods: int | None) -> int | None:
+    """The maximum that the limit itself computes for an eviction in this scope; None: unlimited, or not known."""
     if not isinstance(limit, CountingLimit):
         return None
-    if limit.per == "workload" and type(limit).maximum is not CountingLimit.maximum:
+    replicas = _replicas(limit, view, scope)
+    if replicas is None and limit.per == "workload" and type(limit).maximum is not CountingLimit.maximum:
         return None  # it depends on the replicas
     if isinstance(limit, EvictionsPerCluster) and cluster_pods is None and not limit.enough_pods(0):
         return None
     any_pod = ProposedEviction(
-        namespace="", node="", workload=None, replicas=0, unready=0, cluster_pods=cluster_pods or 0
+        namespace="", node="", workload=None, replicas=replicas or 0, unready=0, cluster_pods=cluster_pods or 0
     )
     maximum = limit.maximum(any_pod, view)
     return None if maximum == math.inf else math.floor(halved(maximum) if view.halved else maximum)
+
+
+def _replicas(limit: CountingLimit, view: LedgerView, scope: str) -> int | None:
+    """The replicas of the workload at its last eviction that the limit counts; None: no entry has them."""
+    if limit.per != "workload":
+        return None
+    entries = [entry for entry in limit.entries(view) if entry.replicas is not None and str(limit.key(entry)) == scope]
+    return max(entries, key=lambda entry: entry.latest).replicas if entries else None
 
 
 def _free_at(limit: Limit, view: LedgerView, scope: str, counted: int, allowed: int | None) -> float | None:
