@@ -1,8 +1,9 @@
 """The numbers that a message may contain: finite, and no more than a machine, a cluster or a calendar has.
 
 Decoding checks them, in the one place where all messages are received. A message with any other number is skipped and
-named (`runtime.bus.codec`): one amount of 1e39 would become infinite in an array of 32 bits, and decide for all nodes.
-JSON has neither NaN nor infinity, so a bound excludes them too. `tests/contracts/test_bounds.py` finds a field without.
+named (`runtime.bus.codec`): one amount of 1e39 would become infinite in an array of 32-bit floats, and affect the
+results for all nodes. JSON has neither NaN nor infinity, so a bound excludes them too. `tests/contracts/test_bounds.py`
+finds fields without bounds.
 """
 
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ Bytes = Annotated[float, Meta(ge=-MAX_BYTES, le=MAX_BYTES)]
 """A number of bytes, or a difference, which may be negative."""
 
 Amount = Annotated[float, Meta(ge=-MAX_BYTES, le=MAX_BYTES)]
-"""Cores or bytes, by the key of a mapping: see `implausible_amount`."""
+"""Cores or bytes. The key of the mapping that contains the amount states which: see `implausible_amount`."""
 
 LATEST = 253_402_300_799.0
 """The end of the year 9999."""
@@ -28,10 +29,10 @@ MAX_AHEAD = 180.0
 
 CLOCK_TOLERANCE = 15.0
 """Seconds by which the time in an annotation or in placement hints may be in the future: clocks of Prometheus and of
-replicas differ. One further ahead is forged or broken, and would prevail over all later ones."""
+replicas differ. A later time is forged or wrong, and would take precedence over all correct times that follow."""
 
 EPOCH_AHEAD = 10 * 365 * 86_400.0
-"""Seconds by which an epoch, a time in milliseconds, may be in the future: further than any clock is wrong. The limit
+"""Seconds by which an epoch, a time in milliseconds, may be in the future. No clock is wrong by so much. The limit
 moves with the time, so that a publisher can always choose a higher epoch than one that was forged."""
 
 Time = Annotated[float, Meta(ge=0.0, le=LATEST)]
@@ -49,17 +50,18 @@ Number = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 
 
 def bounded(resource: str, amount: float) -> float:
-    """A sum of amounts of "cpu" or "memory", limited to what a message may contain: plausible amounts can have an
-    implausible sum.
+    """A sum of amounts of "cpu" or "memory", limited to what a message may contain, because a sum of plausible amounts
+    can be implausible.
 
-    NaN stays. Every publisher of a sum of requests uses this function, or `bounded_resources`.
+    NaN is returned unchanged. Every publisher of a sum of requests uses this function, or `bounded_resources`.
     """
     most = MAX_CORES if resource == "cpu" else MAX_BYTES
     return max(min(amount, most), -most)
 
 
 def implausible_amount(resource: str, amounts: Iterable[float | None]) -> str:
-    """Describes the first of these amounts of "cpu" or "memory" that is more than any machine has; empty: none is."""
+    """Describes the first of these amounts of "cpu" or "memory" that is more than any machine has. Empty if there is
+    none."""
     most = MAX_CORES if resource == "cpu" else MAX_BYTES
     found = next((amount for amount in amounts if amount is not None and abs(amount) > most), None)
     return "" if found is None else f"{found:g} of {resource}: no machine has more than {most:g}"
@@ -71,8 +73,8 @@ LONGEST_TEXT = 65_536
 
 
 def implausible_document(document: object) -> str:
-    """Describes the part of a document that cannot be settings; empty: there is none. Receivers do not know the type of
-    the settings, so only sizes are checked."""
+    """Describes a part of a document that cannot belong to settings. Empty if there is none. Receivers do not know the
+    type of the settings, so only sizes are checked."""
     remaining = [(document, 0)]
     while remaining:
         value, depth = remaining.pop()

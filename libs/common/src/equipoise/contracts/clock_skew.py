@@ -4,7 +4,7 @@
 def skew_problem(earliest: float, latest: float, now: float, most: float) -> str:
     """States that the API server's time, between `earliest` and `latest`, is more than `most` seconds from `now`.
 
-    "" if it is not. Which of the clocks is wrong is not known.
+    Empty if it is not. The text names both clocks, because either may be wrong.
     """
     skew = max(earliest - now, now - latest)
     if skew <= most:

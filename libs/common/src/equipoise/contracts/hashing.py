@@ -1,20 +1,23 @@
-"""Divides objects among replicas, and a period among objects, by hash: every replica computes the same result alone."""
+"""Divides objects among replicas, and a period among objects, by hash.
+
+Every replica computes the same result without asking the others.
+"""
 
 from collections.abc import Collection
 from hashlib import blake2b
 
 
 def owner(key: str, members: Collection[str]) -> str | None:
-    """The one member that writes this object; None when there are no members.
+    """The member that writes this object; None if there are no members.
 
     Rendezvous hashing (highest random weight; Thaler and Ravishankar, 1998): a new member only takes objects over, and
-    the objects of a lost one are spread over the others.
+    the objects of a lost member are spread over the others.
     """
     return max(members, key=lambda member: (_hash(f"{member}\n{key}"), member), default=None)
 
 
 def phase(key: str) -> float:
-    """0 ≤ phase < 1: when in a period this object is refreshed."""
+    """The fraction of a period (0 ≤ phase < 1) after which this object is refreshed."""
     return _hash(key) / 2**64
 
 

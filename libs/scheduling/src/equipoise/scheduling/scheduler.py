@@ -25,42 +25,42 @@ class RandomNumbers(Protocol):
     """numpy's Generator, or Python's random.Random."""
 
     def random(self) -> float:
-        """0 ≤ … < 1."""
+        """A number from 0 to 1, excluding 1."""
         ...
 
 
 EXTENDER = "Extender"
-"""The plugin that refuses nodes in the name of an extender."""
+"""The name of the plugin under which nodes that an extender refuses are reported."""
 
 
 class ExtenderFailed(Exception):
-    """A request to an extender that may not be ignored failed: the attempt ends."""
+    """The request to an extender that is not `ignorable` failed, which ends the attempt."""
 
 
 class ExtenderFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a filter verb."""
+    """The result of the filter verb of an extender."""
 
     passed: Rows
-    """The nodes that passed, in the order of the extender."""
+    """The nodes that passed, in the order in which the extender returned them."""
 
     failed: Mapping[int, str] = {}
-    """Reasons, by row. A node that is missing here and in `passed` is refused without a reason."""
+    """The reasons of refused nodes, by row. A node in neither `failed` nor `passed` is refused without a reason."""
 
     unresolvable: Mapping[int, str] = {}
-    """The reasons of nodes that are refused whichever pods are removed, by row."""
+    """The reasons of nodes that are refused regardless of which pods are removed, by row."""
 
 
 class Extender(msgspec.Struct, frozen=True, kw_only=True):
     """A scheduler extender that is interested in the pod."""
 
     filter: Callable[[Rows], ExtenderFilter | None] | None = None
-    """Which of these nodes may run the pod. None as a result: the request failed, which is ignored.
+    """Returns which of these nodes may run the pod; None if the request failed and the extender is ignorable.
 
     Raises ExtenderFailed.
     """
 
     scores: Callable[[Rows], Ints | None] | None = None
-    """The score of each of these nodes; None as a result: the request failed, which is ignored."""
+    """Returns the score of each of these nodes; None if the request failed, which is ignored."""
 
     weight: int = 1
     max_score: int = 10
@@ -71,13 +71,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What to do with a pod, and why."""
 
     node: str = ""
-    """The node where it is to run; empty: no node now."""
+    """The node where the pod is to run; empty if there is none now."""
 
     feasible: Sequence[str] = ()
     """Nodes that were scored, in the order in which they were found."""
 
     scores: NodeScores | None = None
-    """None: there was no choice."""
+    """None if at most one node was feasible."""
 
     diagnosis: FilterDiagnosis | None = None
     """Which nodes were refused, and why."""
@@ -89,7 +89,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The decision of the PostFilter plugins, if there is no node."""
 
     state: CycleState | None = None
-    """The data of plugins from this attempt, if there is a node: for `Framework.reserve` and the binding cycle."""
+    """The data of plugins from this attempt, for `Framework.reserve` and the binding cycle. None if there is no
+    node."""
 
     def message(self, nodes: int) -> str:
         """The text of kube-scheduler's event FailedScheduling, in a cluster of this many nodes."""
@@ -109,21 +110,21 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         return text
 
     def _unexamined(self, nodes: int) -> dict[str, int]:
-        """Nodes that a PreFilter excluded by name."""
+        """The reason and number of the nodes that a PreFilter plugin excluded by name."""
         assert self.diagnosis is not None
         excluded = nodes - len(self.diagnosis.rows)
         return {self.status.reasons[0]: excluded} if self.status and self.status.reasons and excluded else {}
 
 
 def feasible_nodes_to_find(nodes: int, percentage: int = 0) -> int:
-    """Number of feasible nodes that ends the search, of `nodes` in total. `percentage`: percentageOfNodesToScore."""
+    """The number of feasible nodes after which the search ends. `percentage`: the setting percentageOfNodesToScore."""
     if nodes < 100:
         return nodes
     return min(nodes, max(100, nodes * (percentage or max(5, 50 - nodes // 125)) // 100))
 
 
 def excluded_by_name(state: CycleState) -> PluginStatus:
-    """The status of the nodes other than those to which PreFilter plugins restrict the pod."""
+    """The status of all nodes except those to which PreFilter plugins restrict the pod."""
     return unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(state.restricted_by))}]")
 
 
@@ -134,7 +135,7 @@ class Scheduler:
         self.framework = framework
         self.percentage = percentage_of_nodes_to_score
         self.next_start = 0
-        """Place of the node, in the order of the snapshot, at which the next search starts."""
+        """The index, in the order of the snapshot, of the node at which the next search starts."""
 
         self._scores = bool(framework.plugins("score"))
 
@@ -147,7 +148,7 @@ class Scheduler:
         nominated: Nominated | None = None,
         extenders: Sequence[Extender] = (),
     ) -> Decision:
-        """Changes nothing: the caller adds the pod to the node, or carries out the preemption.
+        """Decides about a pod. The caller then adds the pod to the node, or carries out the preemption.
 
         A plugin that fails ends the attempt (status ERROR), as in kube-scheduler.
         """
@@ -179,17 +180,17 @@ class Scheduler:
         if not len(feasible):
             absent = PluginStatus() if names is None else excluded_by_name(state)
             return self._preempt(pod, snapshot, state, diagnosis, diagnosis.by_node(), absent)
-        found = snapshot.names(feasible)
+        node_names = snapshot.names(feasible)
         if len(feasible) == 1:
-            return Decision(node=found[0], feasible=found, diagnosis=diagnosis, state=state)
+            return Decision(node=node_names[0], feasible=node_names, diagnosis=diagnosis, state=state)
         scores = self.framework.score(state, pod, snapshot, feasible)
         total, scored = self._with_extenders(scores.total, feasible, extenders)
-        # Without an extender kube-scheduler breaks ties by the order of a heap; the first is as good as any.
-        place = int(total.argmax())
+        # Without an extender, kube-scheduler breaks ties by the order of a heap; any of these nodes is correct.
+        best = int(total.argmax())
         if scored:
-            best = (total == total[place]).nonzero()[0]
-            place = int(best[int(generator.random() * len(best))])
-        return Decision(node=found[place], feasible=found, scores=scores, diagnosis=diagnosis, state=state)
+            ties = (total == total[best]).nonzero()[0]
+            best = int(ties[int(generator.random() * len(ties))])
+        return Decision(node=node_names[best], feasible=node_names, scores=scores, diagnosis=diagnosis, state=state)
 
     def _feasible(
         self,
@@ -205,36 +206,36 @@ class Scheduler:
         if names is not None:
             rows = np.array([row for row in map(snapshot.row, names) if row is not None], dtype=np.intp)
             rows.sort()
-        own = snapshot.row(nominated.node_of(pod) or pod.pod.status.nominated_node_name)
-        if own is not None and own in rows:
-            # The node that was nominated for this pod is tried first, and alone.
-            alone = np.array([own], dtype=np.intp)
-            diagnosis = self.framework.filter_with_nominated(state, pod, snapshot, alone, nominated)
-            if diagnosis.passed[0] and len(_pass_extenders(diagnosis, alone, extenders)):
-                return diagnosis, alone
+        nominated_row = snapshot.row(nominated.node_of(pod) or pod.pod.status.nominated_node_name)
+        if nominated_row is not None and nominated_row in rows:
+            # If the node that was nominated for this pod is feasible, no other node is searched.
+            single = np.array([nominated_row], dtype=np.intp)
+            diagnosis = self.framework.filter_with_nominated(state, pod, snapshot, single, nominated)
+            if diagnosis.passed[0] and len(_pass_extenders(diagnosis, single, extenders)):
+                return diagnosis, single
         diagnosis = self.framework.filter_with_nominated(state, pod, snapshot, rows, nominated)
         scored = self._scores or bool(extenders)
         searched = self._searched(rows, diagnosis.passed, len(snapshot.rows), scored=scored)
         return diagnosis, _pass_extenders(diagnosis, searched, extenders)
 
     def _searched(self, rows: Rows, passed: Flags, nodes: int, *, scored: bool) -> Rows:
-        """The nodes that the search finds, in its order. It begins after the node at which the last search ended, and
-        ends when there are enough.
+        """The feasible nodes that the search finds, in its order. The search begins after the node at which the last
+        one ended, and ends when enough feasible nodes are found.
 
-        `nodes`: the number of all nodes of the cluster. If nodes are not `scored`, one is enough.
+        `nodes`: the number of nodes in the cluster. `scored`: whether nodes are scored; otherwise one is enough.
         """
         count = len(rows)
         if not count:
             return rows
         start = self.next_start % count
-        found: Rows = passed.nonzero()[0]
-        if start and (split := int(found.searchsorted(start))):
-            found = np.concatenate((found[split:], found[:split]))
+        feasible: Rows = passed.nonzero()[0]
+        if start and (split := int(feasible.searchsorted(start))):
+            feasible = np.concatenate((feasible[split:], feasible[:split]))
         limit = feasible_nodes_to_find(count, self.percentage) if scored else 1
         # The search ends at the first feasible node above the limit; otherwise it examines all nodes.
-        examined = (int(found[limit]) - start) % count if len(found) > limit else count
+        examined = (int(feasible[limit]) - start) % count if len(feasible) > limit else count
         self.next_start = (self.next_start + examined) % nodes
-        return rows.take(found[:limit])
+        return rows.take(feasible[:limit])
 
     def _with_extenders(self, total: Ints, rows: Rows, extenders: Sequence[Extender]) -> tuple[Ints, bool]:
         """The totals with the scores of the extenders, and whether one of them scored the nodes."""
@@ -262,29 +263,29 @@ class Scheduler:
 
 
 def _pass_extenders(diagnosis: FilterDiagnosis, feasible: Rows, extenders: Sequence[Extender]) -> Rows:
-    """The nodes that all extenders let pass, one after the other. The other refusals are added to the diagnosis."""
+    """The nodes that pass all extenders, which are called one after the other. Refusals are added to the diagnosis."""
     for extender in extenders:
         if extender.filter is None or not len(feasible):
             continue
-        found = extender.filter(feasible)
-        if found is None:
+        result = extender.filter(feasible)
+        if result is None:
             continue
-        refused = np.isin(diagnosis.rows, feasible) & ~np.isin(diagnosis.rows, found.passed)
-        diagnosis.add(EXTENDER, _refusals(diagnosis.rows, refused, found))
+        refused = np.isin(diagnosis.rows, feasible) & ~np.isin(diagnosis.rows, result.passed)
+        diagnosis.add(EXTENDER, _refusals(diagnosis.rows, refused, result))
         diagnosis.passed &= ~refused
-        feasible = found.passed
+        feasible = result.passed
     return feasible
 
 
-def _refusals(rows: Rows, refused: Flags, found: ExtenderFilter) -> list[Refusal]:
-    """One per reason. A reason for a node that passes nevertheless does not count."""
+def _refusals(rows: Rows, refused: Flags, result: ExtenderFilter) -> list[Refusal]:
+    """One refusal per reason. The reason of a node that passed nevertheless is ignored."""
     by_reason: dict[tuple[str, Code], list[int]] = {}
-    for row, reason in found.unresolvable.items():
+    for row, reason in result.unresolvable.items():
         by_reason.setdefault((reason, Code.UNSCHEDULABLE_AND_UNRESOLVABLE), []).append(row)
-    for row, reason in found.failed.items():
-        if row not in found.unresolvable:
+    for row, reason in result.failed.items():
+        if row not in result.unresolvable:
             by_reason.setdefault((reason, Code.UNSCHEDULABLE), []).append(row)
     return [
-        Refusal(nodes=refused & np.isin(rows, each), reason=reason, code=code)
-        for (reason, code), each in by_reason.items()
+        Refusal(nodes=refused & np.isin(rows, group), reason=reason, code=code)
+        for (reason, code), group in by_reason.items()
     ]

@@ -1,6 +1,6 @@
 """`equipoise testbed`: build, start, show and stop throwaway clusters.
 
-What a command needs is imported within it: the program shows this group's name at every start.
+Each command imports its dependencies itself: this module is imported at every start of the program.
 """
 
 import json
@@ -183,8 +183,15 @@ def status(output: str) -> None:
         _table(
             ["name", "pid", "API server", "Prometheus", "NATS", "kubeconfig"],
             [
-                [each.name, str(each.pid), each.api, each.prometheus, each.nats or "-", each.kubeconfig]
-                for each in living
+                [
+                    cluster.name,
+                    str(cluster.pid),
+                    cluster.api,
+                    cluster.prometheus,
+                    cluster.nats or "-",
+                    cluster.kubeconfig,
+                ]
+                for cluster in living
             ],
         )
     else:

@@ -33,22 +33,22 @@ class Channel(msgspec.Struct, Generic[M], frozen=True, kw_only=True):
     """What each `*` and `>` stands for, in order."""
 
     example: tuple[str, M]
-    """A subject and a message on it: all messages are of this type. Also for the documentation."""
+    """A subject and a message on it. All messages of the channel have its type. The documentation shows it, too."""
 
     part: type[M] | None = None
-    """A struct with some fields of the messages: only these are decoded."""
+    """A struct with some fields of the messages. If it is given, only these are decoded."""
 
     publishers: tuple[ServiceName, ...] = ()
     subscribers: tuple[ServiceName, ...] = ()
     observers: tuple[ServiceName, ...] = ()
-    """Services that receive the messages of a work queue when they are published, without a part in the work."""
+    """Services that receive the messages of a work queue when they are published, but do not process them."""
 
     responder: ServiceName | None = None
     """The service that responds, if the messages are requests."""
 
     response_example: msgspec.Struct | None = None
     open_to_users: bool = False
-    """The user `tap` may send requests: they change nothing."""
+    """Whether the user `tap` may send requests. Only for requests that change nothing."""
 
     @property
     def message(self) -> type[M]:
@@ -59,7 +59,7 @@ class Channel(msgspec.Struct, Generic[M], frozen=True, kw_only=True):
         return None if self.response_example is None else type(self.response_example)
 
     def of(self, *names: str) -> "Channel[M]":
-        """The channel of the subjects that begin with these tokens."""
+        """The channel with only the subjects whose first variable tokens are these."""
         pattern = self.pattern
         for name in names:
             pattern = pattern.replace("*", name, 1)
@@ -207,8 +207,9 @@ CHANNELS: tuple[Channel[Any], ...] = (
 
 
 def message_types(pattern: str) -> frozenset[str]:
-    """The `ce-type`s of the messages on the subjects of a pattern, which may be a part of those of a channel."""
-    found = [
-        channel for channel in CHANNELS if matches(pattern, channel.example[0]) or matches(channel.pattern, pattern)
-    ]
-    return frozenset(type_name(channel.message) for channel in found)
+    """The `ce-type`s of the messages on the subjects of a pattern, which may cover only some subjects of a channel."""
+    return frozenset(
+        type_name(channel.message)
+        for channel in CHANNELS
+        if matches(pattern, channel.example[0]) or matches(channel.pattern, pattern)
+    )

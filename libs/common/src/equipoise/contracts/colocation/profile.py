@@ -33,10 +33,11 @@ MAX_ANNOTATIONS = 65_536
 """Characters; all annotations of a pod may have 262,144 bytes."""
 
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
-"""Their pods are never changed."""
+"""Namespaces whose pods are never changed."""
 
 _BANDS_OF_QOS: dict[QosClass, tuple[ProfileBand, ...]] = {"BE": ("mid", "batch", "free"), "LSR": ("prod",)}
-"""The bands of each class that does not go with every band. Source: Koordinator's admission webhook."""
+"""The bands that a QoS class may be combined with; other classes may be combined with every band. Source: Koordinator's
+admission webhook."""
 
 _LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -64,8 +65,8 @@ class Profile(Section, frozen=True, kw_only=True):
     """Whether cpu and memory of every container become amounts of the band, in the bands mid and batch."""
 
     percent: Annotated[int, Meta(ge=0, le=100)] = 100
-    """The percentage of the workloads, by a hash of their UID: all pods of a workload are changed, or none. Pods
-    without an owner only with 100."""
+    """The percentage of the workloads whose pods are changed. Workloads are selected by their UID, so all pods of a
+    workload are changed, or none. Pods without an owner are changed only at 100."""
 
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
@@ -99,12 +100,12 @@ class Profile(Section, frozen=True, kw_only=True):
 
     @property
     def resources(self) -> Literal["keep", "mid", "batch"]:
-        """What cpu and memory become."""
+        """The band whose amounts replace cpu and memory, or `keep`."""
         return next((band for band in OFFERED_BANDS if self.convert_resources and band == self.band), "keep")
 
 
 def stored_profile_faults(data: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with the data of a ConfigMap: with any fault, the policy changes no pod."""
+    """The faults in the data of a ConfigMap. If there is any, the policy changes no pod."""
     qos, priority_class = data.get("qosClass", ""), data.get("priorityClassName", "")
     prefix, _, band = priority_class.partition("-")
     if qos not in get_args(QosClass):

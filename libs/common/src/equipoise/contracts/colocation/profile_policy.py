@@ -1,6 +1,6 @@
 """The admission policies that apply profiles to new pods, without a webhook.
 
-The policies of profiles never refuse a pod: one for which an expression fails is created as its user wrote it.
+The policies of profiles never refuse a pod. If an expression fails, the pod is created as its user wrote it.
 """
 
 from typing import Any
@@ -43,8 +43,8 @@ def _lines(field: str) -> str:
 
 
 def _percent(percent: str) -> str:
-    """Expressions have no random numbers, and a new pod has neither name nor UID: whole workloads are in or out, by the
-    last four hexadecimal digits of their UID."""
+    """An expression that selects a percentage of the workloads by the last four hexadecimal digits of their UID.
+    Expressions have no random numbers, and a new pod has neither name nor UID."""
     return f"""\
 int({percent}) >= 100
 || object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false)
@@ -73,7 +73,8 @@ size(params.data.?annotations.orValue('')) <= {MAX_ANNOTATIONS}
 && {_lines("annotations")}.all(line, line == '' || line.indexOf('=') > 0
   && !format.qualifiedName().validate({_KEY}).hasValue())""",
 }
-"""Conditions of a ConfigMap. With other values the API server, or the policy of QoS classes, would refuse the pod."""
+"""Conditions of a valid ConfigMap. With other values, the API server or the policy of QoS classes would refuse the
+pod."""
 
 _CONDITIONS = {
     **_CANDIDATES,
@@ -151,7 +152,8 @@ _AMOUNT = """\
 name == 'memory' && quantity(string(amount.before[name])).isInteger()
 ? string(quantity(string(amount.before[name])).asInteger())
 : string(int(quantity(string(amount.before[name])).asApproximateFloat() * (name == 'cpu' ? 1000.0 : 1.0) + 0.999999))"""
-"""Milli-cores and bytes, rounded up. Fractions of a byte are no integer."""
+"""An expression for an amount of a band, in millicores or bytes, rounded up. isInteger() is false for a fraction of a
+byte."""
 
 _BAND_NAME = "'kubernetes.io/' + variables.resources + '-' + name"
 
@@ -167,8 +169,8 @@ _PATCHES = (
     _added("labels"),
     _added("annotations"),
     f"(variables.gracePeriod == '' ? [] : [{_GRACE_PERIOD}])",
-    # The plugin Priority ran before this policy, and runs once more after it: what it computed must be gone, but only
-    # once, or the pod would be stored without a priority.
+    # The admission plugin Priority ran before this policy and runs again after it. The priority that it computed is
+    # removed, so that it computes it again. It is removed only once, or the pod would be stored without a priority.
     f"""\
 (variables.priorityClass == '' || object.spec.?priorityClassName.orValue('') == variables.priorityClass ? [] :
   [{_PRIORITY_CLASS}]
@@ -204,9 +206,10 @@ def profile_policy(version: str) -> dict[str, Any]:
 
 
 def warning_policy(version: str) -> dict[str, Any]:
-    """Warns about a pod that its profile should have changed, and did not.
+    """The manifest of a policy that warns about a pod that its profile should have changed, and did not.
 
-    Its parameter is the binding of the profile, of this version: the ConfigMap may be missing or invalid.
+    The parameter of the policy is the binding of the profile, because the ConfigMap may be missing or invalid.
+    `version`: the API version of that binding.
     """
     return {
         "apiVersion": f"{API_GROUP}/v1",

@@ -6,7 +6,8 @@ from typing import Self
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _PART = re.compile(r"(?<!\d)(\d++(?:\.\d++)?+)(ms|s|m|h|d)", re.ASCII)
-"""Linear: a number without a unit is looked at once, not from each of its digits. Pods have durations, too."""
+"""The lookbehind keeps matching linear: a number without a unit is tried once, not again from each of its digits.
+Anybody who creates pods can write a duration, in an annotation."""
 
 PATTERN = r"^(\d+(\.\d+)?(ms|s|m|h|d))+$"
 """The pattern of a duration in the JSON Schema."""
@@ -30,14 +31,14 @@ class Duration(float):
 
     def __str__(self) -> str:
         milliseconds = float(self) * 1_000
-        rest = round(milliseconds)
-        if abs(milliseconds - rest) > 1e-6 * max(1.0, abs(milliseconds)):
+        remaining = round(milliseconds)
+        if abs(milliseconds - remaining) > 1e-6 * max(1.0, abs(milliseconds)):
             return f"{float(self):.9f}".rstrip("0").rstrip(".") + "s"
-        if rest == 0:
+        if remaining == 0:
             return "0s"
         text = ""
         for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)):
-            count, rest = divmod(rest, size)
+            count, remaining = divmod(remaining, size)
             text += f"{count}{unit}" if count else ""
         return text
 

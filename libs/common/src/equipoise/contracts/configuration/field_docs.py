@@ -6,12 +6,12 @@ import textwrap
 
 
 def field_docstrings(kind: type) -> dict[str, str]:
-    """The docstrings, by field name; only of the fields in this class, not of inherited ones."""
+    """The docstrings of the fields that this class itself defines, by field name. Inherited fields are left out."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(tree, ast.ClassDef)
     texts = {}
-    for field, after in zip(tree.body, tree.body[1:], strict=False):
-        match (field, after):
+    for statement, next_statement in zip(tree.body, tree.body[1:], strict=False):
+        match (statement, next_statement):
             case (ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text)))):
                 texts[name] = inspect.cleandoc(text)
     return texts

@@ -8,7 +8,7 @@ REDACTED = "(not shown)"
 _SECRET = re.compile(
     r"password|passphrase|token|secret|credential|authentication|authorization|cookie|api_?-?key|bearer|headers$", re.I
 )
-"""Any header may be one that authenticates."""
+"""Names of settings that contain secrets. `headers` is one of them: any header may authenticate."""
 
 _FILE = re.compile(r"((^|[_-])(file|path|root|directory|folder)|File|Path|Root|Directory|Folder)s?$")
 _CONNECTION = re.compile(r"kubeconfig$|^service_?account", re.I)
@@ -34,28 +34,28 @@ def is_location(name: str) -> bool:
 def redacted(value: Any, name: str = "") -> Any:
     """A copy of plain values (JSON) without private settings, and without user names, passwords and queries in URLs.
 
-    `name`: the setting that has the value. What is left out is replaced by `REDACTED`, so that it shows that something
-    is set.
+    `name`: the setting that has the value. A value that is left out is replaced by `REDACTED`, which shows that
+    something is set.
     """
     return _without_values(value) if is_private(name) else _redacted(value, name)
 
 
 def _redacted(value: Any, name: str) -> Any:
     if isinstance(value, dict):
-        return {key: redacted(each, str(key)) for key, each in value.items()}
+        return {key: redacted(item, str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [redacted(each, name) for each in value]
+        return [redacted(item, name) for item in value]
     if isinstance(value, str) and "://" in value:
         return _url_redacted(value)
     return value
 
 
 def _without_values(value: Any) -> Any:
-    """Whatever is set is replaced, at any depth; what is not set, and switches, remain."""
+    """Replaces every value at any depth, except booleans and values that are not set."""
     if isinstance(value, dict):
-        return {key: _without_values(each) for key, each in value.items()}
+        return {key: _without_values(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_values(each) for each in value]
+        return [_without_values(item) for item in value]
     return value if value in (None, "") or isinstance(value, bool) else REDACTED
 
 

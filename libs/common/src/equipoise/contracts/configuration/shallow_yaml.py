@@ -1,7 +1,7 @@
 """A YAML loader that refuses documents that are nested deeply.
 
-No configuration is. PyYAML needs a time that grows with the square of the depth, hours for a megabyte of brackets, and
-more levels than Python has.
+No valid configuration is nested deeply. PyYAML needs time that grows with the square of the depth: hours for a megabyte
+of brackets. It also exceeds Python's recursion limit.
 """
 
 import yaml

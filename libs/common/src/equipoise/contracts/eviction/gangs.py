@@ -19,16 +19,16 @@ GANG_KEYS: Mapping[str, str] = {
     "pod-group-name": "PodGroup of KAI",
     "grove.io/podgang": "PodGang of Grove",
 }
-"""Labels or annotations of pods, and what their value names: some of these programs accept both."""
+"""What the value of a label or annotation names, by its key. Some of these programs accept labels and annotations."""
 
 _MAX_NAME = 63
 """Characters of a name that are shown: values of annotations may have any length."""
 
 
 def gang_of(pod: Pod) -> str:
-    """What the pod belongs to, such as `LeaderWorkerSet vllm`; empty: to no gang that is known.
+    """The gang of the pod, such as `LeaderWorkerSet vllm`. Empty if it has none that is known.
 
-    Whether a group needs all of its pods is not read: some may work with fewer.
+    Some groups may work with fewer pods than they have. This is not checked.
     """
     spec, meta = pod.spec, pod.metadata
     if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:

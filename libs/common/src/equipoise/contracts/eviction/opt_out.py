@@ -21,13 +21,14 @@ EVICTION_ENABLED = "koordinator.sh/eviction-enabled"
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 
 VALUE_LIMIT = 60
-"""Characters of an annotation that a reason quotes."""
+"""The maximum number of characters of an annotation that are quoted in a reason."""
 
 _MAX_EVICTION_COST = str(2**31 - 1)
 """The cost with which Koordinator never evicts a pod. Source: koordinator, FilterPodWithMaxEvictionCost."""
 
 
 def opted_out(candidate: Candidate, rules: Rules, now: float) -> str:
+    """The annotation of the pod, an owner or its namespace that protects the pod from Equipoise; empty: none."""
     objects = [("pod", candidate.pod.metadata)]
     objects += [(owner.kind or "owner", owner.metadata) for owner in candidate.owners]
     if candidate.namespace is not None:
@@ -59,14 +60,15 @@ PROTECTING: Mapping[str, Callable[[str], bool]] = {
     DO_NOT_EVICT: lambda value: not _denies(value),
     EVICTION_COST: lambda value: value == _MAX_EVICTION_COST,
 }
-"""Annotations of pods for other programs, and with which values their owner does not want an eviction.
+"""Annotations of pods for other programs, with a function that returns whether a value forbids an eviction.
 
-With other values some ask for one, such as `descheduler.alpha.kubernetes.io/evict: "true"`: these are ignored.
+Some values request an eviction, such as `descheduler.alpha.kubernetes.io/evict: "true"`. These are ignored.
 """
 
 
 def opted_out_for_others(candidate: Candidate, rules: Rules, now: float) -> str:
-    """Annotations for cluster-autoscaler, Karpenter, Koordinator and sigs.k8s.io/descheduler protect here, too."""
+    """The annotation or label that protects the pod from cluster-autoscaler, Karpenter, Koordinator or
+    sigs.k8s.io/descheduler; empty: none."""
     metadata = candidate.pod.metadata
     annotations = metadata.annotations
     for name, protects in PROTECTING.items() if annotations else ():  # few pods have any

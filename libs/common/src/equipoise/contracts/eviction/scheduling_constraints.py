@@ -8,11 +8,12 @@ from equipoise.contracts.kubernetes.objects.node import NodeSelectorTerm
 from equipoise.contracts.kubernetes.objects.pod import Affinity, PodAffinity, PodSpec
 
 MOST_CONSTRAINTS = 500
-"""A pod with more is not planned with. The API server accepts over ten thousand, which take seconds on many nodes."""
+"""A pod with more constraints is left out of planning. The API server accepts over ten thousand, which take seconds to
+compare with many nodes."""
 
 
 def has_too_many_constraints(spec: PodSpec) -> bool:
-    """Whether there are more than MOST_CONSTRAINTS. No more than these are read."""
+    """Whether a pod has more than MOST_CONSTRAINTS. Counting stops there."""
     return next(islice(_constraints(spec), MOST_CONSTRAINTS, None), None) is not None
 
 
@@ -33,7 +34,7 @@ def _constraints(spec: PodSpec) -> Iterator[object]:
 def _of_affinity(affinity: Affinity) -> Iterator[object]:
     if (nodes := affinity.node_affinity) is not None:
         yield from _of_node_terms(nodes.required.node_selector_terms if nodes.required else ())
-        yield from _of_node_terms(each.preference for each in nodes.preferred)
+        yield from _of_node_terms(term.preference for term in nodes.preferred)
     yield from _of_pod_affinity(affinity.pod_affinity)
     yield from _of_pod_affinity(affinity.pod_anti_affinity)
 
@@ -48,7 +49,7 @@ def _of_node_terms(terms: Iterable[NodeSelectorTerm]) -> Iterator[object]:
 def _of_pod_affinity(affinity: PodAffinity | None) -> Iterator[object]:
     if affinity is None:
         return
-    for terms in (affinity.required, (each.pod_affinity_term for each in affinity.preferred)):
+    for terms in (affinity.required, (term.pod_affinity_term for term in affinity.preferred)):
         for term in terms:
             yield term
             yield from term.namespaces
@@ -65,6 +66,6 @@ def _of_selector(selector: LabelSelector | None) -> Iterator[object]:
 
 
 def _of_requirements(requirements: Sequence[SelectorRequirement]) -> Iterator[object]:
-    for each in requirements:
-        yield each
-        yield from each.values
+    for requirement in requirements:
+        yield requirement
+        yield from requirement.values

@@ -1,7 +1,7 @@
-"""The CustomResourceDefinition of PlacementHints. Its limits keep pods valid.
+"""The CustomResourceDefinition of PlacementHints. Its limits ensure that hints never make a pod invalid.
 
-The result of a policy is validated as if the user had written it: a weight of 101, or a term without values, would
-refuse every new pod of the workload, whatever the policy's `failurePolicy` is. So the API server refuses such hints.
+The API server validates the pod that a policy has changed. With a weight of 101, or a term without values, it would
+refuse every new pod of the workload, whatever the policy's `failurePolicy` is. So the schema excludes such hints.
 """
 
 from typing import Any
@@ -14,11 +14,11 @@ KIND = "PlacementHints"
 PLURAL = "placementhints"
 
 MAX_TERMS = 10
-"""Preferred terms of one workload. Each costs kube-scheduler a lookup per node and pod."""
+"""The maximum number of preferred terms of one workload. Each costs kube-scheduler a lookup per node and pod."""
 
 MAX_WORKLOADS = 5_000
 MAX_TABLE = 5_000
-"""Nodes that the hints of one namespace may name."""
+"""The maximum number of nodes in the hints of one namespace."""
 
 LABEL_VALUE = "^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$"
 
@@ -56,7 +56,7 @@ _SCHEMA: dict[str, Any] = {
         "hints": {
             "description": "By kind and name of the workload, for example Deployment.web.",
             "type": "object",
-            # One writer: otherwise managedFields would repeat every key.
+            # The map has one writer. If it were not atomic, managedFields would repeat every key.
             "x-kubernetes-map-type": "atomic",
             "maxProperties": MAX_WORKLOADS,
             "additionalProperties": {
@@ -73,7 +73,7 @@ _SCHEMA: dict[str, Any] = {
 
 
 def definition() -> dict[str, Any]:
-    """The manifest."""
+    """The manifest of the CustomResourceDefinition."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

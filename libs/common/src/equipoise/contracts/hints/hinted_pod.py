@@ -9,10 +9,10 @@ from equipoise.contracts.kubernetes.objects.pod import Pod
 
 
 def hint_weights(pod: Pod) -> Mapping[str, int] | None:
-    """The weights with which the pod prefers nodes, by hostname: the sums of the terms that name it; negative: avoids
-    it. None: it has no hint.
+    """The weights with which a pod prefers nodes, by hostname; negative if it avoids a node. None if it has no hint. A
+    weight is the sum of the weights of all terms with this hostname.
 
-    Preferences for hostnames that its user wrote count too: the pod does not show who wrote them.
+    Preferences that the user wrote are included, because the pod does not show who wrote them.
     """
     if HINTED not in pod.metadata.annotations:
         return None

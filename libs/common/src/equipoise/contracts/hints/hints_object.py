@@ -1,7 +1,7 @@
-"""The object with the hints of one namespace: written by the annotator, read by the policy and by people.
+"""The object with the hints of one namespace. The annotator writes it; the policy and people read it.
 
-Its terms name nodes by their place in one list. The same few nodes are best, and hottest, for most workloads: their
-names in every term would take ten times the space.
+Terms refer to nodes by their index in one list of hostnames. The same few nodes are the best, or the hottest, for most
+workloads. Their names in every term would take ten times the space.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class HintTerm(ApiValue, frozen=True, kw_only=True):
 
     weight: Int64
     nodes: tuple[Int64, ...]
-    """Places in `hostnames`."""
+    """Indexes of `hostnames`."""
 
 
 class Hint(ApiValue, frozen=True, kw_only=True):
@@ -47,50 +47,50 @@ def remaining_validity(stored: HintsObject, now: float) -> float | None:
 
 
 class StoredHints(msgspec.Struct, frozen=True, kw_only=True):
-    """The two fields of the object with the hints themselves."""
+    """The two fields of HintsObject that contain the hints."""
 
     hostnames: tuple[str, ...]
     hints: dict[str, Hint]
 
 
 def stored_hints(hints: Mapping[str, WorkloadHint], max_bytes: int) -> StoredHints:
-    """The hints that fit into the object, the first ones first: at most this many bytes of JSON."""
-    places: dict[str, int] = {}
-    found: dict[str, Hint] = {}
+    """As many hints, in their order, as fit into `max_bytes` of JSON."""
+    indexes: dict[str, int] = {}
+    stored: dict[str, Hint] = {}
     size = 0
     for key, hint in hints.items():
         terms = (*hint.prefer, *((hint.avoid,) if hint.avoid else ()))
-        new = dict.fromkeys(name for term in terms for name in term.hostnames if name not in places)
-        added = {name: len(places) + number for number, name in enumerate(new)}
-        compact = _compact(hint, places | added)
+        new = dict.fromkeys(name for term in terms for name in term.hostnames if name not in indexes)
+        added = {name: len(indexes) + number for number, name in enumerate(new)}
+        compact = _compact(hint, indexes | added)
         size += len(msgspec.json.encode({key: compact})) + sum(len(name) + 3 for name in added)
         if size > max_bytes:
             break
-        places |= added
-        found[key] = compact
-    return StoredHints(hostnames=tuple(places), hints=found)
+        indexes |= added
+        stored[key] = compact
+    return StoredHints(hostnames=tuple(indexes), hints=stored)
 
 
 def workload_hints(stored: HintsObject | StoredHints) -> dict[str, WorkloadHint]:
-    """The hints with the names of the nodes. A hint that names a node outside of the list is left out."""
+    """The hints with hostnames instead of indexes. A hint with an index outside of the list is left out."""
     names = dict(enumerate(stored.hostnames))
-    found = {}
+    named = {}
     for key, hint in stored.hints.items():
         terms = (*hint.prefer, *((hint.avoid,) if hint.avoid else ()))
-        if all(place in names for term in terms for place in term.nodes):
-            found[key] = WorkloadHint(
+        if all(index in names for term in terms for index in term.nodes):
+            named[key] = WorkloadHint(
                 prefer=tuple(_named(term, names) for term in hint.prefer),
                 avoid=_named(hint.avoid, names) if hint.avoid else None,
             )
-    return found
+    return named
 
 
-def _compact(hint: WorkloadHint, places: Mapping[str, int]) -> Hint:
+def _compact(hint: WorkloadHint, indexes: Mapping[str, int]) -> Hint:
     def term(nodes: WeightedNodes) -> HintTerm:
-        return HintTerm(weight=nodes.weight, nodes=tuple(places[name] for name in nodes.hostnames))
+        return HintTerm(weight=nodes.weight, nodes=tuple(indexes[name] for name in nodes.hostnames))
 
     return Hint(prefer=tuple(map(term, hint.prefer)), avoid=term(hint.avoid) if hint.avoid else None)
 
 
 def _named(term: HintTerm, names: Mapping[int, str]) -> WeightedNodes:
-    return WeightedNodes(weight=term.weight, hostnames=tuple(names[place] for place in term.nodes))
+    return WeightedNodes(weight=term.weight, hostnames=tuple(names[index] for index in term.nodes))

@@ -3,9 +3,9 @@
 from equipoise.contracts.kubernetes.objects.pod import Pod
 
 FINISHED = frozenset({"Succeeded", "Failed"})
-"""Phases of pods that use nothing any more, though their object still exists."""
+"""Phases of pods that no longer use resources, although their object still exists."""
 
 
 def occupies_node(pod: Pod) -> bool:
-    """Whether it is on a node and not finished."""
+    """Whether the pod is bound to a node and has not finished."""
     return bool(pod.spec.node_name) and pod.status.phase not in FINISHED

@@ -39,7 +39,7 @@ NO_QUANTITY = "is not a Kubernetes quantity"
 def parse_quantity(text: str) -> float:
     """The number of a quantity, in its base unit (cores, bytes, pieces).
 
-    Raises ValueError for anything that kube-apiserver would refuse as well, and for what is no float.
+    Raises ValueError for a text that kube-apiserver would refuse as well, and for a number too large for a float.
     Source of the grammar: apimachinery/pkg/api/resource/quantity.go.
     """
     number = magnitude(text)
@@ -50,7 +50,7 @@ def parse_quantity(text: str) -> float:
 
 @lru_cache(maxsize=16_384)
 def magnitude(text: str) -> float:
-    """The value of `parse_quantity`, to compare quantities: infinite if it is no float."""
+    """The value of `parse_quantity`, but infinite if the number is too large for a float. For comparisons."""
     if len(text) <= LONGEST_TEXT and (match := _QUANTITY.fullmatch(text)):
         digits, suffix = match.groups()
         # Anything else is an exponent: "1e3" and "1E3". "1E" alone is exa.
@@ -59,22 +59,22 @@ def magnitude(text: str) -> float:
 
 
 def most_of(resource: str) -> float:
-    """The largest amount of a resource that can be true, in its base unit.
+    """The largest plausible amount of a resource, in its base unit.
 
-    No machine has more, nor has a virtual node that represents a whole cluster. With larger ones, a pod or a node would
-    decide for all. Up to here floats are exact.
+    Even a virtual node that represents a whole cluster has less. A larger amount, on one pod or node, would dominate
+    every sum. Floats represent all integers up to this amount exactly.
     """
     name = resource.rpartition("/")[2]
     if name in ("cpu", "requests.cpu"):
         return MAX_CORES
-    if name.endswith("-cpu"):  # of a band, in millicores
+    if name.endswith("-cpu"):  # kubernetes.io/batch-cpu and mid-cpu are in millicores
         return MAX_CORES * 1_000
     return MAX_BYTES
 
 
 @lru_cache(maxsize=16_384)
 def known_quantity(resource: str, text: str) -> float:
-    """The value of `parse_quantity`. Raises ValueError also for an amount that no machine has, or that is negative."""
+    """The value of `parse_quantity`. Raises ValueError also if the amount is negative or implausibly large."""
     amount = parse_quantity(text)
     if not 0 <= amount <= most_of(resource):
         why = "it is negative" if amount < 0 else f"no machine has more than {most_of(resource):g}"

@@ -19,14 +19,16 @@ RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 
 
 def base_of(node: Node, kind: Literal["allocatable", "capacity"]) -> Mapping[str, str]:
-    """Quantities by resource: the node's capacity, or its allocatable as it was before it was amplified."""
-    if kind == "capacity" or node.metadata.unreadable:
-        return node.status.capacity if kind == "capacity" else node.status.allocatable
+    """The quantities by resource of the node: its capacity, or its allocatable before Koordinator amplified it."""
+    if kind == "capacity":
+        return node.status.capacity
+    if node.metadata.unreadable:
+        return node.status.allocatable
     return {**node.status.allocatable, **_raw(node.metadata.annotations.get(RAW_ALLOCATABLE, "{}"))}
 
 
 def _raw(text: str) -> Mapping[str, str]:
-    """Empty when it is invalid: then the status is used."""
+    """The quantities in the annotation. Empty if the annotation is invalid, so that those of the status are used."""
     try:
         amounts = msgspec.json.decode(text, type=dict[str, str])
         return amounts if all(known_quantity(name, amount) > 0 for name, amount in amounts.items()) else {}

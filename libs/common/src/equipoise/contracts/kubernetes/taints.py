@@ -1,4 +1,4 @@
-"""Taints: whether a pod tolerates one, and those by which autoscalers announce that they remove a node.
+"""Taints: whether a pod tolerates a taint, and the taints by which autoscalers announce that they remove a node.
 
 The operators `Gt` and `Lt` exist since Kubernetes 1.35 (feature gate TaintTolerationComparisonOperators, alpha).
 Without the gate the API server rejects pods that use them.
@@ -20,16 +20,16 @@ CANDIDATE_TAINTS = frozenset({"DeletionCandidateOfClusterAutoscaler"})
 CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
 
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
-"""The effects of taints that keep pods away which do not tolerate them."""
+"""The effects of taints that keep away pods without a matching toleration."""
 
 DEFAULT_TOLERATIONS = frozenset(
     Toleration(key=f"node.kubernetes.io/{condition}", operator="Exists", effect="NoExecute")
     for condition in ("not-ready", "unreachable")
 )
-"""Kubernetes adds them to every pod."""
+"""Tolerations that Kubernetes adds to every pod."""
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
-"""Any other text, such as 007 or +1, matches no comparison."""
+"""A value that can be compared. Any other text, such as 007 or +1, never matches."""
 
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
@@ -46,18 +46,18 @@ def _matches(toleration: Toleration, taint: Taint) -> bool:
         case "" | "Equal":
             return toleration.value == taint.value
         case "Gt" | "Lt" if _INTEGER.fullmatch(toleration.value) and _INTEGER.fullmatch(taint.value):
-            wanted, has = integer(toleration.value), integer(taint.value)
-            if wanted is None or has is None:
+            bound, value = integer(toleration.value), integer(taint.value)
+            if bound is None or value is None:
                 return False
-            return has > wanted if toleration.operator == "Gt" else has < wanted
+            return value > bound if toleration.operator == "Gt" else value < bound
     return False
 
 
 def being_removed(taints: Iterable[Taint]) -> str:
-    """ "" unless the node is being removed, else the taint's key."""
+    """The key of the taint by which a node is being removed; empty if there is none."""
     return next((taint.key for taint in taints if taint.key in REMOVAL_TAINTS), "")
 
 
 def may_be_removed(taints: Iterable[Taint]) -> str:
-    """ "" unless the node may be removed, else the taint's key."""
+    """The key of the taint by which a node may soon be removed; empty if there is none."""
     return next((taint.key for taint in taints if taint.key in CANDIDATE_TAINTS), "")

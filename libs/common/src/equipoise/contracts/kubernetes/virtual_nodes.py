@@ -16,7 +16,7 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("alibabacloud.com/virtual-node", "true"): "virtual-kubelet",
     ("node.kubernetes.io/instance-type", "eklet"): "Tencent EKS",
 }
-"""What made the node, by the label that it sets."""
+"""The software that created the node, by the key and value of a label."""
 
 KEYS: Mapping[str, str] = {
     "virtual-kubelet.io/provider": "virtual-kubelet",
@@ -27,14 +27,15 @@ KEYS: Mapping[str, str] = {
     "virtual-node.interlink/type": "interLink",
     "eks.tke.cloud.tencent.com/eklet": "Tencent EKS",
 }
-"""What made the node, by the key of the taint or the label that it sets: users may disable the taint."""
+"""The software that created the node, by the key of a taint or a label. Users may disable the taint."""
 
 ROLE = "node-role.kubernetes.io/virtual"
 """Oracle's virtual nodes have the role `virtual-node`, others `virtual-kubelet`."""
 
 
 def virtual_node(labels: Mapping[str, str], taints: Iterable[Taint]) -> str:
-    """Why there is no machine to measure and none to move pods to: `virtual node (AWS Fargate)`; empty for others."""
+    """The reason why a virtual node is neither measured nor a target: `virtual node (AWS Fargate)`. Empty for
+    others."""
     pairs = [*labels.items(), *((taint.key, taint.value) for taint in taints)]
     made_by = [LABELS[pair] for pair in pairs if pair in LABELS]
     made_by += [KEYS[key] for key, _ in pairs if key in KEYS]

@@ -20,10 +20,10 @@ Factor = Annotated[float, Meta(gt=0)]
 
 
 class Estimate(Section, frozen=True, kw_only=True):
-    """An estimate source: a percentage of the limit. Always known.
+    """An estimate source: a percentage of the limit. It gives an estimate for every pod.
 
-    Of the limit, or of the request if that is higher; never more than the limit. Source: koordinator,
-    pkg/scheduler/plugins/loadaware/estimator/default_estimator.go.
+    The percentage is taken of the limit, or of the request if that is higher. The result is at most the limit. Source:
+    koordinator, pkg/scheduler/plugins/loadaware/estimator/default_estimator.go.
     """
 
     cpu: Factor = 85.0
@@ -33,7 +33,7 @@ class Estimate(Section, frozen=True, kw_only=True):
         return "estimate"
 
     def of(self, resource: Literal["cpu", "memory"], *, request: float | None, limit: float | None) -> float:
-        """Cores or bytes. `request` and `limit` are amounts, or None for none."""
+        """The estimate in cores or bytes. `request` and `limit` are None if the pod has none."""
         whole = max(request or 0.0, limit or 0.0)
         if whole == 0.0:
             return _ESTIMATE_OF_NOTHING[resource]
@@ -46,10 +46,10 @@ _ESTIMATE_OF_NOTHING = {"cpu": 0.25, "memory": 200.0 * 2**20}
 EstimateSource = Literal["measured", "limit", "request", "request×1.5", "default"] | Estimate
 
 WATER_LEVEL: tuple[EstimateSource, ...] = ("measured", "limit", "request", "default")
-"""The water-level scheduler: measured usage of the workload, else the limit."""
+"""The sources of the water-level scheduler: measured usage of the workload, else the limit."""
 
 TARGET_LOAD_PACKING: tuple[EstimateSource, ...] = ("limit", "request×1.5", "default")
-"""Trimaran."""
+"""The sources of Trimaran."""
 
 MEASURED_FIRST: tuple[EstimateSource, ...] = ("measured", "request", "limit", "default")
 
@@ -61,11 +61,11 @@ _NO_AMOUNTS = Resources()
 
 
 def requests_and_limits(pod: PodDemand | PlacedPod) -> tuple[Resources, Resources]:
-    """The requests and limits of a pod, in cores and bytes, by which its usage is expected.
+    """The requests and limits of a pod, in cores and bytes, from which its usage is estimated.
 
-    A pod of the bands mid and batch requests amounts of its band in place of cpu and memory: those count. A resource of
-    which it has no amount of the band counts as of any other pod. Source: koordinator, apis/extension/resource.go
-    (TranslateResourceNameByPriorityClass).
+    A pod of the bands mid and batch requests amounts of its band instead of cpu and memory, and these are used. For a
+    resource without an amount of the band, the ordinary request and limit are used. Source: koordinator,
+    apis/extension/resource.go (TranslateResourceNameByPriorityClass).
     """
     requests, limits = pod.reclaimed_requests, pod.reclaimed_limits
     if requests == _NO_AMOUNTS and limits == _NO_AMOUNTS:  # nearly all pods
@@ -107,16 +107,16 @@ def expected_usage(
 ) -> tuple[Resources, dict[str, EstimateSource]]:
     """Expected cores and bytes, and per resource the source of the estimate: the first of `chain` that is known.
 
-    Pass `workload` through `fresh_windows` first. "measured" is its mean over `window`, or over its first window with
-    a known value. A limit of 0 means no limit, as in Kubernetes.
+    Pass `workload` through `fresh_windows` first. "measured" is the mean usage of the workload over `window`, or over
+    its first window with a known value. A limit of 0 means no limit, as in Kubernetes.
     """
     amounts: dict[str, float] = {}
     sources: dict[str, EstimateSource] = {}
     for resource in RESOURCES:
         request = known(getattr(requests, resource))
         limit = known(getattr(limits, resource)) or None
-        for link in chain:
-            match link:
+        for source in chain:
+            match source:
                 case "measured":
                     amount = _measured(workload, window, resource)
                 case "limit":
@@ -128,9 +128,9 @@ def expected_usage(
                 case "default":
                     amount = getattr(default, resource)
                 case Estimate():
-                    amount = link.of(resource, request=request, limit=limit)
+                    amount = source.of(resource, request=request, limit=limit)
             if amount is not None:
-                amounts[resource], sources[resource] = amount, link
+                amounts[resource], sources[resource] = amount, source
                 break
     return Resources(**amounts), sources
 

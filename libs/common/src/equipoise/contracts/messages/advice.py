@@ -13,13 +13,13 @@ class AdvisedNode(Value, frozen=True, kw_only=True):
 
     node: str
     score: Points
-    """0..100, the policy's."""
+    """The score of the policy, 0..100."""
 
     load: Resources
-    """0..1 of the base without the pod, in the shortest measured window."""
+    """The load of the node without the pod, as a share (0..1) of the base, in the shortest measured window."""
 
     with_pod: Resources
-    """The same with the expected usage of the pod."""
+    """The load of the node with the expected usage of the pod added."""
 
 
 class PlacementAdvice(Message, frozen=True, kw_only=True):
@@ -38,8 +38,8 @@ class PlacementAdvice(Message, frozen=True, kw_only=True):
 
     chosen: AdvisedNode | None = None
     best: AdvisedNode | None = None
-    """The node with the highest score; the chosen one if no other is better. None, like all of the following, if the
-    load of too few nodes or of the chosen node is known."""
+    """The node with the highest score; the chosen node if no other is better. None, like all fields below, if the load
+    of the chosen node or of too many other nodes is unknown."""
 
     rank: Count | None = None
     """The rank of the chosen node: 1 + the number of nodes with a higher score."""
@@ -51,7 +51,7 @@ class PlacementAdvice(Message, frozen=True, kw_only=True):
     """All nodes would have got the same score."""
 
     why: str = ""
-    """Why it is neutral, or there is no score."""
+    """Why the advice is neutral, or why there is no score."""
 
     high: Resources = Resources()
     """The high thresholds, as load 0..1; None: this resource has none."""
@@ -73,7 +73,7 @@ class ScoresFollowed(Value, frozen=True, kw_only=True):
     """Pods that were scored and then placed, of the last 1,000."""
 
     followed: Points | None = None
-    """Share (0..1) of them that were placed on a node with the highest score; None without any."""
+    """Share (0..1) of these pods that were placed on a node with the highest score; None if there were none."""
 
     by_chance: Points | None = None
     """The share that a random choice among the candidates would have reached."""
@@ -82,8 +82,8 @@ class ScoresFollowed(Value, frozen=True, kw_only=True):
 class ClusterReview(Message, frozen=True, kw_only=True):
     """`advice.cluster.<hour>.<since>`: what one scorer observed within one hour; published again as it grows.
 
-    Several scorers publish about the same time, and a restarted one begins again within the hour. To add up, use
-    reviews that do not overlap.
+    Several scorers publish about the same time, and a restarted scorer begins again within the hour. To add them up,
+    use reviews that do not overlap.
     """
 
     since: Time
@@ -91,10 +91,11 @@ class ClusterReview(Message, frozen=True, kw_only=True):
     """The end; it is in the same full hour as `since`."""
 
     seen: Seconds
-    """Seconds in between in which the load of enough nodes was known."""
+    """Seconds between `since` and `until` in which the load of enough nodes was known."""
 
     nodes: Points
-    """Average number of nodes that are counted: of known load, Ready, not cordoned, and not of the control plane."""
+    """Average number of counted nodes: those with a known load that are Ready, not cordoned, and not control-plane
+    nodes."""
 
     over: dict[str, Seconds] = {}
     """The seconds that each node was above its high threshold in any resource."""
@@ -103,10 +104,10 @@ class ClusterReview(Message, frozen=True, kw_only=True):
     """The high thresholds, as load 0..1; None: this resource has none."""
 
     spread: Resources = Resources()
-    """Highest minus lowest load (0..1) of these nodes, averaged over the seconds observed."""
+    """Highest minus lowest load (0..1) of the counted nodes, averaged over the seconds observed."""
 
     deviation: Resources = Resources()
-    """Standard deviation of the load (0..1) over these nodes, averaged over the seconds observed."""
+    """Standard deviation of the load (0..1) over the counted nodes, averaged over the seconds observed."""
 
     skipped: Count = 0
     """Placements without advice, because of the rate limit `scorer.advice.perSecond`."""

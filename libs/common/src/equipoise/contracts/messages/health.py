@@ -16,7 +16,7 @@ HEARTBEAT_LIFETIME = 3.5 * HEARTBEAT_PERIOD
 """Seconds after its last heartbeat for which a process counts as running: two lost heartbeats change nothing."""
 
 CONFIGURATION_PERIOD = 30.0
-"""Seconds after which a process publishes it again, also if nothing has changed."""
+"""Seconds after which a process publishes its configuration again, even if nothing has changed."""
 
 CONFIGURATION_LIFETIME = 2.5 * CONFIGURATION_PERIOD
 """Seconds for which it is current; a process that published nothing for longer is gone, or not connected."""

@@ -20,22 +20,23 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A whole message."""
 
     checked: ClassVar[bool] = False
-    """Whether its publisher decodes it as its readers will, before it is published: its sums of requests may be
-    implausible."""
+    """Whether the publisher decodes the message as readers will, before it publishes it. True for messages with sums of
+    requests, which may be implausible."""
 
     @property
     def implausible(self) -> str:
-        """Why its contents cannot be true, beyond the bounds of each field; empty: they can. Readers then skip it."""
+        """Why the contents cannot be true although each field is within its bounds. Empty if they can. Readers skip a
+        message with a reason."""
         return ""
 
     @property
     def measured_at(self) -> float | None:
-        """Unix seconds of the query or evaluation; None: it is no measurement."""
+        """Unix seconds of the query or evaluation; None for a message that contains no measurement."""
         return None
 
     @property
     def max_age(self) -> float | None:
-        """Seconds for which its stream keeps it; None: as long as any other message."""
+        """Seconds for which the stream keeps the message; None for the default of the stream."""
         return None
 
     def smaller(self) -> Iterator[tuple[Self, str]]:
@@ -48,12 +49,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def type_name(kind: type[msgspec.Struct]) -> str:
-    """The `ce-type` of its messages. The version is raised when earlier readers must skip them, not for a new field."""
+    """The `ce-type` of the messages of this struct. The version is raised when earlier readers must skip them, not for
+    a new field."""
     return f"dev.equipoise.{kind.__name__}.v1"
 
 
 def converted(source: msgspec.Struct, kind: type[S], /, **fields: Any) -> S:
-    """A new `kind` with these fields. Each other field is that of `source` with the same name, else its default.
+    """A new `kind` with these fields. All other fields are copied from `source`, or have their default if it has none.
 
     Raises TypeError when a field without a default is missing.
     """

@@ -14,7 +14,7 @@ from equipoise.contracts.messages.values.resources import Resources
 
 
 class PlanRequest(Message, frozen=True, kw_only=True):
-    """Request on `plan.preview`. It proposes nothing and changes nothing."""
+    """A request for a plan, on `plan.preview`. It proposes no evictions and changes nothing."""
 
 
 class PlannedMove(JustifiedMove, frozen=True, kw_only=True):
@@ -23,17 +23,17 @@ class PlannedMove(JustifiedMove, frozen=True, kw_only=True):
     strategy: str
     sampled_at: Time
     later: bool = False
-    """Whether the pod does not fit on its target yet: other moves make room, and this one is proposed after them."""
+    """Whether the pod fits on its target only after other moves. It is proposed after them."""
 
     preferred_without_scores: str = ""
     """The node that kube-scheduler prefers for the replacement by its own scores, without extender and hints.
 
-    Empty: unknown, or none.
+    Empty if there is none, or if it is unknown.
     """
 
 
 class PlannedBand(Value, frozen=True, kw_only=True):
-    """A band of reclaimed resources on a node, cores and bytes: as in the status of the node, and of its pods."""
+    """The resources of a band on a node (cores, bytes): offered in its status, and requested by its pods."""
 
     offered: Resources
     requested: Resources
@@ -46,13 +46,14 @@ class PlannedNode(Value, frozen=True, kw_only=True):
     node: str
     state: NodeState
     before: Resources
-    """Load (0..1 of the base) over the strategy's first window, with dry-run moves, without pending ones."""
+    """Load (0..1 of the base) over the first window of the strategy, with dry-run moves and without pending moves."""
 
     after: Resources
     """The load after the pending and the planned moves."""
 
     batch_work: Resources | None = None
-    """Part of `before`: the load of its pods that give way to others. None: it has no such pods."""
+    """The part of `before` that is caused by pods of low priority, which give way to others. None if there are no such
+    pods."""
 
     bands: dict[OfferedBand, PlannedBand] = {}
     """The bands that the node offers."""
@@ -85,10 +86,10 @@ class PlanResponse(Message, frozen=True, kw_only=True):
     dry_run_moves: list[DryRunMove] = []
     cooldowns: list[NodeCooldown] = []
     evictions: str = ""
-    """What binders do with intents: `real`, `dry run`, or why nothing; empty without a heartbeat of any binder."""
+    """How binders carry out intents: `real`, `dry run`, or why they do not. Empty without a heartbeat of any binder."""
 
     considered: Count = 0
-    """Nodes in the evaluation."""
+    """The number of nodes in the evaluation."""
 
     interval: Seconds = 0.0
     """Seconds between two evaluations."""
@@ -96,7 +97,7 @@ class PlanResponse(Message, frozen=True, kw_only=True):
     leader: LeaseEpoch
     planned_at: Time
     shortened: str = ""
-    """What it lacks because it would be larger than a message of the bus may be; empty: nothing."""
+    """What was left out because the message would be too large for the bus; empty if nothing was."""
 
 
 PLAN_REQUEST = PlanRequest()

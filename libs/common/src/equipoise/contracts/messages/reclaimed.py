@@ -19,7 +19,7 @@ class ReclaimedTerms(Value, frozen=True, kw_only=True):
 
     capacity: Amount
     margin: Amount
-    """What lies above the threshold."""
+    """The part of the capacity above the threshold."""
 
     system: Amount
     """Usage outside pods."""
@@ -28,23 +28,25 @@ class ReclaimedTerms(Value, frozen=True, kw_only=True):
     """Capacity minus allocatable, or the reservation of the node, whichever is more."""
 
     high_priority: Amount
-    """Pods that are neither of the bands batch nor free: usage, request or the higher, as the policy defines."""
+    """The amount of the pods outside the bands batch and free. The policy defines whether it is their usage, their
+    request, or the higher of both."""
 
 
 class ReclaimedBand(Value, frozen=True, kw_only=True):
     """One band of a node."""
 
     reclaimed: Resources = Resources()
-    """What the forecast leaves; unknown while the node is stale."""
+    """The amounts that the forecast leaves idle; unknown while the node is stale."""
 
     offered: Resources = Resources()
-    """What the node's status contains, or would contain: never less than its running pods request."""
+    """The amounts in the status of the node, or that would be there in the mode `observe`. Never less than the running
+    pods request."""
 
     requested: Resources = Resources()
     """The requests of the pods of this band that are bound to the node."""
 
     hours: Seconds = 0.0
-    """The time for which it is expected to last; 0: it is what is idle now."""
+    """Hours for which the amounts are expected to last; 0 for amounts that are idle now."""
 
 
 class ReclaimedNode(Message, frozen=True, kw_only=True):
@@ -62,14 +64,14 @@ class ReclaimedNode(Message, frozen=True, kw_only=True):
     """The terms of what is idle now, by resource ("cpu", "memory")."""
 
     bands: dict[Band, ReclaimedBand] = {}
-    """The amounts of each band. Without "free" and "batch" nothing is known of the node."""
+    """The amounts of each band. If "free" and "batch" are missing, nothing is known of the node."""
 
     highest: dict[str, list[Amount | None]] = {}
     """The highest usage of high-priority pods and of the system in each hour of the day (UTC), by resource, in the 24
     hours before `evaluated_at`. A reclaimer that starts continues with it."""
 
     degraded: str = ""
-    """Why the amounts are older than they should be, or reduced; empty: they are not."""
+    """Why the amounts are reduced, or older than they should be. Empty if neither is the case."""
 
     mode: ReclaimMode = "observe"
     """The mode of the reclaimer that has evaluated the node."""

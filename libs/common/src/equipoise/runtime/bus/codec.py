@@ -28,7 +28,7 @@ ACK_WAIT = 60.0
 """Seconds without an acknowledgement after which an intent is delivered to another worker."""
 
 WORK_LIMIT = 50.0
-"""Seconds that a worker has for one intent: less than ACK_WAIT, so that no two work on the same one."""
+"""Seconds that a worker has for one intent. Less than ACK_WAIT, so that two workers never process the same intent."""
 
 MAX_DELIVERIES = 10
 """Maximum number of attempts for one intent. A worker process that is killed uses up one of them."""
@@ -40,11 +40,11 @@ MAX_PAYLOAD = 2**20
 """Bytes of one message with its headers, the default of nats-server."""
 
 HEADER_ROOM = 4_096
-"""Bytes of a message that are left for its headers, some hundred: nats-server counts them, and closes the connection
-of a client that sends more than it accepts."""
+"""Bytes of a message that are reserved for its headers, which need some hundred. nats-server counts headers, and closes
+the connection of a client that sends more than it accepts."""
 
 SHOWN_SUBJECT = 160
-"""Characters of an invalid subject in an error."""
+"""The maximum number of characters of an invalid subject that an error shows."""
 
 MAX_SUBJECT = 2_048
 """Characters of a subject. nats-server closes the connection of a client that sends a line of more than 4,096."""
@@ -56,10 +56,12 @@ Headers = Mapping[str, str]
 MESSAGE_ID = "Nats-Msg-Id"
 MAX_AGE = "Nats-TTL"
 SUBJECT = "ce-subject"
-"""The subject for which a message was published: with a free reply subject, NATS may deliver it on another one."""
+"""The header with the subject for which a message was published. With a free reply subject, NATS may deliver the
+message on another subject."""
 
 TYPE = "ce-type"
-"""Which message it is: readers skip one of another type, which a later version may publish."""
+"""The header with the type of the message. Readers skip types that they do not know, which a later version may
+publish."""
 
 TRACE = "traceparent"
 
@@ -89,9 +91,9 @@ def encode(subject: str, message: msgspec.Struct, limit: int = MAX_PAYLOAD) -> b
 
 
 def encode_fitting(subject: str, message: msgspec.Struct, errors: BusErrors, limit: int = MAX_PAYLOAD) -> bytes:
-    """The result of `encode`; in place of a message that is too large, the first of its smaller ones that fits.
+    """The result of `encode`. For a message that is too large, the first of its smaller messages that fits.
 
-    What this one lacks is a problem until the message fits again.
+    What the smaller message lacks is reported as a problem until the message fits again.
     """
     problem = f"size {subject}"
     errors.set_problem(problem, None)
@@ -123,7 +125,7 @@ class Envelope:
         return f"{self._chance.getrandbits(128):032x}"
 
     def around(self, subject: str, message: msgspec.Struct, message_id: str | None = None) -> dict[str, str]:
-        """The headers of a message for this subject; without an id it gets a new one."""
+        """The headers of a message for this subject. `message_id`: the id of the message; by default a new one."""
         identity = message_id or self.new_id()
         max_age = message.max_age if isinstance(message, Message) else None
         return {
@@ -152,9 +154,9 @@ def continuing_trace(headers: Headers | None) -> Iterator[None]:
 class MessageReader(Generic[T]):
     """Decodes messages of one kind, published for subjects of one pattern.
 
-    One that was published for another subject, has another type, cannot be decoded, or contains what cannot be true
-    (`contracts.bounds`), is logged with its subject, counted and skipped. What cannot be read, and what a
-    handler fails on, is named in /readyz until a later message of its subject is handled.
+    A message is logged with its subject, counted and skipped if it was published for another subject, has another type,
+    cannot be decoded, or contains an implausible number (`contracts.bounds`). /readyz names the subjects of messages
+    that cannot be read or handled, until a later message on that subject is handled.
     """
 
     def __init__(self, pattern: str, kind: type[T], errors: BusErrors, clock: Clock) -> None:
@@ -165,7 +167,7 @@ class MessageReader(Generic[T]):
         self._errors = errors
 
     def _read(self, subject: str, payload: bytes, headers: Headers | None, **how: bool) -> Delivery[T] | None:
-        # The subject of a redirected message is the one it is stored on, also where it was delivered to another one.
+        # A redirected message is delivered or stored on another subject than the one in its headers.
         if not matches(self._pattern, subject) or (headers or {}).get(SUBJECT) != subject:
             self._errors.count("redirected", subject, f"skipped: it was not published for {self._pattern}")
             return None

@@ -1,4 +1,4 @@
-"""Follows channels over the subscriptions of a bus: the same for every kind of bus."""
+"""Follows channels through the subscriptions of a bus. All implementations of the bus share it."""
 
 from abc import ABC, abstractmethod
 

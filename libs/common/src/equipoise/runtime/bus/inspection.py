@@ -1,4 +1,4 @@
-"""Reads from the server how the streams are configured, and what it permits to this user. It changes nothing."""
+"""Reads the configuration of the streams and the permissions of this user from the server. Changes nothing."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 
 _CONNECT_TIMEOUT = 5.0
-"""Seconds to reach the bus: a person waits."""
+"""Seconds to connect to the bus. Short, because a person waits."""
 
 _COMPARED = (
     "storage",
@@ -29,12 +29,13 @@ _COMPARED = (
     "allow_msg_ttl",
     "num_replicas",
 )
-"""The compared properties of a stream, beside its subjects; its maximum age is a setting."""
+"""The properties of a stream that are compared, besides its subjects. The maximum age is a setting, so it may
+differ."""
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True):
     allow: list[str] | None = None
-    """None: everything."""
+    """Patterns of allowed subjects; None if all are allowed."""
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +48,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     user: str = ""
     permissions: Rights | None = None
-    """None: no limits."""
+    """None if the user may do everything."""
 
 
 class _UserInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +63,7 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds; 0: unlimited."""
 
     differences: dict[str, tuple[str, str]]
-    """The value of each property that differs, and the expected one; without subjects and maximum age."""
+    """The actual and the expected value of each property that differs, except subjects and maximum age."""
 
     waiting: int | None = None
     """The messages of a work queue that no worker has received; None: the consumer of the workers does not exist."""
@@ -71,11 +72,12 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     """The new messages of a work queue that its consumer skips."""
 
     workers: int = 0
-    """The open requests for work, of a work queue."""
+    """The open requests of workers for messages of a work queue."""
 
 
 class Inspection:
-    """Every method raises NotPermitted, or BusUnavailable when there is no response."""
+    """Requests about this user and the streams. Methods raise NotPermitted, or BusUnavailable if there is no
+    response."""
 
     def __init__(self, link: NatsConnection, replicas: int) -> None:
         self._link = link
@@ -96,7 +98,7 @@ class Inspection:
             raise BusError(f"{OWN_RIGHTS}: the response cannot be decoded: {error}") from error
 
     async def stream(self, expected: Stream) -> StreamState | None:
-        """None: there is no stream of this name."""
+        """The state of a stream on the server; None if it does not exist."""
         name = expected.name
         info = await self._link.find(f"$JS.API.STREAM.INFO.{name}", self._link.streams.stream_info(name))
         if info is None:
@@ -105,14 +107,14 @@ class Inspection:
         if expected.work_queue:
             request = self._link.streams.consumer_info(name, WORKERS)
             queue = await self._link.find(f"$JS.API.CONSUMER.INFO.{name}.{WORKERS}", request)
-        has, should = info.config, stream_config(expected, self._replicas)
+        actual, wanted = info.config, stream_config(expected, self._replicas)
         return StreamState(
-            subjects=tuple(has.subjects or ()),
-            max_age=has.max_age or 0.0,
+            subjects=tuple(actual.subjects or ()),
+            max_age=actual.max_age or 0.0,
             differences={
-                name: (_shown(have), _shown(want))
+                name: (_shown(actual_value), _shown(wanted_value))
                 for name in _COMPARED
-                if (have := _plain(getattr(has, name))) != (want := _plain(getattr(should, name)))
+                if (actual_value := _plain(getattr(actual, name))) != (wanted_value := _plain(getattr(wanted, name)))
             },
             waiting=None if queue is None else queue.num_pending or 0,
             skipped=await skipped(self._link, expected) if expected.work_queue else 0,
@@ -128,7 +130,7 @@ async def inspecting(settings: Nats, user: str, clock: Clock) -> AsyncIterator[I
 
 
 def _plain(value: Any) -> Any:
-    """The server returns -1 for a value that is not set."""
+    """A value for comparison. The server returns -1 if it is not set, where the client has None or 0."""
     return -1 if value in (None, 0) else value
 
 

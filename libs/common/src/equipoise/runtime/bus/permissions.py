@@ -1,7 +1,8 @@
-"""Publish and subscribe permissions of each user, for nats-server: made from the table of channels, not by hand.
+"""The publish and subscribe permissions of each user, for nats-server, generated from the table of channels.
 
-A user may publish and subscribe to its channels, read the streams of what it subscribes to, and nothing else. `python
--m equipoise.runtime.bus.permissions` prints the file with passwords that nats-server takes from its environment.
+A user may publish and subscribe to its channels, read the streams of the channels to which it subscribes, and nothing
+else. `python -m equipoise.runtime.bus.permissions` prints the file with passwords that nats-server takes from its
+environment.
 """
 
 import json
@@ -22,17 +23,19 @@ STANDARD_USERS = tuple(user for user in USERS if user not in OPTIONAL_SERVICES)
 """The users of every installation."""
 
 OWN_RIGHTS = "$SYS.REQ.USER.INFO"
-"""Request to nats-server: the caller's own permissions."""
+"""The subject of a request to nats-server for the permissions of the caller."""
 
 _TAP_CONNECTIONS = 16
-"""Each may make nats-server hold 64 MiB of messages that its client does not read."""
+"""The maximum number of connections. For each, nats-server may hold 64 MiB of messages that its client does not
+read."""
 
 _VARIABLE = re.compile(r"\$[A-Z][A-Z0-9_]*")
 _MICRO_VERBS = ("PING", "INFO", "STATS")
 
 _JETSTREAM = "$JS.API."
 TAP_PREFIX = "TAP."
-"""Prefix of the requests to JetStream in the account of the tap, where `$JS.API.` would be that account's own."""
+"""Prefix of the requests to JetStream in the account of the tap. There, `$JS.API.` addresses the JetStream of that
+account."""
 
 _RESPONSES = "_R_.>"
 """The reply subjects of requests from another account, as nats-server maps them."""
@@ -48,11 +51,11 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True):
 def permission_file(passwords: Mapping[User, str]) -> str:
     """The `accounts` of nats-server with all users.
 
-    The tap has an account of its own: between accounts nats-server maps the reply subject of a request, so that no
+    The tap has an account of its own. Between accounts, nats-server maps the reply subject of a request, so that no
     response to the tap can be published on a subject of the services.
 
-    A password is plain, a bcrypt hash, or a variable of nats-server's environment (`$SCORER_PASSWORD`).
-    A service that is optional has no user without a password. Raises KeyError when another one is missing.
+    A password is plain, a bcrypt hash, or a variable of nats-server's environment (`$SCORER_PASSWORD`). An optional
+    service without a password has no user. Raises KeyError if the password of another user is missing.
     """
     services = (user for user in USERS if user != "tap" and (user in STANDARD_USERS or user in passwords))
     users = "\n".join(_user(user, permissions_of(user), passwords[user]) for user in services)
@@ -96,10 +99,10 @@ accounts {{
 
 
 def permissions_of(user: User) -> Permissions:
-    """The least that this user needs."""
+    """The smallest set of permissions with which this user works."""
     inbox = f"_INBOX.{user}.>"
     if user == "setup":
-        return Permissions(publish=_unique(_creating()), subscribe=(inbox,))
+        return Permissions(publish=_unique(_setup_requests()), subscribe=(inbox,))
     if user == "tap":
         publish = _unique([OWN_RIGHTS, *(_of_tap(subject) for subject, _ in _requests_of_tap())])
         return Permissions(publish=publish, subscribe=(inbox, f"{PREFIX}.>"))
@@ -109,9 +112,10 @@ def permissions_of(user: User) -> Permissions:
 
 
 def _requests_of_tap() -> Iterable[tuple[str, bool]]:
-    """Requests that change nothing, as subjects of the services' account; whether one has several responses.
+    """The requests that the tap may send, as subjects of the services' account, and whether each has several responses.
 
-    It may create no consumer: JetStream delivers to any subject that a consumer names.
+    None of them changes anything. The tap may not create consumers, because a consumer delivers to any subject it
+    names.
     """
     for channel in CHANNELS:
         if channel.open_to_users:
@@ -127,7 +131,7 @@ def _requests_of_tap() -> Iterable[tuple[str, bool]]:
 
 
 def _of_tap(subject: str) -> str:
-    """A subject of the services' account in the account of the tap."""
+    """The name that a subject of the services' account has in the account of the tap."""
     return TAP_PREFIX + subject if subject.startswith(_JETSTREAM) else subject
 
 
@@ -135,8 +139,8 @@ def _to(subject: str) -> str:
     return "" if (local := _of_tap(subject)) == subject else f', to: "{local}"'
 
 
-def _creating() -> Iterable[str]:
-    """Create and change the streams and the consumer of the binders."""
+def _setup_requests() -> Iterable[str]:
+    """The requests that create and change the streams and the consumer of the binders."""
     for stream in STREAMS:
         yield from (f"$JS.API.STREAM.{verb}.{stream.name}" for verb in ("CREATE", "UPDATE", "INFO"))
         if stream.work_queue:
@@ -145,12 +149,12 @@ def _creating() -> Iterable[str]:
 
 
 def own_pattern(channel: Channel[Any], service: ServiceName) -> str:
-    """What a service may publish in a channel: of health and configuration only its own."""
+    """The subjects that a service may publish in a channel. For health and configuration, only those of the service."""
     return (channel.of(service) if channel.tokens[:1] == ("service",) else channel).pattern
 
 
 def _publish_rights(channel: Channel[Any], service: ServiceName) -> Iterable[str]:
-    """What a service must publish for its part in a channel, the requests to JetStream included."""
+    """The subjects that a service must publish to use a channel, including requests to JetStream."""
     if service in channel.publishers:
         yield own_pattern(channel, service)
     if service == channel.responder:
@@ -205,7 +209,7 @@ def _list(patterns: tuple[str, ...]) -> str:
 
 
 def main() -> None:
-    """Print the file, with a variable `EQUIPOISE_<USER>_PASSWORD` for each user.
+    """Prints the file with permissions, with a variable `EQUIPOISE_<USER>_PASSWORD` for each user.
 
     Optional services are named as arguments: nats-server does not start if a variable is not set.
     """

@@ -1,4 +1,4 @@
-"""Responds to the requests of one subject, for every kind of bus: for a share of the time only."""
+"""Responds to requests on one subject, within a share of the time. All implementations of the bus use it."""
 
 import asyncio
 from typing import Any
@@ -10,13 +10,13 @@ from equipoise.runtime.bus import Endpoint
 from equipoise.runtime.process.clock import Clock
 
 LEAST_COST = 0.01
-"""Seconds that a request counts at least: receiving it and sending the response take time as well."""
+"""The minimum number of seconds that a request counts, because receiving and responding take time as well."""
 
 BURST = 2.0
-"""Seconds for which the share may be used up at once."""
+"""Seconds whose share may be used up at once."""
 
 REFUSALS_PER_SECOND = 50
-"""The limit of refusals: more requests are dropped, as a flood of them would otherwise cause as many responses."""
+"""The maximum number of refusals. Further requests are dropped, or a flood of them would cause as many responses."""
 
 
 class UnreadableRequest(ValueError):
@@ -24,29 +24,29 @@ class UnreadableRequest(ValueError):
 
 
 class TooManyRequests(Exception):
-    """The share of the time is used up: an error of the caller, who may try again later."""
+    """The share of the time is used up. The caller may try again later."""
 
 
 class TimeBudget:
-    """The seconds that requests may take: `share` of every second, and at most those of `BURST` seconds at once.
+    """The time that requests may take: `share` of every second. The share of `BURST` seconds may be saved up.
 
-    A request that takes longer is completed, and leaves less time for the following ones.
+    A request that takes longer than that is completed, and leaves less time for the following requests.
     """
 
     def __init__(self, share: float, now: float) -> None:
         self._share = share
-        self._left = share * BURST
-        self._at = now
+        self._remaining = share * BURST
+        self._updated_at = now
 
     def wait(self, now: float) -> float:
         """Seconds until the next request may begin; 0: at once."""
-        self._left = min(self._share * BURST, self._left + self._share * max(0.0, now - self._at))
-        self._at = now
-        return 0.0 if self._left > 0.0 else (LEAST_COST - self._left) / self._share
+        self._remaining = min(self._share * BURST, self._remaining + self._share * max(0.0, now - self._updated_at))
+        self._updated_at = now
+        return 0.0 if self._remaining > 0.0 else (LEAST_COST - self._remaining) / self._share
 
     def spend(self, seconds: float) -> None:
-        """A request took this long."""
-        self._left -= max(LEAST_COST, seconds)
+        """Subtracts the duration of a request."""
+        self._remaining -= max(LEAST_COST, seconds)
 
 
 class EndpointResponder:
@@ -62,12 +62,12 @@ class EndpointResponder:
         self._refused_since = clock.monotonic()
 
     async def respond(self, payload: bytes) -> msgspec.Struct | None:
-        """The response; None: too many requests were refused already, send nothing.
+        """The response; None if nothing is to be sent, because too many requests were refused already.
 
         Raises UnreadableRequest, TooManyRequests, and what the handler raises.
         """
         async with self._one_at_a_time:
-            # Requests that have arrived are received without a pause: everything else must get its turn in between.
+            # Requests that have already arrived are received without a pause. Other tasks must run in between.
             await asyncio.sleep(0)
             if wait := self._budget.wait(self._clock.monotonic()):
                 self._refuse(wait)

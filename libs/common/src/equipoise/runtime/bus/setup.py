@@ -25,14 +25,14 @@ _DUPLICATE_WINDOW = 120.0
 """Seconds for which message ids are stored; never longer than the messages."""
 
 _CONSUMER_LIFETIME = 60.0
-"""Seconds without a request after which a consumer of a stream that services read is deleted, a durable one too.
+"""Seconds without a request after which a consumer of a stream that services read is deleted, even a durable one.
 
-Each service may create consumers, and a stream has at most 1,000: whoever has one password could create so many that no
-service can read the stream, even after the password is changed.
+Each service may create consumers, and a stream has at most 1,000 of them. Otherwise somebody with one password could
+create so many that no service can read the stream, even after the password is changed.
 """
 
 _NOT_READY = 503
-"""JetStream's status while it has no leader yet; with any other, waiting does not help."""
+"""JetStream's status while it has no leader yet. With any other status, waiting does not help."""
 
 _NAME_IN_USE = 10058
 """JetStream's code for a stream that exists with another configuration."""
@@ -45,7 +45,7 @@ _OFFLINE = (10194, 10195)
 
 
 async def setup_streams(settings: Nats, *, intent_max_age: float) -> None:
-    """Create or update all streams and the binders' consumer; waits for NATS, and may be run again at any time.
+    """Creates or updates all streams and the consumer of the binders. Waits for NATS. May be run again at any time.
 
     `intent_max_age`: seconds. Raises BusError when a stream cannot be created or changed, or when `settings.user` has
     no permission for it.
@@ -61,7 +61,7 @@ async def setup_streams(settings: Nats, *, intent_max_age: float) -> None:
 
 
 async def _create_when_ready(link: NatsConnection, clock: Clock, stream: Stream, replicas: int) -> None:
-    """JetStream may be ready later than NATS: a cluster first elects a leader."""
+    """Creates a stream as soon as JetStream is ready, which may be later than NATS: a cluster first elects a leader."""
     while True:
         try:
             await _create(link, stream, replicas)
@@ -108,7 +108,7 @@ async def _create(link: NatsConnection, stream: Stream, replicas: int) -> None:
 
 
 def stream_config(stream: Stream, replicas: int = 1) -> api.StreamConfig:
-    """The configuration of a stream for JetStream. Its durable consumers have as many replicas."""
+    """The configuration of a stream for JetStream. `replicas` also applies to its durable consumers."""
     return api.StreamConfig(
         name=stream.name,
         subjects=list(stream.subjects),
@@ -124,6 +124,6 @@ def stream_config(stream: Stream, replicas: int = 1) -> api.StreamConfig:
         allow_msg_ttl=stream.ages_differ,
         duplicate_window=min(_DUPLICATE_WINDOW, stream.max_age or _DUPLICATE_WINDOW),
         num_replicas=replicas,
-        # That of the work queue is created once, and waits for the binders.
+        # The consumer of the work queue is created once, and must not be deleted before the binders start.
         consumer_limits=None if stream.work_queue else api.StreamConsumerLimits(inactive_threshold=_CONSUMER_LIFETIME),
     )

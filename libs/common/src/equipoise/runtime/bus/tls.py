@@ -1,4 +1,4 @@
-"""TLS towards the bus: whom a connection trusts, and a client that never continues without TLS."""
+"""TLS connections to the bus: the certificates that they trust, and a client that never continues without TLS."""
 
 import asyncio
 import ssl
@@ -14,7 +14,7 @@ from equipoise.runtime.configuration import Tls
 from equipoise.runtime.process.failure_reason import NameNotResolved
 
 RESOLVE_SECONDS = 2.0
-"""The time in which a name must be resolved: as long as the client waits for a connection."""
+"""Seconds in which a name must be resolved. The client waits as long for a connection."""
 
 _NOT_TRIED_AGAIN = ("authorization", "authentication", "permissions violation")
 """Words in an error of nats-server about credentials, and about a subject, after which the connection remains."""
@@ -23,10 +23,10 @@ Resolve = Callable[[str, int], Awaitable[Any]]
 
 
 class TlsClient(Client):
-    """The client of nats-py continues in plain text, and sends its password, if the server does not offer TLS.
+    """A client of nats-py that raises an error if TLS is required and the server does not offer it.
 
-    So could anybody in between who changes the first line of the server. With `required`, or an address that begins
-    with tls://, that is an error.
+    The original client continues in plain text and sends its password. Anybody in between could cause that by changing
+    the first line of the server. TLS is required by `required`, or by an address that begins with tls://.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class TlsClient(Client):
         self._before_attempt = before_attempt
         self._resolve = resolve
         self.attempted = ""
-        """The address of the last server that it tried to connect to."""
+        """The address of the last server to which a connection was attempted."""
 
         self._resolving: tuple[str, asyncio.Future[Any]] | None = None
         """The host whose name was not resolved in time, and its resolution, which may still run in a thread."""
@@ -53,7 +53,7 @@ class TlsClient(Client):
         return ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
 
     async def _connect_to_server(self, s: Srv) -> None:
-        """Resolves the name first: the error of a connection that takes too long would not state the reason."""
+        """Resolves the name before connecting. Otherwise a slow resolution would end as a timeout without a reason."""
         self.attempted = s.uri.geturl()
         self._before_attempt()
         host, port = s.uri.hostname or "", s.uri.port or CLIENT_PORT
@@ -69,10 +69,10 @@ class TlsClient(Client):
         await super()._connect_to_server(s)
 
     async def _process_err(self, err_msg: str) -> None:
-        """nats-py never connects again after an error of the server, except for a few.
+        """Connects again after most errors of the server, after which nats-py would give up.
 
-        That is right for credentials only: the process ends, and reads them again when it starts. Any other error is
-        caused by one message, or by the server.
+        To give up is right for credentials only: the process ends, and reads them again when it starts. Any other error
+        is caused by one message, or by the server.
         """
         if self.is_connected and not any(words in err_msg.lower() for words in _NOT_TRIED_AGAIN):
             error = nats.errors.Error(f"nats: {err_msg.strip(chr(39))}")
@@ -82,7 +82,7 @@ class TlsClient(Client):
         await super()._process_err(err_msg)
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        """Called with the first line of the server, before anything is sent."""
+        """Checks the first line of the server for TLS, before anything is sent."""
         if initial_connection and self._without_tls(info):
             raise nats.errors.Error("nats: the server does not offer TLS")
         await super()._process_info(info, initial_connection)
@@ -92,8 +92,8 @@ class TlsClient(Client):
             await super()._process_connect_init()
         except BaseException:
             self._announce_transport()
-            # After a failed handshake asyncio never reports that the connection is closed, and nats-py would wait for
-            # that: a service that starts with a rejected certificate would never try again.
+            # After a failed handshake, asyncio never reports that the connection is closed. nats-py would wait for that
+            # forever, and a service that starts with a rejected certificate would never try again.
             if self._transport is not None:
                 self._transport.close()  # type: ignore[no-untyped-call]
                 if isinstance(self._transport, TcpTransport) and self._transport._bare_io_writer is not None:
@@ -103,10 +103,10 @@ class TlsClient(Client):
         self._announce_transport()
 
     def _announce_transport(self) -> None:
-        """What `loop.start_tls` leaves to its caller, and nats-py does not do.
+        """Calls `connection_made`, which `loop.start_tls` leaves to its caller. nats-py does not call it.
 
-        Without it asyncio does not stop reading from a server that is faster than this client, and logs a warning at
-        the end of each connection.
+        Without the call, asyncio does not stop reading from a server that is faster than this client. It also logs a
+        warning at the end of each connection.
         """
         transport = self._tls_transport()
         # Without a protocol the server has closed the connection already: it rejects the certificate of this client.
@@ -124,7 +124,8 @@ class TlsClient(Client):
 
 
 def client_context(tls: Tls) -> ssl.SSLContext:
-    """Reads the files as they are now. It trusts only the CAs of `ca_file`, if there is one. Raises OSError."""
+    """An SSL context from the current contents of the files. It trusts only the CAs of `ca_file`, if there is one.
+    Raises OSError."""
     context = ssl.create_default_context(cafile=tls.ca_file)
     if tls.cert_file is not None:
         context.load_cert_chain(tls.cert_file, tls.key_file)

@@ -1,4 +1,4 @@
-"""The shared work queue: one durable consumer. Its messages are acknowledged, delivered again, or removed."""
+"""The work queue that all workers share. Each message is acknowledged, delivered again, or removed."""
 
 import asyncio
 from contextlib import suppress
@@ -16,17 +16,18 @@ from equipoise.runtime.bus.connection import NatsConnection
 from equipoise.runtime.process.clock import Clock
 
 _FETCH_TIMEOUT = 2.0
-"""Seconds of one request for work. A restart of the server is noticed only at its end, so it is short."""
+"""Seconds for which a request for work stays open. Short, because a restart of the server is noticed only when it
+ends."""
 
 CHECK_PERIOD = 10.0
 """Seconds between two checks of the consumer."""
 
 _ERROR_PAUSE = 1.0
-"""Seconds until the next request after one that failed."""
+"""Seconds between a failed request and the next one."""
 
 
-class _TooOften(msgspec.Struct, frozen=True, kw_only=True):
-    """The advisory MAX_DELIVERIES of JetStream."""
+class _DeliveredTooOften(msgspec.Struct, frozen=True, kw_only=True):
+    """The advisory MAX_DELIVERIES of JetStream, about a message that was delivered too often."""
 
     stream_seq: int
 
@@ -46,7 +47,8 @@ class WorkQueue:
         self._clock = clock
 
     async def run(self, reader: MessageReader[T], worker: Worker[T], concurrency: int) -> None:
-        """Work until cancelled. A message that a worker has then is delivered to another one."""
+        """Processes messages until it is cancelled. A message that is being processed then is delivered to another
+        worker."""
         advisory = await self._link.client.subscribe(
             self._advisory,
             queue=self._consumer,
@@ -63,11 +65,11 @@ class WorkQueue:
 
     async def _work(self, reader: MessageReader[T], worker: Worker[T]) -> None:
         pulls = await self._link.streams.pull_subscribe_bind(consumer=self._consumer, stream=self._stream)
-        this = asyncio.current_task()
-        assert this is not None
+        task = asyncio.current_task()
+        assert task is not None
         try:
             # `asyncio.wait_for` of Python 3.11 loses a cancellation that comes together with the response.
-            while not this.cancelling():
+            while not task.cancelling():
                 await self._link.wait_connected()
                 try:
                     message = await self._link.wait_for(
@@ -86,7 +88,7 @@ class WorkQueue:
     async def _try(self, message: Msg, reader: MessageReader[T], worker: Worker[T]) -> None:
         try:
             deliveries = message.metadata.num_delivered or 1
-            again = await reader.attempt(
+            redeliver = await reader.attempt(
                 worker, message.subject, message.data, headers=message.headers, deliveries=deliveries
             )
         except asyncio.CancelledError:
@@ -94,16 +96,17 @@ class WorkQueue:
                 await message.nak()
             raise
         try:
-            if again is None:
+            if redeliver is None:
                 await message.ack_sync(timeout=int(_FETCH_TIMEOUT))
             else:
-                await message.nak(delay=again.after)
+                await message.nak(delay=redeliver.after)
         except (nats.errors.Error, TimeoutError) as error:
-            # The message is delivered again after ACK_WAIT; its worker must then find out what was done already.
+            # The message is delivered again after ACK_WAIT. The worker that receives it must find out what was done
+            # already.
             self._link.errors.count("acknowledgement", message.subject, error)
 
     async def _check(self) -> None:
-        """Report messages that are never delivered, until the consumer is created again."""
+        """Reports messages that are not delivered until the consumer is created again."""
         while True:
             await self._link.wait_connected()
             try:
@@ -128,11 +131,11 @@ class WorkQueue:
         await self._clock.sleep(_ERROR_PAUSE)
 
     async def _on_delivered_too_often(self, message: Msg) -> None:
-        """Remove a message that no worker could process: it would block its subject until it expires."""
+        """Removes a message that no worker could process, because it would block its subject until it expires."""
         if message.subject != self._advisory:
-            return  # a message of a stream, redirected
+            return  # not an advisory, but a message of a stream that was redirected to this subscription
         try:
-            sequence = msgspec.json.decode(message.data, type=_TooOften).stream_seq
+            sequence = msgspec.json.decode(message.data, type=_DeliveredTooOften).stream_seq
             self._link.errors.count("delivered_too_often", self._stream, f"message {sequence} removed from the queue")
             await self._link.wait_for(
                 f"$JS.API.STREAM.MSG.DELETE.{self._stream}",
@@ -144,14 +147,15 @@ class WorkQueue:
 
 
 async def skipped(link: NatsConnection, stream: Stream) -> int:
-    """How many new messages the consumer of a work queue skips, because the stream uses their numbers again.
+    """The number of new messages that the consumer of a work queue skips because their sequence numbers are reused.
 
-    After a power failure nats-server may have lost the last messages of a stream, and not the state of its consumer.
-    0 also if one of them does not exist. Raises NotPermitted and BusUnavailable.
+    After a power failure, nats-server may have lost the last messages of a stream, but not the state of its consumer. 0
+    if the stream or the consumer does not exist. Raises NotPermitted and BusUnavailable.
     """
     reading = link.streams.consumer_info(stream.name, WORKERS)
     consumer = await link.find(f"$JS.API.CONSUMER.INFO.{stream.name}.{WORKERS}", reading)
-    # In this order: the stream may get messages in between, which are delivered.
+    # The consumer is read first. Messages that the stream receives in between are delivered, and must not count as
+    # skipped.
     info = await link.find(f"$JS.API.STREAM.INFO.{stream.name}", link.streams.stream_info(stream.name))
     if consumer is None or info is None or consumer.delivered is None:
         return 0

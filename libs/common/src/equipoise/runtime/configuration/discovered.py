@@ -1,10 +1,10 @@
-"""The source of metrics that was found at the installation: used if the configuration names none of its own."""
+"""The metrics source that the installation found. It is used if the configuration names no source."""
 
 from collections.abc import Mapping
 from typing import Any
 
 DISCOVERED = "EQUIPOISE_DISCOVERED"
-"""The variable with the file: `equipoise.yaml` of the ConfigMap `equipoise-discovered`."""
+"""The environment variable with the path of `equipoise.yaml` from the ConfigMap `equipoise-discovered`."""
 
 NAMED = (("source",), ("prometheus", "url"))
 """Settings of the section `collector` by which a configuration names its own source."""
@@ -16,7 +16,8 @@ def names_source(document: Mapping[str, Any]) -> bool:
 
 
 def beneath(document: Mapping[str, Any], discovered: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration above what was discovered: one source, never a mixture of two."""
+    """The configuration, with the discovered settings as defaults if it names no source: two sources are never
+    mixed."""
     return dict(document) if names_source(document) else _merged(discovered, document)
 
 
@@ -29,8 +30,8 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
 def _merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(lower)
     for name, value in upper.items():
-        below = result.get(name)
-        if isinstance(below, Mapping) and value is None:
+        default = result.get(name)
+        if isinstance(default, Mapping) and value is None:
             continue  # an empty section
-        result[name] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        result[name] = _merged(default, value) if isinstance(default, Mapping) and isinstance(value, Mapping) else value
     return result

@@ -1,4 +1,4 @@
-"""Reads settings from text and environment: strict where it concerns the service, all or nothing."""
+"""Reads settings from a document and the environment. A fault in a section that the service uses refuses them all."""
 
 import hashlib
 import os
@@ -37,7 +37,7 @@ S = TypeVar("S", bound=Section)
 
 
 class Configuration(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
-    """What one service runs with."""
+    """The settings of one service."""
 
     shared: Shared
     own: S
@@ -48,7 +48,7 @@ class Configuration(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
 def load_configuration(
     path: str | os.PathLike[str] | None, service: SectionName, section: type[S], environment: Mapping[str, str]
 ) -> Configuration[S]:
-    """Read the file (None: all defaults) and the environment; strict on the shared sections and the service's own.
+    """Reads the file (None: all defaults) and the environment. Checks the shared sections and that of the service.
 
     Other services' sections are ignored, so that versions may differ during a rollout.
     Raises ConfigurationError.
@@ -74,7 +74,8 @@ def _discovered(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def read_document(text: str) -> dict[str, Any]:
-    """The sections of a document, still plain. Raises ConfigurationError for no YAML or another kind of document."""
+    """The sections of a document as plain values. Raises ConfigurationError if it is no YAML or another kind of
+    document."""
     sections, faults = read_header(text)
     if faults:
         raise ConfigurationError("\n".join(faults))
@@ -112,7 +113,7 @@ def read_sections(
     sections: Mapping[SectionName, type[S]],
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Shared, dict[SectionName, S]]:
-    """The shared sections and those of `sections`; other services' are passed over.
+    """The shared sections and those of `sections`. Sections of other services are ignored.
 
     Raises ConfigurationError, a line for every section that is wrong.
     """
@@ -131,7 +132,7 @@ def read_sections(
     if faults:
         raise ConfigurationError("\n".join(faults))
     shared = Shared(**{name: value for name, value in values.items() if name not in sections})
-    # Without thresholds everything continues to work, above all `equipoise pause`.
+    # Commands and services that use no thresholds, above all `equipoise pause`, work although thresholds conflict.
     if not JUDGING.isdisjoint(sections) and (faults := configuration_conflicts(document, shared.thresholds)):
         raise ConfigurationError("\n".join(faults))
     return shared, {
@@ -147,14 +148,14 @@ def to_document(shared: Shared, own: Mapping[SectionName, Section]) -> dict[str,
 
 
 def all_sections(sections: Mapping[SectionName, type[S]]) -> dict[str, type[Any]]:
-    """The shared sections and these, in the order of the document."""
+    """The types of the shared sections and of `sections` by name, in the order of the document."""
     named = field_types(Shared)
     named.update(sections.items())
     return named
 
 
 def compress(section: S, factor: float) -> S:
-    """A copy in which every Duration, at any depth, is divided by `factor`: a day in minutes, for demos."""
+    """A copy in which every Duration, at any depth, is divided by `factor`, so that a demo shows a day in minutes."""
     compressed: S = _compressed(section, factor)
     return compressed
 

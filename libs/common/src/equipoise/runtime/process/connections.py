@@ -1,4 +1,4 @@
-"""Connections of a server, limited in number and time: `ConnectionLimits` has the numbers."""
+"""Connections of a server, limited in number and time by `ConnectionLimits`."""
 
 import asyncio
 import ssl
@@ -13,7 +13,7 @@ HEAD_END = b"\r\n\r\n"
 
 
 class RelayedConnection(asyncio.Protocol):
-    """Passes everything on to `handler`, the protocol that aiohttp created."""
+    """Passes all events of a connection on to `handler`, the protocol that aiohttp created."""
 
     handler: asyncio.Protocol
     transport: asyncio.Transport | None = None
@@ -47,7 +47,7 @@ class _LimitedConnection(RelayedConnection):
         self._head_deadline: asyncio.TimerHandle | None = None
         self._write_deadline: asyncio.TimerHandle | None = None
         self._received = b""
-        """The end of what was received of a head."""
+        """The last bytes of a request head that is not complete: HEAD_END may be split between two packets."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._server.opened(self, transport)
@@ -95,7 +95,7 @@ def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
 
 
 class LimitedConnections:
-    """A factory of protocols for `create_server`, of which this many have a connection at the same time."""
+    """A factory of protocols for `create_server` that closes connections above the limits."""
 
     def __init__(self, create_handler: Callable[[], asyncio.Protocol], limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -114,7 +114,8 @@ class LimitedConnections:
 async def listen(
     runner: web.AppRunner, host: str, port: int, limits: ConnectionLimits, tls: ssl.SSLContext | None = None
 ) -> asyncio.Server:
-    """A server for the application of a runner that is set up. Without a host, on every interface. Raises OSError."""
+    """Starts a server for the application of a runner. Listens on every interface if `host` is empty. Raises
+    OSError."""
     assert runner.server is not None
     connections = LimitedConnections(runner.server, limits)
     return await asyncio.get_running_loop().create_server(

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, generate_latest
 
 KEPT_SECONDS = 1.0
-"""Prometheus scrapes less often. Rendering holds the interpreter's lock, so that it delays the event loop."""
+"""Seconds for which the text is served again. Prometheus scrapes less often. Rendering holds the interpreter's lock,
+which delays the event loop."""
 
 
 class RenderedMetrics:
@@ -23,7 +24,8 @@ class RenderedMetrics:
         """The metrics in Prometheus' text format, at most KEPT_SECONDS old."""
         async with self._rendering:
             if self._monotonic() - self._rendered_at >= KEPT_SECONDS:
-                # In a thread: rendering a large cluster's series takes longer than a score may.
+                # In a thread, because rendering the series of a large cluster takes longer than a request for scores
+                # may wait.
                 self._text = await asyncio.to_thread(generate_latest, self._metrics)
                 self._rendered_at = self._monotonic()
             return self._text

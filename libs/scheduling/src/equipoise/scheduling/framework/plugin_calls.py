@@ -8,7 +8,8 @@ from equipoise.scheduling.framework.plugin import Plugin
 T = TypeVar("T")
 
 Measure = Callable[[str, str, Callable[[], Any]], Any]
-"""(plugin, point, call) -> the result of `call()`, for example after its duration was recorded."""
+"""A function of plugin name, extension point and call. It returns the result of the call, and may record its
+duration."""
 
 
 class PluginFailed(Exception):
@@ -24,14 +25,14 @@ class PluginFailed(Exception):
 
 
 def fail(plugin: Plugin, point: str, error: Exception) -> NoReturn:
-    """Raises PluginFailed, whatever the plugin has raised: a plugin of a user must not end the scheduler."""
+    """Raises PluginFailed for any error of a plugin, so that a plugin of a user cannot end the scheduler."""
     if isinstance(error, PluginFailed):
         raise error
     raise PluginFailed.by(plugin, point, error) from error
 
 
 def measured(measure: Measure | None, plugin: Any, point: str, function: Callable[..., T]) -> Callable[..., T]:
-    """The function, or one that also measures it."""
+    """The function itself without `measure`, else a function that also measures each call."""
     if measure is None:
         return function
 

@@ -1,4 +1,4 @@
-"""The pods that wait for a node: ready to be tried, in backoff, or until something in the cluster changes.
+"""The queue of pods that wait for a node. A pod is active, in backoff, unschedulable until a change, or gated.
 
 Source: pkg/scheduler/backend/queue of Kubernetes 1.37. Times are seconds of any one clock.
 """
@@ -16,10 +16,10 @@ from equipoise.scheduling.model.pod_info import PodInfo
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds."""
+    """The periods of the queue, in seconds."""
 
     initial_backoff: float = 1.0
-    """The backoff after the first attempt that failed; doubled after each further one."""
+    """The backoff after the first failed attempt. It doubles with each further failed attempt."""
 
     max_backoff: float = 10.0
     longest_wait: float = 300.0
@@ -36,20 +36,23 @@ class QueuedPod(msgspec.Struct, kw_only=True):
     attempts: int = 0
     failed_at: float = 0.0
     refused_by: frozenset[str] = frozenset()
-    """Plugins that refused it in the last attempt. Empty: it failed for another reason, and every event counts."""
+    """Plugins that refused the pod in the last attempt. If empty, the attempt failed for another reason, and every
+    event may help the pod."""
 
     refusals: int = 0
-    """Attempts that plugins refused."""
+    """The number of attempts that plugins refused."""
 
     errors: int = 0
-    """Attempts that ended by errors since the last refusal: they have a backoff of their own."""
+    """The number of attempts that ended by errors since the last refusal. Their backoff is counted separately."""
 
     failed: bool = False
-    """The last attempt ended by an error: its backoff never ends early, or an error that stays would be repeated."""
+    """Whether the last attempt ended by an error. Then the backoff never ends early, or a lasting error would be
+    repeated at once."""
 
     @property
     def queued_at(self) -> float:
-        """The time at which it last entered the queue: a refused pod is behind those of its priority that waited."""
+        """The time at which the pod last entered the queue. A refused pod queues behind waiting pods of the same
+        priority."""
         return self.failed_at if self.refusals or self.errors else self.added_at
 
 
@@ -61,7 +64,7 @@ SortKey = Callable[[PodInfo, float], tuple[float, ...]]
 
 
 class SchedulingQueue:
-    """Each pod is in one place. A pod that was popped is in flight until `done` or `add_unschedulable`."""
+    """Each pod is in one part of the queue. A popped pod is in flight until `done` or `add_unschedulable` is called."""
 
     def __init__(
         self,
@@ -78,7 +81,7 @@ class SchedulingQueue:
         self._numbers = itertools.count()
         self._active: list[tuple[tuple[float, ...], int, str]] = []
         self._backoff: list[tuple[float, int, str]] = []
-        self._place: dict[str, tuple[str, int]] = {}
+        self._entries: dict[str, tuple[str, int]] = {}
         """The part of the queue (active, backoff, unschedulable or gated) and the number of the valid entry, by uid."""
 
         self._unschedulable: dict[str, None] = {}
@@ -86,25 +89,26 @@ class SchedulingQueue:
 
         self._pods: dict[str, QueuedPod] = {}
         self._in_flight: dict[str, tuple[QueuedPod, list[ClusterEvent]]] = {}
-        """The popped pods by uid, with the events since."""
+        """The popped pods by uid, with the events since they were popped."""
 
     def __len__(self) -> int:
         """Pods that wait, without those in flight."""
         return len(self._pods)
 
     def waiting(self) -> Mapping[str, int]:
-        """Number of pods by place: active, backoff, unschedulable, gated."""
-        found = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
-        for place, _ in self._place.values():
-            found[place] += 1
-        return found
+        """The number of pods in each part of the queue: active, backoff, unschedulable, gated."""
+        counts = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
+        for part, _ in self._entries.values():
+            counts[part] += 1
+        return counts
 
     def add(self, pod: PodInfo, now: float) -> PluginStatus:
-        """A new pod. Success, or why it is not tried yet: then it waits until it is updated."""
+        """Adds a new pod. Returns success, or the reason why the pod is gated until it is updated."""
         return self._put(QueuedPod(pod=pod, added_at=now))
 
     def update(self, pod: PodInfo, now: float) -> None:
-        """Updates a waiting pod. Its change may be what it waits for. Pods in flight are updated when they return."""
+        """Updates a waiting pod. The change may make it schedulable. Pods in flight are updated when their attempt
+        ends."""
         queued = self._pods.get(pod.uid)
         if queued is None:
             if pod.uid not in self._in_flight:
@@ -112,23 +116,24 @@ class SchedulingQueue:
             return
         event = ClusterEvent(kind="UnscheduledPod", action="update", old=queued.pod, new=pod)
         queued.pod = pod
-        place = self._place[pod.uid][0]
-        if place == "gated":
+        part, _ = self._entries[pod.uid]
+        if part == "gated":
             self._put(queued)
-        elif place == "unschedulable" and self._may_help(queued, event):
+        elif part == "unschedulable" and self._may_help(queued, event):
             self._retry(queued, now)
-        elif place == "active":
+        elif part == "active":
             self._activate(queued)
 
     def remove(self, pod: PodInfo) -> None:
         """Removes a pod that was deleted or has a node. Does nothing for an unknown pod."""
         self._pods.pop(pod.uid, None)
-        self._place.pop(pod.uid, None)
+        self._entries.pop(pod.uid, None)
         self._unschedulable.pop(pod.uid, None)
         self._in_flight.pop(pod.uid, None)
 
     def pop(self, now: float) -> QueuedPod | None:
-        """The next pod to schedule; None: none is ready. Otherwise backoff after a refusal ends early."""
+        """The next pod to schedule; None if no pod is ready. If no pod is active, the backoff of a refused pod ends
+        early."""
         self._flush(now)
         queued = self._pop_active() or self._pop_backoff()
         if queued is None:
@@ -138,51 +143,53 @@ class SchedulingQueue:
         return queued
 
     def done(self, pod: PodInfo) -> None:
-        """Ends the attempt of a pod that has a node now."""
+        """Ends the attempt of a pod that found a node."""
         self._in_flight.pop(pod.uid, None)
 
     def add_unschedulable(
         self, queued: QueuedPod, refused_by: Iterable[str], now: float, *, failed: bool = False
     ) -> None:
-        """Adds a pod after an attempt that found no node. Events since it was popped count. `failed`: the attempt ended
-        by an error, not by a refusal."""
-        found = self._in_flight.pop(queued.pod.uid, None)
-        if found is None:
-            return  # removed meanwhile
+        """Adds a pod after an attempt that found no node. Events since it was popped may already help it. `failed`: the
+        attempt ended by an error, not by a refusal."""
+        attempt = self._in_flight.pop(queued.pod.uid, None)
+        if attempt is None:
+            return  # the pod was removed meanwhile
+        _, events = attempt
         queued.refused_by = frozenset(refused_by)
-        # Without a plugin whose hints could help, only time does.
+        # Without a plugin that refused the pod there are no queueing hints, so only the backoff ends the wait.
         failed = failed or not queued.refused_by
         queued.failed_at, queued.failed = now, failed
         queued.errors = queued.errors + 1 if failed else 0
         queued.refusals += not failed
         self._pods[queued.pod.uid] = queued
-        if failed or any(self._may_help(queued, event) for event in found[1]):
+        if failed or any(self._may_help(queued, event) for event in events):
             self._retry(queued, now)
         else:
             self._put_in("unschedulable", queued)
 
     def on_event(self, event: ClusterEvent, now: float, *, without: str = "") -> int:
-        """Pods that it may help are tried again, except the one with the uid `without`. Returns their number."""
+        """Retries the pods that the event may help, except the pod with the uid `without`. Returns their number."""
         for _, events in self._in_flight.values():
             events.append(event)
         waiting = [self._pods[uid] for uid in self._unschedulable if uid != without]
-        helped = [each for each in waiting if self._may_help(each, event)]
-        for each in helped:
-            self._retry(each, now)
+        helped = [queued for queued in waiting if self._may_help(queued, event)]
+        for queued in helped:
+            self._retry(queued, now)
         return len(helped)
 
     def next_at(self) -> float | None:
-        """The time at which a pod leaves backoff or has waited longest; None: nothing is due by time alone."""
-        first = itertools.islice(self._unschedulable, 1)
-        times = [self._pods[uid].failed_at + self._settings.longest_wait for uid in first]
+        """The next time at which a pod leaves backoff, or has been unschedulable for `longest_wait`; None if there is
+        none."""
+        oldest = itertools.islice(self._unschedulable, 1)
+        times = [self._pods[uid].failed_at + self._settings.longest_wait for uid in oldest]
         times += [entry[0] for entry in self._backoff if self._is_current("backoff", entry)]
         return min(times, default=None)
 
-    def _put_in(self, place: str, queued: QueuedPod) -> int:
+    def _put_in(self, part: str, queued: QueuedPod) -> int:
         """Puts a pod into a part of the queue. Returns the number of its entry."""
         number = next(self._numbers)
-        self._place[queued.pod.uid] = (place, number)
-        if place == "unschedulable":
+        self._entries[queued.pod.uid] = (part, number)
+        if part == "unschedulable":
             self._unschedulable[queued.pod.uid] = None
         else:
             self._unschedulable.pop(queued.pod.uid, None)
@@ -210,7 +217,8 @@ class SchedulingQueue:
         heapq.heappush(self._backoff, (end, number, queued.pod.uid))
 
     def _backoff_end(self, queued: QueuedPod) -> float:
-        """A whole second, so that pods whose backoff ends within the same one are ordered by priority."""
+        """The end of the backoff, as a whole second: pods whose backoff ends in the same second are ordered by
+        priority."""
         count = queued.errors or queued.refusals
         if not count:
             return queued.failed_at
@@ -235,7 +243,10 @@ class SchedulingQueue:
         return None
 
     def _pop_backoff(self) -> QueuedPod | None:
-        """Pops as kube-scheduler with SchedulerPopFromBackoffQ, which has a separate queue for pods after an error."""
+        """Pops a pod before its backoff ends, as kube-scheduler does with SchedulerPopFromBackoffQ.
+
+        A pod whose attempt ended by an error is never popped early: kube-scheduler has a separate queue for these.
+        """
         failed: list[tuple[float, int, str]] = []
         ready: list[tuple[float, int, str]] = []
         while self._backoff and (not ready or self._backoff[0][0] == ready[0][0]):
@@ -259,11 +270,11 @@ class SchedulingQueue:
         return self._sort_key(queued.pod, queued.queued_at), entry[1]
 
     def _taken(self, uid: str) -> QueuedPod:
-        del self._place[uid]
+        del self._entries[uid]
         return self._pods.pop(uid)
 
-    def _is_current(self, place: str, entry: tuple[object, int, str]) -> bool:
-        return self._place.get(entry[2]) == (place, entry[1])
+    def _is_current(self, part: str, entry: tuple[object, int, str]) -> bool:
+        return self._entries.get(entry[2]) == (part, entry[1])
 
     def _may_help(self, queued: QueuedPod, event: ClusterEvent) -> bool:
         if not queued.refused_by:

@@ -1,8 +1,8 @@
-"""Which groups of pods a label selector may select, and which have terms that may select a pod.
+"""An index of the groups of pods that a label selector may select, and of the groups with terms that may select a pod.
 
-The index looks up only those requirements of a term that name values of a label, so the caller still has to check the
-whole selector. It contains at least the groups that exist. It is shared by a snapshot and its clones, which create and
-remove groups of their own.
+The index uses only the requirements of a term that name values of a label, so the caller still has to check the whole
+selector. A snapshot and its clones, which add and remove groups, share the index. So it may contain groups that do not
+exist in one of them, but it never lacks one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
 from equipoise.scheduling.model.pod_info import AffinityTerm, GroupKey, PodInfo
 
 Label = tuple[str, str]
-"""Key and value."""
+"""The key and value of a label."""
 
 _Groups = dict[GroupKey, None]
 """Groups in the order in which they were added, so that results do not depend on hashes."""
@@ -32,7 +32,8 @@ class GroupIndex:
         """The groups by namespace and label of their pods."""
 
         self._by_term: dict[tuple[str, Label | None], _Groups] = {}
-        """The groups by namespace and label that a term of theirs requires of other pods; None: it requires none."""
+        """The groups by the namespace and label that one of their terms requires of other pods; None if it requires no
+        label."""
 
         self._selections: dict[tuple[str, bytes], _Selection] = {}
         """The selections by namespace and selector."""
@@ -50,8 +51,8 @@ class GroupIndex:
         for label in pod.labels.items():
             self._by_label.setdefault((pod.namespace, label), {})[key] = None
         for term in pod.terms:
-            for place in self._places(term):
-                self._by_term.setdefault(place, {})[key] = None
+            for required in self._required_by(term):
+                self._by_term.setdefault(required, {})[key] = None
 
     @property
     def namespaces(self) -> Iterable[str]:
@@ -60,51 +61,52 @@ class GroupIndex:
     def selected(self, namespace: str, selector: LabelSelector) -> Iterable[GroupKey]:
         """Groups of this namespace that the selector selects."""
         key = (namespace, msgspec.json.encode(selector))
-        found = self._selections.get(key)
-        if found is None:
+        selection = self._selections.get(key)
+        if selection is None:
             if len(self._selections) >= _MOST_SELECTIONS:
                 self._selections.clear()
-            found = self._selections[key] = _Selection(selector, self._candidates(namespace, selector))
-        return found.groups()
+            selection = self._selections[key] = _Selection(selector, self._candidates(namespace, selector))
+        return selection.groups()
 
     def _candidates(self, namespace: str, selector: LabelSelector) -> Sequence[_Groups]:
         """Collections that together contain every group, present or future, that the selector may select."""
-        found: Sequence[_Groups] | None = None
+        smallest: Sequence[_Groups] | None = None
         for labels in _required(selector):
             groups = [self._by_label.setdefault((namespace, label), {}) for label in dict.fromkeys(labels)]
             size = _size(groups)
-            if found is None or size < _size(found):
-                found = groups
+            if smallest is None or size < _size(smallest):
+                smallest = groups
             if size < 2:
                 break  # another requirement would save nothing
-        return (self._by_namespace.setdefault(namespace, {}),) if found is None else found
+        return (self._by_namespace.setdefault(namespace, {}),) if smallest is None else smallest
 
     def selecting(self, pod: PodInfo) -> Iterable[GroupKey]:
         """Groups with a term that may select the pod."""
         if not self._by_term:
             return ()
         labels: list[Label | None] = [*pod.labels.items(), None]
-        places = [(namespace, label) for namespace in (pod.namespace, ANY_NAMESPACE) for label in labels]
-        return _union([self._by_term[place] for place in places if place in self._by_term])
+        keys = [(namespace, label) for namespace in (pod.namespace, ANY_NAMESPACE) for label in labels]
+        return _union([self._by_term[key] for key in keys if key in self._by_term])
 
-    def _places(self, term: AffinityTerm) -> Iterator[tuple[str, Label | None]]:
+    def _required_by(self, term: AffinityTerm) -> Iterator[tuple[str, Label | None]]:
+        """The namespaces in which a term selects, with the labels of one requirement; None if it requires no label."""
         if term.selector is None:
             return
         namespaces = term.namespaces if term.namespace_selector is None else (ANY_NAMESPACE,)
         for namespace in namespaces:
-            found: Sequence[Label | None] | None = None
-            size = 0
+            rarest: Sequence[Label | None] | None = None
+            fewest = 0
             for labels in _required(term.selector):
-                # The label with the fewest groups so far distinguishes them best.
-                others = sum(len(self._by_term.get((namespace, label), ())) for label in labels)
-                if found is None or others < size:
-                    found, size = labels, others
-            for label in (None,) if found is None else found:
+                # The requirement that the fewest groups share so far distinguishes groups best.
+                count = sum(len(self._by_term.get((namespace, label), ())) for label in labels)
+                if rarest is None or count < fewest:
+                    rarest, fewest = labels, count
+            for label in (None,) if rarest is None else rarest:
                 yield namespace, label
 
 
 class _Selection:
-    """The groups among some that a selector selects. Groups are only ever added: none is compared twice."""
+    """The candidate groups that a selector selects. Candidates are only ever added, so each is compared once."""
 
     def __init__(self, selector: LabelSelector, candidates: Sequence[_Groups]) -> None:
         self._selector = selector
@@ -122,11 +124,11 @@ class _Selection:
 
 
 _MOST_SELECTIONS = 1_000
-"""Selectors that are remembered."""
+"""The maximum number of selectors whose results are kept."""
 
 
 def _required(selector: LabelSelector) -> Iterator[Sequence[Label]]:
-    """The labels that meet each requirement of a value."""
+    """The labels that meet a requirement, for each requirement that names values."""
     for label in selector.match_labels.items():
         yield (label,)
     for rule in selector.match_expressions:
@@ -142,6 +144,6 @@ def _union(groups: Sequence[_Groups]) -> Iterable[GroupKey]:
     if len(groups) == 1:
         return list(groups[0])
     union: _Groups = {}
-    for each in groups:
-        union |= each
+    for group in groups:
+        union |= group
     return union

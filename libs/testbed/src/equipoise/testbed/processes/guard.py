@@ -1,11 +1,11 @@
 """Child processes that never outlive their parent, however it ends.
 
-A single-threaded process, the guard, starts them and ends when its standard input closes, which only the parent holds
-open. The parent may use it from any thread: PDEATHSIG is bound to the *thread* that forked, so a child that the parent
-started from an executor thread would end with that thread.
+A single-threaded process, the guard, starts them. It ends when its standard input closes, which only the parent holds
+open. Without the guard, a child would end with the *thread* that started it, because PDEATHSIG is bound to the thread
+that forked. So the parent may use the guard from any thread.
 
-This file is both sides: imported it provides `Guard`; run by `python -I` it is the guard, so it imports no other module
-of Equipoise.
+This file contains both sides. The parent imports `Guard` from it, and `python -I` runs it as the guard. So it imports
+no other module of Equipoise.
 """
 
 import contextlib
@@ -31,11 +31,11 @@ class GuardError(RuntimeError):
 
 
 class Guard:
-    """The parent's side: starts, stops and polls children, from any thread."""
+    """The client of the guard in the parent: starts, stops and polls children, from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Its own session: Ctrl-C reaches only the parent, which then stops the children in order.
+        # The guard has its own session, so that Ctrl-C reaches only the parent, which then stops the children in order.
         self._process = subprocess.Popen(
             [sys.executable, "-I", __file__],
             stdin=subprocess.PIPE,
@@ -73,7 +73,7 @@ class Guard:
         return int(reply["pid"])
 
     def exit_code(self, pid: int) -> int | None:
-        """None while it runs, else its exit code; negative for a signal."""
+        """The exit code of a child; negative if a signal ended it. None while it runs."""
         code = self._request(command="poll", pid=pid)["code"]
         return None if code is None else int(code)
 
@@ -165,7 +165,7 @@ class _Children:
                 self.codes[pid] = os.waitstatus_to_exitcode(status)
 
     def send(self, pid: int, number: int) -> None:
-        # As long as it is not reaped, its pid cannot be reused.
+        # The pid of a child cannot be reused until it is reaped.
         if pid in self.codes and self.codes[pid] is None:
             os.killpg(pid, number)
 

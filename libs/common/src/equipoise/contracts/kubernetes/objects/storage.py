@@ -1,4 +1,4 @@
-"""Volumes and their claims, and what a node can attach."""
+"""Volumes, their claims, and the numbers of volumes that nodes can attach."""
 
 from equipoise.contracts.kubernetes.objects.metadata import (
     ApiValue,
@@ -14,7 +14,7 @@ from equipoise.contracts.kubernetes.objects.node import NodeSelector
 class PersistentVolumeClaimSpec(ApiValue, frozen=True, kw_only=True):
     volume_name: str = ""
     storage_class_name: str = ""
-    """Absent and empty mean the same once the API server has set a default class."""
+    """Absent values are decoded as empty ones. They mean the same once the API server has set a default class."""
 
     access_modes: list[str] = []
     resources: ResourceRequirements = ResourceRequirements()
@@ -89,11 +89,11 @@ class CSINodeDriver(ApiValue, frozen=True, kw_only=True):
 
 class CSINodeSpec(ApiValue, frozen=True, kw_only=True):
     drivers: list[CSINodeDriver] | None = None
-    """The API server writes null for none."""
+    """None if there are no drivers: the API server writes null."""
 
 
 class CSINode(Object, frozen=True, kw_only=True):
-    """What a node's storage drivers can attach. It has the name of the node."""
+    """The storage drivers of a node and how many volumes they can attach. The object has the name of the node."""
 
     spec: CSINodeSpec = CSINodeSpec()
 
@@ -109,6 +109,6 @@ class VolumeAttachmentSpec(ApiValue, frozen=True, kw_only=True):
 
 
 class VolumeAttachment(Object, frozen=True, kw_only=True):
-    """A volume that is attached to a node, or is to be."""
+    """A volume that is, or will be, attached to a node."""
 
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

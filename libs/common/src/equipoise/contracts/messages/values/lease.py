@@ -4,7 +4,8 @@ from equipoise.contracts.bounds import Count
 from equipoise.contracts.messages.message import Value
 
 LONGEST_LEASE = 600.0
-"""Seconds for which a Lease may be held without renewal: the policy `equipoise-lease-fence` refuses longer ones."""
+"""Seconds for which a Lease may be held without renewal. The policy `equipoise-lease-fence` refuses longer
+durations."""
 
 
 class LeaseEpoch(Value, frozen=True, kw_only=True, order=True):

@@ -1,4 +1,4 @@
-"""Whether requests to the API server succeed: for the readiness of a service, which one failure must not change."""
+"""Whether requests to the API server succeed. Readiness depends on it, so a single failure must not change it."""
 
 import structlog
 
@@ -11,7 +11,7 @@ FAILURE_SECONDS = 60.0
 
 
 class Availability:
-    """The state of one API server, as its client sees it. A server to which no request is sent keeps it."""
+    """The state of one API server, as its client sees it. Without requests, the state does not change."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
