@@ -1,10 +1,10 @@
-"""Whether something began lately, by a time that another clock has written."""
+"""Whether a time that another clock has written is recent."""
 
 
 def is_recent(at: float, now: float, period: float) -> bool:
-    """Whether `at` is less than `period` seconds ago, or ahead.
+    """Whether `at` is less than `period` seconds before or after `now`.
 
-    What is further in the future was written by a clock that was wrong: nothing is known of its age, and to wait until
-    then could take years.
+    A time further in the future was written by a clock that was wrong. Its age is unknown, and waiting for that time
+    could take years.
     """
     return abs(now - at) < period

@@ -1,4 +1,4 @@
-"""Plugins from Python modules and files."""
+"""Loads plugins from Python modules and files."""
 
 import inspect
 import sys
@@ -15,37 +15,37 @@ from equipoise.scheduling.plugins.table import Factory
 from equipoise.scheduling.settings.document import InvalidConfiguration
 
 
-def load_plugins(places: Sequence[str]) -> Mapping[str, Factory]:
-    """The factories of plugins, by name. `places`: `module:Class` or `file.py:Class`.
+def load_plugins(locations: Sequence[str]) -> Mapping[str, Factory]:
+    """The factories of plugins, by name. `locations`: `module:Class` or `file.py:Class`.
 
-    Raises InvalidConfiguration; so do the factories.
+    This function and the factories raise InvalidConfiguration.
     """
-    found: dict[str, Factory] = {}
-    for place in places:
-        source, colon, attribute = place.rpartition(":")
+    factories: dict[str, Factory] = {}
+    for location in locations:
+        source, colon, attribute = location.rpartition(":")
         if not colon or not source or not attribute:
-            raise _unusable(place, "expected MODULE:CLASS or FILE.py:CLASS")
-        plugin = getattr(_module(source, place), attribute, None)
+            raise _unusable(location, "expected MODULE:CLASS or FILE.py:CLASS")
+        plugin = getattr(_module(source, location), attribute, None)
         if not isinstance(plugin, type):
-            raise _unusable(place, f"{source} has no class {attribute}")
+            raise _unusable(location, f"{source} has no class {attribute}")
         name = getattr(plugin, "name", None)
         if not isinstance(name, str) or not name:
-            raise _unusable(place, "the class needs an attribute `name`, by which profiles enable it")
-        if name in found:
-            raise _unusable(place, f"there is another plugin with the name {name}")
-        found[name] = _factory(plugin, place)
-    return found
+            raise _unusable(location, "the class needs an attribute `name`, by which profiles enable it")
+        if name in factories:
+            raise _unusable(location, f"there is another plugin with the name {name}")
+        factories[name] = _factory(plugin, location)
+    return factories
 
 
-def _unusable(place: str, why: str) -> InvalidConfiguration:
-    return InvalidConfiguration([f"plugin {place}: {why}"])
+def _unusable(location: str, why: str) -> InvalidConfiguration:
+    return InvalidConfiguration([f"plugin {location}: {why}"])
 
 
-def _module(source: str, place: str) -> ModuleType:
+def _module(source: str, location: str) -> ModuleType:
     try:
         return _module_of_file(Path(source).resolve()) if source.endswith(".py") else import_module(source)
     except Exception as error:
-        raise _unusable(place, f"{type(error).__name__}: {error}") from error
+        raise _unusable(location, f"{type(error).__name__}: {error}") from error
 
 
 def _module_of_file(path: Path) -> ModuleType:
@@ -57,20 +57,20 @@ def _module_of_file(path: Path) -> ModuleType:
     return module
 
 
-def _factory(plugin: type, place: str) -> Factory:
-    """Called with as many of (arguments, handle) as its constructor takes."""
+def _factory(plugin: type, location: str) -> Factory:
+    """A factory that calls the class with as many of (arguments, handle) as its constructor has parameters."""
     try:
         count = len(inspect.signature(plugin).parameters)
     except ValueError:  # without a constructor of its own
         count = 0
     if count > 2:
-        raise _unusable(place, f"the class is called with (arguments, handle), not with {count} values")
+        raise _unusable(location, f"the class is called with (arguments, handle), not with {count} values")
 
     def make(arguments: Any, handle: Handle) -> Plugin:
         try:
             made: Plugin = plugin(*(arguments, handle)[:count])
         except Exception as error:
-            raise _unusable(place, f"{type(error).__name__}: {error}") from error
+            raise _unusable(location, f"{type(error).__name__}: {error}") from error
         return made
 
     return make

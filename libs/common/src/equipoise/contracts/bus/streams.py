@@ -10,28 +10,30 @@ UTILIZATION_MAX_AGE: float = 1_800
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True):
-    """How JetStream keeps the messages of some subjects. All streams are file-backed: a restart loses nothing."""
+    """How JetStream keeps the messages of some subjects. All streams are stored in files, so a restart loses
+    nothing."""
 
     name: str
     subjects: tuple[str, ...]
     last_per_subject: bool = False
     work_queue: bool = False
-    """Each message goes to one worker. A subject holds one message: another one is refused."""
+    """Whether each message goes to one worker. Then a subject holds one message, and a second message is refused."""
 
     open_to_users: bool = False
-    """The user `tap` may read its messages."""
+    """Whether the user `tap` may read the messages."""
 
     max_age: float | None = None
-    """Seconds."""
+    """The maximum age of messages in seconds; None for no maximum."""
 
     ages_differ: bool = False
-    """A message may have a shorter maximum age of its own (`Message.max_age`)."""
+    """Whether a message may have a shorter maximum age of its own (`Message.max_age`)."""
 
     max_bytes: int
-    """The size of all messages. A full work queue refuses new ones, every other stream removes the oldest."""
+    """The maximum size of all messages. A full work queue refuses new messages; every other stream removes the
+    oldest."""
 
     max_message_bytes: int | None = None
-    """The maximum size of a message with its headers. None: what the server accepts."""
+    """The maximum size of a message with its headers; None for the maximum of the server."""
 
 
 STREAMS: tuple[Stream, ...] = (
@@ -56,7 +58,7 @@ STREAMS: tuple[Stream, ...] = (
         subjects=(f"{PREFIX}.reclaim.>",),
         last_per_subject=True,
         open_to_users=True,
-        max_age=86_400,  # a reclaimer that starts reads from them the usage of the last day
+        max_age=86_400,  # a reclaimer that starts reads the usage of the last day from these messages
         max_bytes=64 * 2**20,
     ),
     Stream(
@@ -86,7 +88,7 @@ STREAMS: tuple[Stream, ...] = (
         subjects=(f"{PREFIX}.advice.>",),
         last_per_subject=True,
         open_to_users=True,
-        max_age=8 * 86_400,  # a week, and the day of the report
+        max_age=8 * 86_400,  # the report covers a week, and is made on the eighth day
         max_bytes=256 * 2**20,
     ),
     Stream(
@@ -113,13 +115,14 @@ def with_max_ages(*, intent: float, utilization: float = UTILIZATION_MAX_AGE) ->
 def foreign_subjects(queue: Stream) -> tuple[str, ...]:
     """Patterns of the messages that do not belong into a work queue.
 
-    JetStream delivers messages to any reply subject: those of other streams may be stored here, on their own subjects.
+    JetStream delivers messages to any reply subject. So messages of other streams may be stored in the queue, on their
+    own subjects.
     """
     return tuple(pattern for stream in STREAMS if stream.name != queue.name for pattern in stream.subjects)
 
 
 def stream_of(subject: str) -> Stream | None:
-    """The stream that keeps this subject (or pattern); None: no stream does."""
+    """The stream that keeps the messages of this subject or pattern; None if no stream does."""
     return next(
         (stream for stream in STREAMS for pattern in stream.subjects if subject.startswith(pattern.removesuffix(">"))),
         None,

@@ -21,14 +21,14 @@ _PRIORITY = "object.spec.?priority.orValue(0)"
 
 
 def _labeled_qos(pod: str) -> str:
-    """The known value of our label, else of Koordinator's, else ''."""
+    """The first valid QoS class of two labels, that of Equipoise and that of Koordinator; '' if neither is valid."""
     labels = ", ".join(f"{pod}.metadata.?labels[?'{label}'].orValue('')" for label in (QOS, QOS_LABEL))
     return f"([{labels}].filter(name, name in [{_CLASSES}]) + [''])[0]"
 
 
 _QOS_VARIABLES = {
     "qos": _labeled_qos("object"),
-    # Koordinator's label counts more than the priority.
+    # The label of Koordinator takes precedence over the priority.
     "band": f"{PRIORITY_CLASSES}[?object.metadata.?labels[?'{PRIORITY_CLASS_LABEL}'].orValue('')].orValue(\n"
     + "\n".join(f"{_PRIORITY} >= {low} && {_PRIORITY} <= {high} ? '{band}' :" for low, high, band in PRIORITY_BANDS)
     + " 'none')",
@@ -69,7 +69,8 @@ _QOS_RULES = (
         "'the QoS classes LSR and LSE need whole cores'",
     ),
 )
-"""The rules for new pods: a pod from before the policy must still be updated, for example to remove a finalizer."""
+"""The rules for new pods. They do not apply to updates: a pod that is older than the policy must remain updatable, for
+example to remove a finalizer."""
 
 _IMMUTABLE = (
     f"oldObject == null || variables.qos == {_labeled_qos('oldObject')}",
@@ -78,7 +79,7 @@ _IMMUTABLE = (
 
 
 def qos_policy() -> dict[str, Any]:
-    """Refuses pods whose QoS class, band and amounts contradict each other: only such as use one of these at all."""
+    """The manifest of the policy. It selects only pods with a QoS class or with amounts of a band."""
     labels = f"['{QOS}', '{QOS_LABEL}'].exists(label, label in"
     selected = f"""\
 {labels} object.metadata.?labels.orValue({{}}))
@@ -103,7 +104,7 @@ def qos_policy() -> dict[str, Any]:
 
 
 def qos_binding() -> dict[str, Any]:
-    """The manifest; for all namespaces."""
+    """The manifest of the binding, for all namespaces."""
     return {
         "apiVersion": f"{API_GROUP}/v1",
         "kind": "ValidatingAdmissionPolicyBinding",

@@ -1,4 +1,4 @@
-"""The sections of the configuration that belong to one program."""
+"""The names of the sections of the configuration that belong to a single program."""
 
 from typing import Literal
 

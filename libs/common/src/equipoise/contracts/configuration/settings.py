@@ -1,4 +1,4 @@
-"""The shared sections of the configuration: which must be the same for every service."""
+"""The shared sections of the configuration, which must be the same for every service."""
 
 from typing import Annotated, Literal
 
@@ -9,20 +9,20 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.values.lease import LONGEST_LEASE
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
-"""0..100."""
+"""A percentage, 0..100."""
 
 Share = Annotated[float, Meta(ge=0, le=1)]
-"""0..1."""
+"""A share, 0..1."""
 
 
 class Section(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=False
 ):
-    """A part of the configuration: unknown fields are errors, so that a misspelled one is never ignored."""
+    """A part of the configuration. Unknown fields are errors, so that a misspelled field is never ignored."""
 
 
 class LeaderElection(Section, frozen=True, kw_only=True):
-    """One replica leads; the others only watch. Seconds, as for every Lease."""
+    """One replica leads, and the others only watch. All values are seconds, as in every Lease."""
 
     lease_duration: Annotated[float, Meta(gt=0, le=LONGEST_LEASE)] = 15.0
     renew_deadline: Annotated[float, Meta(gt=0)] = 10.0
@@ -34,25 +34,26 @@ class LeaderElection(Section, frozen=True, kw_only=True):
 
 
 class Window(Section, frozen=True, kw_only=True):
-    """One span over which usage is averaged."""
+    """A period over which usage is averaged."""
 
     name: str
-    """Its name in messages and policies: "15m"."""
+    """Name of the window in messages and policies, for example "15m"."""
 
     length: Duration
 
     refresh_period: Duration
-    """How often the collector queries it."""
+    """How often the collector queries the window."""
 
 
 class Freshness(Section, frozen=True, kw_only=True):
-    """How long a measured value may be acted upon. Ages are those of the newest raw sample."""
+    """How long a measured value may be used. Its age is that of the newest raw sample."""
 
     eviction: Duration = Duration(120)
     """A node with older samples is neither source nor target of an eviction."""
 
     score: Duration = Duration(180)
-    """The age of samples above which scores take a load as unknown. Also the minimum lifetime of a window's value."""
+    """The age of samples above which scores treat the load as unknown. Also the minimum lifetime of the value of a
+    window."""
 
     refresh_factor: Annotated[float, Meta(ge=1)] = 3.0
     """The value of a window is valid for max(score, refreshFactor × refreshPeriod of the window)."""
@@ -61,15 +62,15 @@ class Freshness(Section, frozen=True, kw_only=True):
     """Difference to Prometheus' clock above which a warning is reported."""
 
     skew_unknown: Duration = Duration(10)
-    """Difference to Prometheus' clock above which every value is unknown, and to the API server's above which a binder
-    evicts nothing."""
+    """Difference to Prometheus' clock above which every value is unknown. Also the difference to the clock of the API
+    server above which a binder evicts nothing."""
 
 
 class Coverage(Section, frozen=True, kw_only=True):
     """Shares of the expected data below which Equipoise does not act."""
 
     window: Share = 0.80
-    """A window whose samples cover less of it is unknown."""
+    """A window is unknown if its samples cover less than this share of it."""
 
     eviction: Share = 0.80
     """The share of fresh nodes below which nothing is evicted."""
@@ -90,29 +91,30 @@ _DEFAULT_WINDOWS = (
 
 
 class BatchWorkWeight(Section, frozen=True, kw_only=True):
-    """How much of the usage of batch work counts for the pods that it gives way to. Batch work: pods of the bands batch
-    and free, see docs/colocation.md. Without such pods these settings have no effect.
+    """How much of the usage of batch work counts for ordinary pods, to which batch work gives way. Batch work: pods of
+    the bands batch and free, see docs/colocation.md. Without such pods these settings have no effect.
     """
 
     cpu: Share = 0.2
-    """Little: its cgroups have the lowest weight, so that its cores are available to other pods at once. Not 0: it
-    shares caches with them, and stops working where they take its cores."""
+    """Share of CPU usage. Low, because cgroups of batch work have the lowest weight: other pods get its cores at once.
+    Not 0, because it shares caches with other pods, and stops making progress where they take its cores."""
 
     memory: Share = 1.0
-    """All of it: memory is not available to other pods until a pod ends."""
+    """Share of memory usage. All of it, because its memory is not available to other pods until a pod of batch work
+    ends."""
 
 
 class LoadSettings(Section, frozen=True, kw_only=True):
     """What usage and load mean in this cluster."""
 
     base: Literal["allocatable", "capacity"] = "allocatable"
-    """Load is usage as a share of this."""
+    """The amount of which load is a share."""
 
     memory: Literal["workingSet", "anonymous"] = "workingSet"
     """Which memory counts as used, for nodes and pods."""
 
     windows: tuple[Window, ...] = _DEFAULT_WINDOWS
-    """Shortest first; the shortest one also measures pods."""
+    """The windows, shortest first. The usage of pods is measured over the shortest window."""
 
     compensation: Literal["proportional", "cliff", "off"] = "proportional"
     """How the mean of a window is corrected for pods that arrived or left during it."""
@@ -166,18 +168,19 @@ THRESHOLD_RESOURCES = ("cpu", "memory", "pods")
 """Resources that may have a threshold."""
 
 MIN_GAP = 5.0
-"""Points that must lie between where a node is filled to and where it is emptied from.
+"""The minimum distance, in points, of the threshold up to which a node is filled from that above which it is emptied.
 
-A pod or two of load: with less between them, what one move fills the next one empties.
+It is about the load of one or two pods. With less, one move could fill a node that the next move empties.
 """
 
 
 def too_close(
     low: ResourceThresholds, high: ResourceThresholds, *, low_name: str = "low", high_name: str = "high"
 ) -> str:
-    """ "" when every threshold of `low` is MIN_GAP below that of `high`, else which is not, and what to change.
+    """Describes a threshold of `low` that is not MIN_GAP below that of `high`, and what to change. Empty if there is
+    none.
 
-    A resource that has only one of the two is fine.
+    A resource with only one of the two thresholds is valid.
     """
     for resource in THRESHOLD_RESOURCES:
         lower, upper = getattr(low, resource), getattr(high, resource)
@@ -195,13 +198,14 @@ def too_close(
 
 
 class Thresholds(Section, frozen=True, kw_only=True):
-    """Used by scorer, descheduler and binder, so that none of them empties nodes that another one fills."""
+    """Thresholds of the scorer, descheduler and binder. They share them, so that none empties nodes that another one
+    fills."""
 
     high: ResourceThresholds = ResourceThresholds(cpu=65, memory=80)
-    """A node above it in any resource is hot."""
+    """A node above this load in any resource is hot."""
 
     low: ResourceThresholds = ResourceThresholds(cpu=45, memory=60)
-    """A node at or below it in every resource is idle. Must be at least 5 points below `high`."""
+    """A node at or below this load in every resource is idle. Must be at least 5 points below `high`."""
 
     prod_high: ResourceThresholds = ResourceThresholds()
     """The same as `high`, for the usage of production pods (by Koordinator class, else priority, else QoS class)."""
@@ -216,7 +220,7 @@ class Thresholds(Section, frozen=True, kw_only=True):
 
 
 def contradiction(thresholds: Thresholds) -> str:
-    """ "" when the four thresholds are consistent, else which are not."""
+    """Describes thresholds that contradict each other. Empty if all are consistent."""
     fault = too_close(thresholds.low, thresholds.high) or too_close(
         thresholds.prod_low, thresholds.prod_high, low_name="prodLow", high_name="prodHigh"
     )
@@ -230,7 +234,8 @@ def contradiction(thresholds: Thresholds) -> str:
 
 
 class Placement(Section, frozen=True, kw_only=True):
-    """How kube-scheduler learns which nodes have headroom. With neither, nodes are only measured and relieved."""
+    """How kube-scheduler learns which nodes have headroom. If both ways are disabled, nodes are only measured and
+    relieved."""
 
     extender: bool = True
     """kube-scheduler requests scores from the scorers (k8s/scheduler). The descheduler then moves more pods, because a
@@ -253,7 +258,7 @@ class Namespaces(Section, frozen=True, kw_only=True):
             raise ValueError("give namespaces.include or namespaces.exclude, not both")
 
     def allow(self, namespace: str, own_namespace: str) -> bool:
-        """May pods of this namespace be evicted at all?"""
+        """Whether pods of this namespace may be evicted at all."""
         if self.include is not None:
             return namespace in self.include
         excluded = self.exclude
@@ -263,11 +268,11 @@ class Namespaces(Section, frozen=True, kw_only=True):
 
 
 SYSTEM_CRITICAL = 2_000_000_000
-"""Priorities from here on belong to the system (scheduling.k8s.io, SystemCriticalPriority)."""
+"""The lowest priority of the system (SystemCriticalPriority of scheduling.k8s.io)."""
 
 
 class Protection(Section, frozen=True, kw_only=True):
-    """Protected pods, besides those that always are: static, DaemonSet, bare, Job, terminating, unready, annotated.
+    """Protected pods. Static, DaemonSet, bare, Job, terminating, unready and annotated pods are always protected.
 
     Used by descheduler and binder, so that the binder accepts what the descheduler proposes.
     """

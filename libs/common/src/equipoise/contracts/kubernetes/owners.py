@@ -1,9 +1,9 @@
-"""The workload of a pod: its controller, or the controller of that.
+"""The workload of a pod: its controller, or the controller of its controller.
 
 A ReplicaSet usually belongs to a Deployment or an Argo Rollout, and a Job may belong to a CronJob. Every other
 controller (StatefulSet, DaemonSet, Kruise's CloneSet and StatefulSet, ReplicationController, custom ones) is the
-workload itself, and so are a ReplicaSet and a Job without an owner. Static pods are owned by their Node and have none.
-The API server accepts any text in an owner reference: one that cannot be the name of an object is no workload.
+workload itself, and so are a ReplicaSet and a Job without an owner. Static pods are owned by their Node and have no
+workload. The API server accepts any text in an owner reference; text that cannot be the name of an object is ignored.
 """
 
 import re
@@ -37,24 +37,24 @@ def workload_of(pod: Pod, owner_of: Callable[[Workload], OwnerReference | None])
     direct = controller_of(pod)
     if direct is None or (direct.group, direct.kind) not in OWNED_KINDS:
         return direct
-    above = owner_of(direct)
-    return direct if above is None else _named(above, direct.namespace) or direct
+    owner = owner_of(direct)
+    return direct if owner is None else _named(owner, direct.namespace) or direct
 
 
 def workload_lookup(workload_of: Callable[[Pod], Workload | None]) -> Callable[[Pod], Workload | None]:
-    """The same function for many pods. Those of one controller share the list of their owners, which is read once."""
-    found: dict[tuple[str, int], Workload | None] = {}
-    read: list[list[OwnerReference]] = []  # they are kept: no other list gets the identity of one
+    """A faster `workload_of` for many pods. Pods of one controller share a list of owners, which is resolved once."""
+    resolved: dict[tuple[str, int], Workload | None] = {}
+    lists: list[list[OwnerReference]] = []  # kept alive, so that no other list gets the id of one of them
 
     def workload(pod: Pod) -> Workload | None:
         meta = pod.metadata
         key = meta.namespace, id(meta.owner_references)
         try:
-            return found[key]
+            return resolved[key]
         except KeyError:
-            read.append(meta.owner_references)
-            known = found[key] = workload_of(pod)
-            return known
+            lists.append(meta.owner_references)
+            result = resolved[key] = workload_of(pod)
+            return result
 
     return workload
 

@@ -1,4 +1,4 @@
-"""A placement as an object of the API server: what the message contains of a node, and what its pods request."""
+"""Converts the placement of a node, from a message, to a Node object and to the requests of its pods."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -11,11 +11,11 @@ from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.values.resources import Resources
 
 REPORTED = frozenset({"cpu", "memory", "pods", *(name for names in RESOURCE_NAMES.values() for name in names)})
-"""Resources of which a placement has all amounts."""
+"""The resources whose amounts a placement contains completely."""
 
 
 def node_object(placement: NodePlacement) -> Node:
-    """The Node, with the REPORTED resources."""
+    """The Node of a placement, with the REPORTED resources."""
     bands = placement.colocation.amounts
     offered = {
         **_amounts(placement.allocatable),
@@ -30,7 +30,7 @@ def node_object(placement: NodePlacement) -> Node:
 
 
 def requested_amounts(placement: NodePlacement) -> Amounts:
-    """The amounts that all of its pods request."""
+    """The amounts that all pods of the node request."""
     total: Amounts = {}
     for pod in placement.pods:
         for resource, amount in amounts_of_pod(pod).items():
@@ -39,14 +39,15 @@ def requested_amounts(placement: NodePlacement) -> Amounts:
 
 
 def amounts_of_pod(pod: PlacedPod) -> Amounts:
-    """What a pod requests."""
+    """The amounts that a pod requests."""
     band = pod.band
     return _amounts(pod.requests) | (dict(_band_amounts(band, pod.reclaimed_requests)) if band is not None else {})
 
 
 def quantities(amounts: Amounts, rounded: Callable[[float], int] = math.ceil) -> dict[str, str]:
-    """Amounts as in a manifest. `rounded`: to whole millicores and bytes; requests upwards, capacities downwards."""
-    # A float of 1.1 cores is 1100.0000000000002 millicores.
+    """Amounts as quantities. `rounded` converts to whole millicores and bytes: upwards for requests, downwards for
+    capacities."""
+    # The inner rounding removes errors of floats: 1.1 cores are 1100.0000000000002 millicores.
     return {
         name: f"{rounded(round(amount * 1_000, 6))}m" if name == "cpu" else str(rounded(round(amount, 6)))
         for name, amount in amounts.items()

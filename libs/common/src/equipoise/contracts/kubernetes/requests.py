@@ -1,6 +1,6 @@
 """Requests and limits of a pod, summed over its containers as kube-scheduler does.
 
-A pod that is being resized in place holds what its status reports, as well as what its specification requests.
+For a pod that is being resized in place, the amounts in its status count as well as those in its specification.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ Amounts = dict[str, float]
 
 
 class Number(Protocol):
-    """What quantities are read as."""
+    """The type of number to which quantities are converted."""
 
     def __add__(self, other: Any, /) -> Self: ...
 
@@ -29,7 +29,7 @@ _POD_LEVEL = ("cpu", "memory", "hugepages-")
 
 
 def amounts_of(quantities: Mapping[str, str]) -> Amounts:
-    """Raises ValueError for an invalid quantity (which the API server does not accept)."""
+    """The quantities as numbers. Raises ValueError for an invalid quantity, which the API server does not accept."""
     return {resource: parse_quantity(text) for resource, text in quantities.items()}
 
 
@@ -41,14 +41,14 @@ def _sum(parts: Iterable[dict[str, N]]) -> dict[str, N]:
     return total
 
 
-def _with_starting(
+def _with_init_containers(
     pod: Pod,
     running: dict[str, N],
     missing: Mapping[str, str],
     read: Callable[[str], N],
     higher: Callable[[N, N], N],
 ) -> dict[str, N]:
-    """The highest requests at any time: while the init containers run one after another, or after them."""
+    """The highest requests at any time: while the init containers run one after another, or after all of them."""
     sidecars: dict[str, N] = {}
     starting: dict[str, N] = {}
     for container in pod.spec.init_containers:
@@ -85,16 +85,16 @@ def pod_requests(pod: Pod, *, missing: Mapping[str, str] = _NONE) -> Amounts:
 def pod_requests_as(
     pod: Pod, read: Callable[[str], N], higher: Callable[[N, N], N], *, missing: Mapping[str, str] = _NONE
 ) -> dict[str, N]:
-    """max(Σ containers + Σ sidecars, each init container + the sidecars before it), pod-level values, + overhead.
+    """max(Σ containers + Σ sidecars, each init container + the sidecars before it) + overhead.
 
-    While the pod is being resized, the requests of `with_actual_resources`. `missing`: the requests of a container that
-    does not have them. A sidecar is an init container with restartPolicy Always. Raises ValueError for an invalid
-    quantity. Source: `PodRequests` of kubernetes component-helpers/resource.
+    Values at pod level replace this maximum. While the pod is being resized, the requests of `with_actual_resources`
+    count. `missing`: the requests of a container that has none. A sidecar is an init container with restartPolicy
+    Always. Raises ValueError for an invalid quantity. Source: `PodRequests` of kubernetes component-helpers/resource.
     """
     pod = with_actual_resources(pod)
     total = _sum(_requested(container, missing, read) for container in pod.spec.containers or ())
     if pod.spec.init_containers:
-        total = _with_starting(pod, total, missing, read, higher)
+        total = _with_init_containers(pod, total, missing, read, higher)
     if pod.spec.resources is not None:
         whole = pod.spec.resources.requests
         total |= {resource: read(text) for resource, text in whole.items() if resource.startswith(_POD_LEVEL)}
@@ -104,12 +104,12 @@ def pod_requests_as(
 
 
 def pod_limit(pod: Pod, resource: str) -> float | None:
-    """The limit of the pod in cores or bytes, computed like `pod_requests`; None: it has none.
+    """The limit of the pod in cores or bytes, computed like `pod_requests`; None if it has no limit.
 
-    While the pod is being resized, the higher one of the limit that is wanted and the limit in effect.
-    If one container or sidecar has no limit, the pod has none, as for the kubelet; 0 is no limit. An init container
-    without a limit adds nothing. Overhead is added to a limit. More than a machine has is no limit.
-    Raises ValueError for an invalid quantity. Source: `PodLimits` of kubernetes component-helpers/resource.
+    While the pod is being resized, the higher of the desired limit and the limit in effect is used. As for the kubelet,
+    a pod has no limit if one container or sidecar has none. A limit of 0, or of more than any machine has, is no limit.
+    An init container without a limit adds nothing. Overhead is added to a limit. Raises ValueError for an invalid
+    quantity. Source: `PodLimits` of kubernetes component-helpers/resource.
     """
     pod = with_actual_resources(pod)
     whole = pod.spec.resources.limits.get(resource) if pod.spec.resources is not None else None
@@ -135,11 +135,11 @@ def _limit(container: Container, resource: str) -> float:
 
 
 def with_actual_resources(pod: Pod) -> Pod:
-    """The pod with the requests that its node accounts for: the highest of those wanted, in effect and allocated.
+    """The pod with the requests that its node accounts for: the highest of the desired, effective and allocated ones.
 
-    Limits are the higher ones of those wanted and in effect. What the node can never provide (an infeasible resize) is
-    not counted. Returns the same object when its status reports nothing else than its specification. Raises ValueError
-    for an invalid quantity. Source: `determineContainerReqs` and `determineContainerLimits` of kubernetes
+    Limits are the higher of the desired and effective ones. Desired amounts of an infeasible resize, which the node can
+    never provide, are ignored. Returns the same object if the status reports the amounts of the specification. Raises
+    ValueError for an invalid quantity. Source: `determineContainerReqs` and `determineContainerLimits` of kubernetes
     component-helpers/resource, 1.36.
     """
     if not _reports_other_resources(pod):
@@ -167,7 +167,7 @@ def with_actual_resources(pod: Pod) -> Pod:
 
 
 def _reports_other_resources(pod: Pod) -> bool:
-    """Whether the text of any amount differs. Nearly all pods report what they request: this is fast for them."""
+    """Whether the text of any amount differs. This check is fast, because nearly all pods report what they request."""
     status, spec = pod.status, pod.spec
     if status.container_statuses and _differs(spec.containers or (), status.container_statuses):
         return True
@@ -189,7 +189,8 @@ def _differs(containers: Sequence[Container], statuses: Iterable[ContainerStatus
 
 
 def without_equal_status(pod: Pod) -> Pod:
-    """The pod without the resources in its status, unless they decide: in a large cluster they need much memory."""
+    """The pod without the resources in its status, which need much memory in a large cluster. They remain if they
+    change the result of `with_actual_resources`."""
     status = pod.status
     if not status.container_statuses and not status.init_container_statuses and status.resources is None:
         return pod
@@ -223,7 +224,8 @@ def _actual_resources(
 
 
 def _highest_quantities(*alternatives: Mapping[str, str]) -> dict[str, str]:
-    """The larger amount; of equal ones the first text, so that what is wanted remains as it is written."""
+    """The largest quantity of each resource. Of equal quantities, the first text is kept, so that the text of the
+    specification remains."""
     names = dict.fromkeys(name for quantities in alternatives for name in quantities)
     return {
         name: max((quantities[name] for quantities in alternatives if name in quantities), key=magnitude)

@@ -1,4 +1,4 @@
-"""The latest collection cycle of each shard of the collector, and how long a shard counts after its last one."""
+"""The latest collection cycle of each shard of the collector."""
 
 from equipoise.contracts.bus.streams import UTILIZATION_MAX_AGE
 from equipoise.contracts.load.correction import skew_of
@@ -8,9 +8,9 @@ from equipoise.contracts.recent import is_recent
 
 
 class CollectionCycles:
-    """A shard counts for `UTILIZATION_MAX_AGE` seconds after its last cycle arrived. `now`: Unix seconds.
+    """The latest cycle of each shard, for `UTILIZATION_MAX_AGE` seconds after it arrived. `now`: Unix seconds.
 
-    The time of arrival decides, because a cycle's own time is that of the metric source, whose clock may be wrong.
+    The time of arrival is used, because a cycle's own time is that of the metric source, whose clock may be wrong.
     """
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class CollectionCycles:
         """The latest cycle of each shard, with the time of its arrival."""
 
     def on_cycle(self, message: UtilizationCycle, now: float) -> bool:
-        """False for a cycle older than the latest one of its shard."""
+        """Stores a cycle. Returns False if it is older than the latest one of its shard."""
         latest = self._received.get(message.shard)
         if not supersedes_measurement(message, latest and latest[0]):
             return False
@@ -29,9 +29,9 @@ class CollectionCycles:
         return True
 
     def current(self, now: float) -> list[UtilizationCycle]:
-        """The latest cycles of the shards that count."""
+        """The latest cycles that are not outdated."""
         return [cycle for cycle, at in self._received.values() if is_recent(at, now, UTILIZATION_MAX_AGE)]
 
     def skew(self, now: float) -> float:
-        """The metric source's clock minus the collectors', in seconds: the largest of all shards, 0 without any."""
+        """The clock of the metrics source minus that of the collector, in seconds: the largest of all shards, or 0."""
         return skew_of(self.current(now))

@@ -1,15 +1,16 @@
-"""The newest message of each subject: the bus may repeat messages and deliver them late (design law 3)."""
+"""Which message of a subject is the newest. The bus may repeat messages and deliver them late (design law 3)."""
 
 from typing import Protocol
 
 from equipoise.contracts.bounds import MAX_AHEAD
 
 SILENCE = 180.0
-"""Seconds after which a lower epoch is accepted again: the collector of the higher epoch no longer publishes."""
+"""Seconds after which a lower epoch is accepted again. The collector with the higher epoch must have stopped by
+then."""
 
 
 class Sequenced(Protocol):
-    """A message whose epoch, then sequence, orders it among those of its subject."""
+    """A message with an epoch and a sequence, which together order the messages of a subject."""
 
     @property
     def epoch(self) -> int: ...
@@ -33,13 +34,13 @@ def supersedes(message: Sequenced, latest: Sequenced | None) -> bool:
 def supersedes_measurement(message: Measured, latest: Measured | None) -> bool:
     """The same as `supersedes`; also true for a lower epoch if its query is more than `SILENCE` later.
 
-    Otherwise a node that was taken over by a collector with a lower epoch would remain unknown.
+    Otherwise, a node would remain unknown after a collector with a lower epoch took it over.
     """
     return latest is None or supersedes(message, latest) or message.queried_at - latest.queried_at > SILENCE
 
 
 class OfNode(Sequenced, Protocol):
-    """A message about a node object, which its UID identifies: nodes may have the same name one after another."""
+    """A message about a node object, identified by its UID because a new node may have the name of a deleted one."""
 
     @property
     def uid(self) -> str: ...
@@ -60,11 +61,11 @@ class PlacedNode(OfNode, Protocol):
 
 
 def supersedes_placement(message: PlacedNode, latest: PlacedNode | None, now: float) -> bool:
-    """The same as `supersedes` for a node of the same UID. Of two nodes, the one created later is the newer.
+    """The result of `supersedes` for a node with the same UID. Of two nodes, the one created later is newer.
 
-    Epochs and sequences do not order messages about two nodes: the new node may belong to a collector of a lower epoch,
-    and a message about the old one may arrive after the first one about the new. Where a creation time is unknown or in
-    the future, or both are equal, the message that arrives last counts, unless it is a removal.
+    Epochs and sequences do not order messages about two nodes: the collector of the new node may have a lower epoch,
+    and a message about the old node may arrive after one about the new node. If a creation time is unknown or in the
+    future, or both are equal, the message that arrives last is newer, unless it is a removal.
     """
     if latest is None or message.uid == latest.uid:
         return supersedes(message, latest)
@@ -75,9 +76,10 @@ def supersedes_placement(message: PlacedNode, latest: PlacedNode | None, now: fl
 
 
 def supersedes_utilization(message: MeasurementOfNode, latest: MeasurementOfNode | None, now: float) -> bool:
-    """The same as `supersedes_measurement` for a node of the same UID. Of two nodes, the newer is queried later.
+    """The result of `supersedes_measurement` for a node with the same UID. Of two nodes, the newer one is queried
+    later.
 
-    A query has results of nodes that exist. A query of the far future was made while a clock was wrong.
+    A query returns only nodes that exist. A query time in the far future comes from a clock that was wrong.
     """
     if latest is None or message.uid == latest.uid:
         return supersedes_measurement(message, latest)
@@ -85,8 +87,8 @@ def supersedes_utilization(message: MeasurementOfNode, latest: MeasurementOfNode
 
 
 def is_acceptable(message: Measured, now: float) -> bool:
-    """False for a measurement of the far future, which subscribers drop.
+    """Whether subscribers use a measurement: False if its time is in the far future.
 
-    It would remain the newest of its subject until then, whatever the collectors publish.
+    Otherwise it would remain the newest message of its subject until that time.
     """
     return message.queried_at <= now + MAX_AHEAD

@@ -1,4 +1,4 @@
-"""Runs work until it or a guard ends: one TaskGroup, one error, and no task remains."""
+"""Runs work together with a guard that may end it. At most one error is raised, and no task remains."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
@@ -10,14 +10,15 @@ T = TypeVar("T")
 
 
 async def run_with_guard(work: Awaitable[T], guard: Coroutine[Any, Any, NoReturn]) -> T:
-    """The result of `work`, unless `guard` raises first: then work is cancelled and, once it has ended, that raised.
+    """The result of `work`. If `guard` raises an error first, `work` is cancelled; once it has ended, the error is
+    raised.
 
-    A cancellation of the caller is raised, even if an error was about to be: in Python 3.11, a TaskGroup that waits for
-    its tasks because of an error forgets it.
+    If the caller is cancelled, CancelledError is raised even if there is an error. A TaskGroup of Python 3.11 forgets a
+    cancellation while it waits for its tasks because of an error.
     """
     caller = asyncio.current_task()
     assert caller is not None
-    before = caller.cancelling()
+    cancellations = caller.cancelling()
     try:
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(guard)
@@ -25,7 +26,7 @@ async def run_with_guard(work: Awaitable[T], guard: Coroutine[Any, Any, NoReturn
             watcher.cancel()
     except BaseExceptionGroup as errors:
         first, *others = errors.exceptions
-        if caller.cancelling() > before:
+        if caller.cancelling() > cancellations:
             raise asyncio.CancelledError from first
         raise first from (others[0] if others else None)
     return result

@@ -1,4 +1,4 @@
-"""A connection to NATS: it reconnects without limit, and knows what the server forbids."""
+"""A connection to NATS that reconnects without limit, and reports which subjects the server forbids."""
 
 import asyncio
 import re
@@ -36,7 +36,7 @@ RECONNECT_PAUSE = 2.0
 """Seconds between two attempts to connect to the same server."""
 
 _OPENING_PAUSE = 0.5
-"""The same, until a command is connected: a person waits."""
+"""Seconds between two attempts of a command to connect. Short, because a person waits."""
 
 _PING_PERIOD = 10
 """Seconds between pings; two without a response mean that the connection is lost."""
@@ -53,33 +53,33 @@ _FORBIDDEN = re.compile(r'permissions violation for (publish|subscription) to "(
 
 
 class CommandNats(Nats, frozen=True, kw_only=True):
-    """The connection of a command, which is a user as others are."""
+    """The NATS settings of a command, which connects as one of the users."""
 
     client: str
-    """Its name in the list of connections of the server."""
+    """The name of the command in the list of connections of the server."""
 
 
 class ClusterNats(CommandNats, frozen=True, kw_only=True):
-    """NATS of an Equipoise that is known to work on the cluster of the kubeconfig."""
+    """The NATS server of an Equipoise that certainly works on the cluster of the kubeconfig."""
 
 
 class ForwardedNats(ClusterNats, frozen=True, kw_only=True):
-    """NATS in the cluster of the kubeconfig, at the address of a port-forward."""
+    """The NATS server in the cluster of the kubeconfig, reached through a port-forward."""
 
     pod: str
-    """NAMESPACE/NAME:PORT."""
+    """The pod of the server: NAMESPACE/NAME:PORT."""
 
     server_name: str = ""
-    """The name in its certificate, if it is not that address."""
+    """The name in the certificate of the server, if it differs from the address."""
 
     @property
     def shown_url(self) -> str:
-        """The port of this machine is gone when the command has ended."""
+        """The pod instead of the local URL, whose port no longer exists when the command has ended."""
         return f"pod {self.pod} through the API server"
 
 
 class NatsConnection:
-    """A message that cannot be sent is not buffered: after a reconnect it would be outdated."""
+    """A connection that does not buffer messages while it is down, because they would be outdated after a reconnect."""
 
     def __init__(
         self,
@@ -116,9 +116,10 @@ class NatsConnection:
         return bool(self.client.is_connected) and self._up.is_set()
 
     async def open(self) -> None:
-        """Connect, for as long as it takes; logs what it waits for, and each other reason.
+        """Connects, for as long as it takes. Logs why it still waits, whenever the reason changes.
 
-        Raises BusUnavailable if the files of `nats.tls` cannot be read, and with `ends_when_refused` as `Refusals` do.
+        Raises BusUnavailable if the files of `nats.tls` cannot be read, and with `ends_when_refused` also when
+        `Refusals` raises it.
         """
         options: dict[str, Any] = {}
         if self._settings.user is not None:
@@ -142,7 +143,7 @@ class NatsConnection:
             ping_interval=_PING_PERIOD,
             max_outstanding_pings=2,
             drain_timeout=int(_CLOSE_TIMEOUT),
-            pending_size=0,  # without a connection publishing fails at once: nothing is sent after a reconnect
+            pending_size=0,  # without a connection, publishing fails at once, so that nothing outdated is sent later
             error_cb=self._on_error,
             disconnected_cb=self._on_disconnected,
             reconnected_cb=self._on_connected,
@@ -156,7 +157,8 @@ class NatsConnection:
         await self._on_connected()
 
     async def close(self) -> None:
-        """Wait for running handlers, at most a few seconds, then close; also if this is cancelled meanwhile."""
+        """Waits a few seconds for running handlers, then closes the connection, even if the caller is cancelled
+        meanwhile."""
         self._closing = True
         if not self._begun:
             return
@@ -177,7 +179,7 @@ class NatsConnection:
     async def ended(self) -> None:
         """Wait until the client closes the connection by itself, which it does when its credentials are rejected.
 
-        Raises BusUnavailable: after a restart, the process reads the credentials again.
+        Then raises BusUnavailable, so that the process ends. After its restart, it reads the credentials again.
         """
         await self._ended.wait()
         raise BusUnavailable(f"the bus closed the connection permanently: {self.client.last_error}")
@@ -213,7 +215,7 @@ class NatsConnection:
             interruption.cancel()
 
     async def find(self, subject: str, operation: Coroutine[Any, Any, R]) -> R | None:
-        """The same as `wait_for`, or None when JetStream responds that the stream or consumer does not exist."""
+        """The result of `wait_for`, or None if JetStream responds that the stream or consumer does not exist."""
         try:
             return await self.wait_for(subject, operation)
         except BusUnavailable as error:
@@ -222,9 +224,10 @@ class NatsConnection:
             raise
 
     async def create_reader(self, stream: str, pattern: str, **start: Any) -> tuple[str, int]:
-        """Create a temporary consumer; its name, and how many messages it has now. `start`: its deliver policy.
+        """Creates a temporary consumer. Returns its name and the number of its messages. `start`: its deliver policy.
 
-        It has a name and a filter because permissions are given by both. Raises BusError if there is no such stream.
+        Permissions depend on the name and the filter of a consumer, so both are set. Raises BusError if there is no
+        such stream.
         """
         name = f"{self.service}-{uuid.uuid4().hex[:12]}"
         config = api.ConsumerConfig(
@@ -243,7 +246,8 @@ class NatsConnection:
         return name, info.num_pending or 0
 
     def interruptible(self, subject: str, response: asyncio.Future[Any]) -> None:
-        """Fail a future when the server forbids `subject` or the connection is lost: no response will arrive."""
+        """Fails a future when the server forbids `subject` or the connection is lost, because no response will
+        arrive."""
         key = subject.lower()
         waiting = self._interruptible.setdefault(key, set())
         waiting.add(response)
@@ -258,7 +262,8 @@ class NatsConnection:
     async def permitted(self, subject: str) -> None:
         """Wait until the server has processed what was sent so far. Raises NotPermitted if it forbids `subject`."""
         with suppress(nats.errors.Error, TimeoutError):
-            # The client's ping overtakes what it has not written yet, so only the second one comes after that.
+            # A ping is sent before data that the client has buffered, so only the response to the second ping follows
+            # that data.
             await self._ping()
             await self._ping()
         if subject.lower() in self._forbidden:
@@ -266,10 +271,10 @@ class NatsConnection:
             raise NotPermitted(f"{self.service} is not permitted {subject}")
 
     async def _ping(self) -> None:
-        """Wait for the response of the server. Raises TimeoutError, and ConnectionClosedError without a connection.
+        """Sends a ping and waits for the response. Raises TimeoutError, and ConnectionClosedError without a connection.
 
-        `flush` of the client would do the same, but before Python 3.12 it ignores a cancellation that comes with the
-        response, and after an earlier one the client stops reading at the response.
+        `flush` of the client would do the same, but before Python 3.12 it ignores a cancellation that arrives together
+        with the response. After an earlier cancellation, the client stops reading at the response.
         """
         if not self.connected:
             raise nats.errors.ConnectionClosedError
@@ -289,7 +294,7 @@ class NatsConnection:
         return BusUnavailable(f"{subject}: {error}")
 
     def _password(self) -> str:
-        """Read at every connect, so that a rotated Secret is used."""
+        """The password. It is read at every connect, so that a rotated Secret is used."""
         file = self._settings.password_file
         return read_bounded_text(file, SECRET_LIMIT).strip() if file else ""
 
@@ -316,11 +321,12 @@ class NatsConnection:
         text = f"not connected to the bus at {self._settings.shown_url}"
         self.errors.set_problem("connection", f"{text}: {reason}" if reason else text, lasting=True)
 
-    def _on_forbidden(self, what: str, subject: str) -> None:
-        text = f"{self.service} is not permitted the {what} of {subject}"
+    def _on_forbidden(self, right: str, subject: str) -> None:
+        text = f"{self.service} is not permitted the {right} of {subject}"
         self.errors.count("permission", subject, text)
-        # A subscription is rejected once, when it is created; a publication is rejected each time.
-        self.errors.set_problem(f"permission {subject}", text, lasting=what == "subscription")
+        # A subscription is rejected only once, when it is created, so its problem lasts. A publication is rejected each
+        # time.
+        self.errors.set_problem(f"permission {subject}", text, lasting=right == "subscription")
         self._forbidden.add(subject)
         self._interrupt(subject, NotPermitted(text))
 
@@ -338,7 +344,7 @@ class NatsConnection:
 
     async def _on_disconnected(self) -> None:
         self._up.clear()
-        # The client would send what it has not written yet after the reconnect, when it is outdated.
+        # After the reconnect, the client would send its buffered messages, which are outdated then.
         self.client._pending = []
         self.client._pending_data_size = 0
         if self._closing:
@@ -353,17 +359,17 @@ class NatsConnection:
             callback()
 
     def _renew_certificates(self) -> None:
-        """Use the files as they are now for an attempt to connect.
+        """Reads the certificates again for an attempt to connect.
 
-        Both sides may be renewed at any time, in any order, and a mounted Secret changes with a delay. A new context,
-        because a context trusts all that it ever loaded.
+        Both sides may be renewed at any time, in any order, and a mounted Secret changes with a delay. A new context is
+        created, because a context trusts every CA that it ever loaded.
         """
         if self._settings.tls is None:
             return
         try:
             self.client.options["tls"] = client_context(self._settings.tls)
         except OSError as error:
-            # Renewed in part. The client must go on.
+            # Only some of the files are renewed yet. The client must continue to connect.
             self.errors.count("connection", self._settings.shown_url, f"{error}; the previous certificates are used")
 
     async def _on_closed(self) -> None:
@@ -372,8 +378,8 @@ class NatsConnection:
 
 
 async def _cancellable(operation: Coroutine[Any, Any, R]) -> R:
-    """The result of an operation of the client, which before Python 3.12 ignores a cancellation that comes with the
-    response.
+    """The result of an operation of the client. Before Python 3.12, the client ignores a cancellation that arrives
+    together with the response.
     """
     task = asyncio.create_task(operation)
     try:
@@ -385,7 +391,8 @@ async def _cancellable(operation: Coroutine[Any, Any, R]) -> R:
 
 @asynccontextmanager
 async def connected_within(seconds: float, settings: Nats, user: str, clock: Clock) -> AsyncIterator[NatsConnection]:
-    """A connection for a command. `user` names the inbox, as in `connect`. Raises BusUnavailable, also when refused."""
+    """A connection for a command. `user` names the inbox, as in `connect`. Raises BusUnavailable, also if the server
+    refuses it."""
     link = NatsConnection(settings, user, BusErrors(clock), ends_when_refused=True)
     try:
         try:

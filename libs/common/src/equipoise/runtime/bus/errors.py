@@ -16,22 +16,22 @@ from equipoise.runtime.process.unreadable import ENTRY_LIMIT, UnreadableThings
 log = structlog.get_logger()
 
 _PROBLEM_LIFE = 300.0
-"""Seconds for which a problem without a known end is reported after it last occurred."""
+"""Seconds for which a problem is reported after it last occurred, if its end cannot be observed."""
 
 KINDS = ("connection", "permission", "stream", "follow", "work", "slow", "size", "content")
-"""How the keys of problems begin."""
+"""The kinds of problems. The key of a problem begins with its kind."""
 
 MESSAGES = "messages"
-"""The source of messages among the things that cannot be read; their names are subjects."""
+"""The name of the source under which unreadable messages are listed, by subject."""
 
 _DAY = 86_400.0
 
 _LOG_PAUSE = 60.0
-"""Seconds between two log lines about the same problem: some occur for every message."""
+"""Seconds between two log lines about the same error, because some errors occur for every message."""
 
 
 class BusErrors:
-    """Counts errors by kind (`equipoise_bus_errors_total`), logs them, and keeps problems for the operator."""
+    """Counts errors by kind (`equipoise_bus_errors_total`), logs them, and reports problems in /readyz."""
 
     def __init__(self, clock: Clock, metrics: prometheus_client.CollectorRegistry | None = None) -> None:
         self._clock = clock
@@ -39,7 +39,7 @@ class BusErrors:
         self._problems: dict[str, tuple[str, float]] = {}
         self._logged: dict[tuple[str, str], float] = {}
         self._kept_until: dict[str, float] = {}
-        """The time from which an unreadable message is no longer on the bus, by subject."""
+        """The time at which an unreadable message has left the bus, by subject."""
 
         self.unreadable = UnreadableThings()
         """Messages that were received and cannot be read or handled, by subject."""
@@ -56,7 +56,9 @@ class BusErrors:
             ["kind"],
             registry=metrics,
         )
-        self._counter.labels("redirected")  # an alert: `increase()` does not see the first increment of a new series
+        self._counter.labels(
+            "redirected"
+        )  # for an alert: `increase()` does not see the first increment of a new series
         problems = prometheus_client.Gauge(
             "equipoise_bus_problems", "Problems of the bus that /readyz reports, by kind.", ["kind"], registry=metrics
         )
@@ -69,7 +71,8 @@ class BusErrors:
             problems.labels(kind).set_function(partial(self._problems_of, kind))
 
     def count(self, kind: str, about: str, error: BaseException | str = "") -> None:
-        """Counts an error. `about` is the subject or stream; each is logged at most once a minute."""
+        """Counts an error. `about` is the subject or stream. Errors of a kind about it are logged at most once a
+        minute."""
         self._seen[kind] += 1
         self._counter.labels(kind).inc()
         now = self._clock.monotonic()
@@ -83,12 +86,12 @@ class BusErrors:
         log.warning("bus error", kind=kind, about=about, error=text, exc_info=trace)
 
     def count_outdated(self, kind: str) -> None:
-        """Counts a message that is not used. Not logged: messages may be repeated and late."""
+        """Counts a message that is not used. It is not logged, because messages may be repeated and late."""
         self._seen["outdated"] += 1
         self._outdated.labels(kind).inc()
 
     def add_unreadable(self, kind: str, subject: str, error: Exception) -> None:
-        """Count and name a message that cannot be read, or whose handler failed (`kind`)."""
+        """Counts and lists a message that cannot be read or handled. `kind`: which of both."""
         self.count(kind, subject, error)
         about, reason = object_of(subject), str(error) or type(error).__name__
         self.unreadable.add(MESSAGES, subject, f"{about}: {reason}" if about else reason)
@@ -105,7 +108,7 @@ class BusErrors:
             self.unreadable.remove(MESSAGES, subject)
 
     def _remove_expired(self) -> None:
-        """Remove the messages that have left the bus and are not published again."""
+        """Removes the entries of messages that have left the bus and were not published again."""
         now = self._clock.monotonic()
         for subject in [subject for subject, until in self._kept_until.items() if until < now]:
             self.remove_unreadable(subject)
@@ -115,7 +118,7 @@ class BusErrors:
         return self._seen[kind]
 
     def set_problem(self, key: str, text: str | None, *, lasting: bool = False) -> None:
-        """Report a problem until it is cleared (None) or did not occur for five minutes.
+        """Reports a problem until it is cleared (None), or has not occurred for five minutes.
 
         A key is one of `KINDS`, followed by the object if there may be several. `lasting`: the problem is reported
         only once by the server, so it is kept until it is cleared.
@@ -126,7 +129,7 @@ class BusErrors:
             self._problems[key] = (text, math.inf if lasting else self._clock.monotonic())
 
     def clear(self, kind: str) -> None:
-        """Clear all problems of a kind."""
+        """Clears all problems of a kind."""
         for key in [key for key in self._problems if key.split(" ")[0] == kind]:
             del self._problems[key]
 

@@ -1,4 +1,4 @@
-"""Errors of the configuration: the path, the value, and what is allowed."""
+"""Errors of the configuration, with the path, the value, and what is allowed."""
 
 import difflib
 import re
@@ -21,29 +21,30 @@ MOVED = {
     "annotator.hints.enabled": "placement.hints, for the annotator and the scorer",
     "scorer.hints.enabled": "placement.hints, for the annotator and the scorer",
 }
-"""Settings of earlier versions, and which ones replace them."""
+"""Settings of earlier versions, and the settings that replace them."""
 
 
 class ConfigurationError(Exception):
-    """The configuration cannot be used. The message has a line per fault: where, what is there, what is allowed."""
+    """The configuration cannot be used. The message has a line per fault, with its path, the value, and what is
+    allowed."""
 
 
 def decode_value(kind: type[Any], value: object) -> Any:
-    """msgspec's dec_hook, for Duration."""
+    """Decodes a Duration, as the dec_hook of msgspec."""
     if issubclass(kind, Duration):
         return kind.parse(value)
     raise NotImplementedError(kind)
 
 
 def encode_value(value: object) -> str:
-    """msgspec's enc_hook."""
+    """Encodes a Duration, as the enc_hook of msgspec."""
     if isinstance(value, Duration):
         return str(value)
     raise NotImplementedError(type(value))
 
 
 def convert(value: Any, kind: type[Any], where: str) -> Any:
-    """`value` as `kind`. Raises ConfigurationError with the path that begins at `where`."""
+    """`value` converted to `kind`. Raises ConfigurationError with the path, which begins at `where`."""
     try:
         return msgspec.convert(value, kind, dec_hook=decode_value)
     except msgspec.ValidationError as error:
@@ -53,45 +54,47 @@ def convert(value: Any, kind: type[Any], where: str) -> Any:
 
 
 def explain(message: str, document: Any, kind: Any, where: str) -> str:
-    """msgspec's message in terms of the configuration."""
+    """An error message of msgspec, translated into terms of the configuration."""
     match = _AT.fullmatch(message)
     what, path = (match["what"], match["path"]) if match else (message, "")
     value, types, parents, last = document, [kind], [kind], ""
-    for name, index, anything in _STEP.findall(path):
+    for name, index, unknown_key in _STEP.findall(path):
         parents, last = types, name
-        types = [below for one in types for below in _below(one, name)]
+        types = [child for parent in types for child in _types_at(parent, name)]
         if index and isinstance(value, list):
             value = value[int(index)]
-        elif isinstance(value, dict) and not anything:
+        elif isinstance(value, dict) and not unknown_key:
             value = value.get(name)
         else:
-            value = None  # msgspec does not report which item of a dict it was
-    place = where + path
-    allowed = [field for one in types for field in field_types(one)]
+            value = None  # msgspec does not report the key of the item in a dict
+    setting = where + path
+    allowed = [field for candidate in types for field in field_types(candidate)]
     if unknown := _UNKNOWN.fullmatch(what):
-        setting = f"{place}.{unknown[1]}"
+        setting = f"{setting}.{unknown[1]}"
         return f"{setting}: {unknown_name(unknown[1], allowed, moved=MOVED.get(setting, ''))}"
     if missing := _MISSING.fullmatch(what):
-        return f"{place}.{missing[1]}: is missing"
+        return f"{setting}.{missing[1]}: is missing"
     if "is not a duration" in what:
-        return f"{place}: {what}"
-    words = [str(word) for one in types for word in _literals(one)]
+        return f"{setting}: {what}"
+    words = [str(word) for candidate in types for word in _literals(candidate)]
     if what.startswith("Invalid enum value"):
         what = f"{_near(str(value), words)}expected {' or '.join(words)}"
     if what.startswith("Invalid value") and (words := list(_tags(parents, last))):
         what = f"{_near(str(value), words)}expected {' or '.join(words)}"
-    if "matching regex" in what and (described := next((text for one in types for text in _described(one)), "")):
+    if "matching regex" in what and (
+        described := next((text for candidate in types for text in _described(candidate)), "")
+    ):
         what = f"expected {described}"
     text = what.replace("`", "").replace("Expected", "expected", 1)
-    return f"{place}: {text}" if "[...]" in path else f"{place}: {show(value)} is not allowed: {text}"
+    return f"{setting}: {text}" if "[...]" in path else f"{setting}: {show(value)} is not allowed: {text}"
 
 
 def unknown_name(name: str, allowed: Iterable[str], *, moved: str = "") -> str:
-    """The error text for an unknown name. `moved`: what replaces it."""
+    """The error text for an unknown setting. `moved`: the setting that replaces it."""
     if moved:
         return f"there is no such setting any more: use {moved}"
-    known = sorted(set(allowed))
-    return f"there is no such setting: {_near(name, known)}allowed are {', '.join(known) or 'none'}"
+    names = sorted(set(allowed))
+    return f"there is no such setting: {_near(name, names)}allowed are {', '.join(names) or 'none'}"
 
 
 def _near(name: str, allowed: Iterable[str]) -> str:
@@ -108,10 +111,10 @@ def _tags(parents: Iterable[Any], field: str) -> Iterator[str]:
 
 
 def _described(kind: Any) -> Iterator[str]:
-    """What the pattern of a text means."""
-    for each in getattr(kind, "__metadata__", ()):
-        if isinstance(each, msgspec.Meta) and each.pattern and each.description:
-            yield each.description
+    """The descriptions of the patterns that a text must match."""
+    for metadata in getattr(kind, "__metadata__", ()):
+        if isinstance(metadata, msgspec.Meta) and metadata.pattern and metadata.description:
+            yield metadata.description
     for argument in get_args(kind):
         yield from _described(argument)
 
@@ -123,12 +126,12 @@ def show(value: Any) -> str:
 
 
 def field_types(kind: Any) -> dict[str, Any]:
-    """Fields of a section (of every section in a union) by their name on the wire."""
+    """The types of the fields of a section, or of every section in a union, by their name in the configuration."""
     return {field.encode_name: field.type for section in sections_in(kind) for field in msgspec.structs.fields(section)}
 
 
 def sections_in(kind: Any) -> Iterator[type[Section]]:
-    """The sections that a type names: itself, or the members of a union."""
+    """The sections in a type: the type itself, or the members of a union."""
     if isinstance(kind, type) and issubclass(kind, Section):
         yield kind
     elif get_origin(kind) not in (None, list, tuple, dict, Mapping, Literal):
@@ -136,8 +139,8 @@ def sections_in(kind: Any) -> Iterator[type[Section]]:
             yield from sections_in(argument)
 
 
-def _below(kind: Any, name: str) -> list[Any]:
-    """The types one step further: of a field, or of the items of a list or dict."""
+def _types_at(kind: Any, name: str) -> list[Any]:
+    """The possible types at the next step of a path: the type of a field, or of the items of a list or dict."""
     named = field_types(kind)
     if name in named:
         return [named[name]]

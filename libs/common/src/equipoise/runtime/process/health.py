@@ -25,11 +25,12 @@ log = structlog.get_logger()
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 _SHUTDOWN_SECONDS = 2.0
-"""Seconds that a running request may take at the end."""
+"""Seconds that a running request may still take when the server stops."""
 
 
 PROBLEM_LIMIT = 2_000
-"""Characters of a problem: it may quote what tenants or other programs wrote, and is part of each heartbeat."""
+"""The maximum number of characters of a problem. It may quote text of tenants or other programs, and every heartbeat
+contains it."""
 
 
 LIMITS = ConnectionLimits()
@@ -40,7 +41,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
     ready: bool
     waiting_for: list[str]
-    """Why it is not ready; empty when it is."""
+    """The reasons why the process is not ready; empty if it is."""
 
     connections: dict[str, bool]
     problems: list[str]
@@ -52,11 +53,12 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health:
-    """Ready means connected, and warmed up once. All methods are cheap: they are called every few seconds."""
+    """The health of a process, which is ready when it is connected and has warmed up once. All methods are cheap,
+    because they are called every few seconds."""
 
     def __init__(self, *, configuration_hash: str, metrics: CollectorRegistry) -> None:
         self.leading: bool | None = None
-        """None: this service has no leader."""
+        """Whether this replica leads; None for a service without a leader."""
 
         self.evictions = ""
         """The mode of a binder: `real`, `dry run`, or the reason why it evicts nothing."""
@@ -65,7 +67,8 @@ class Health:
         """The part of the cluster that a collector measures together with collectors of the same name."""
 
         self.unreadable = UnreadableThings()
-        """What this service cannot read. Objects of the API server are in `unreadable` of its client."""
+        """Messages and series that this service cannot read. For objects of the API server, see `unreadable` of its
+        client."""
 
         self._unreadable = [self.unreadable]
         self._configuration_hash = configuration_hash
@@ -78,7 +81,7 @@ class Health:
             "equipoise_problem", "1 for each problem that /readyz reports.", ["key"], registry=metrics
         )
         ready = Gauge("equipoise_ready", "1 when /readyz returns 200.", registry=metrics)
-        ready.set_function(lambda: float(not self._waiting_for()))  # called in another thread: only reads
+        ready.set_function(lambda: float(not self._waiting_for()))  # called in another thread, so it only reads
         leading = Gauge("equipoise_leader", "1 while this replica leads.", registry=metrics)
         leading.set_function(lambda: float(bool(self.leading)))
         metrics.register(_UnreadableCollector(self._unreadable))
@@ -86,20 +89,20 @@ class Health:
     def set_problem(self, key: str, text: str | None) -> None:
         """Sets a data problem, or removes it if `text` is None. It is logged when it begins, changes and ends.
 
-        Different numbers are not a change: an age or a share would be logged every few seconds. `key` is the kind of
-        the problem, not the object, because it is the label of a metric.
+        A text that differs only in numbers is not logged as a change, or a growing age would be logged every few
+        seconds. `key` is the kind of the problem, not the object, because it is the label of a metric.
         """
-        before = self._problems.get(key)
+        previous = self._problems.get(key)
         text = None if text is None else plain_text(text, PROBLEM_LIMIT)
         if text is None:
-            if before is not None:
+            if previous is not None:
                 del self._problems[key]
                 self._problem_gauge.remove(key)
-                log.info("problem resolved", key=key, was=before)
+                log.info("problem resolved", key=key, was=previous)
             return
         self._problems[key] = text
         self._problem_gauge.labels(key).set(1)
-        if before is None or _NUMBER.sub("", text) != _NUMBER.sub("", before):
+        if previous is None or _NUMBER.sub("", text) != _NUMBER.sub("", previous):
             log.warning("problem", key=key, text=text)
 
     def warmed_up(self) -> None:
@@ -118,11 +121,11 @@ class Health:
 
     def include_unreadable(self, unreadable: UnreadableThings) -> None:
         """Adds what another component cannot read, such as the client of the API server."""
-        if not any(each is unreadable for each in self._unreadable):
+        if not any(included is unreadable for included in self._unreadable):
             self._unreadable.append(unreadable)
 
     def stop(self) -> None:
-        """Makes the process unready for good, so that clients send no requests."""
+        """Makes the process unready until it ends, so that clients send no requests."""
         self._stopping = True
 
     @property
@@ -132,7 +135,7 @@ class Health:
     @property
     def problems(self) -> list[str]:
         included = (text for source in self._sources for text in source())
-        unreadable = (text for each in self._unreadable for text in each.problems)
+        unreadable = (text for source in self._unreadable for text in source.problems)
         return [*self._problems.values(), *included, *unreadable]
 
     def report(self) -> Readiness:
@@ -156,7 +159,7 @@ class Health:
 
 
 class _UnreadableCollector(Collector):
-    """The number of entries of each source. It is called in another thread: it only reads."""
+    """The metric with the number of unreadable things by source. It only reads, because another thread calls it."""
 
     def __init__(self, unreadable: Sequence[UnreadableThings]) -> None:
         self._unreadable = unreadable
@@ -166,8 +169,8 @@ class _UnreadableCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         counts: Counter[str] = Counter()
-        for each in self._unreadable:
-            counts.update(each.counts())
+        for unreadable in self._unreadable:
+            counts.update(unreadable.counts())
         family = _unreadable_family()
         for source, count in counts.items():
             family.add_metric([source], count)
@@ -186,15 +189,15 @@ def _unreadable_family() -> GaugeMetricFamily:
 async def serving_health(
     address: str, health: Health, metrics: CollectorRegistry, version: str, limits: ConnectionLimits = LIMITS
 ) -> AsyncIterator[str]:
-    """Serve while the block runs; gives the address in use, `host:port`.
+    """Serves the health of the process while the block runs. Yields the address in use, `host:port`.
 
-    Raises ConfigurationError when the address is none or is taken.
+    Raises ConfigurationError if the address is invalid or already in use.
     """
     host, port = split_address(address)
     rendered = RenderedMetrics(metrics, asyncio.get_running_loop().time)
 
     async def on_healthz(_request: web.Request) -> web.Response:
-        """A response is enough: it shows that the event loop runs."""
+        """Always returns 200: a response shows that the event loop runs."""
         return web.Response(text="ok\n")
 
     async def on_readyz(_request: web.Request) -> web.Response:
@@ -220,10 +223,10 @@ async def serving_health(
             server = await listen(runner, host, port, limits)
         except OSError as error:
             raise ConfigurationError(f"health: {address} cannot be listened on: {error.strerror or error}") from error
-        name, bound = server.sockets[0].getsockname()[:2]
-        log.info("health", address=f"{name}:{bound}")
+        bound_host, bound_port = server.sockets[0].getsockname()[:2]
+        log.info("health", address=f"{bound_host}:{bound_port}")
         try:
-            yield f"{name}:{bound}"
+            yield f"{bound_host}:{bound_port}"
         finally:
             server.close()
     finally:
@@ -231,7 +234,7 @@ async def serving_health(
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """`127.0.0.1:8081`, `[::1]:8081`, `:8081` (every interface). Raises ConfigurationError."""
+    """The host and port of `127.0.0.1:8081`, `[::1]:8081` or `:8081` (every interface). Raises ConfigurationError."""
     host, colon, port = address.rpartition(":")
     if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65_535 or (":" in host and host[0] != "["):
         raise ConfigurationError(f"{address!r} is no address to listen on (examples: 127.0.0.1:8081, [::]:8081, :8081)")

@@ -9,7 +9,7 @@ _SECONDS = 3.0
 
 
 def main(arguments: list[str]) -> int:
-    """Send one request. 0: the status is 200; 1: anything else, with the reason on stderr; 2: wrong usage."""
+    """Sends one request. Returns 0 if the status is 200, 2 for wrong usage, else 1 with the reason on stderr."""
     try:
         (url,) = arguments
         address = urlsplit(url)

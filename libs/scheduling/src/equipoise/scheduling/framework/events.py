@@ -1,4 +1,4 @@
-"""Changes of the cluster that may make a pod schedulable that was not."""
+"""Changes of the cluster that may make an unschedulable pod schedulable."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -12,7 +12,7 @@ from equipoise.scheduling.model.pod_info import PodInfo
 Kind = Literal[
     "Pod", "UnscheduledPod", "Node", "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode", "Other"
 ]
-"""Pod: one that has a node. UnscheduledPod: the pod itself that waits."""
+"""The kind of the changed object. Pod: a pod with a node. UnscheduledPod: a pod that waits for a node."""
 
 Action = Literal["add", "update", "delete"]
 
@@ -30,23 +30,24 @@ class ClusterEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class QueueingHint(Protocol):
-    """A plugin that refuses pods may define which events can change that."""
+    """A plugin that defines which events may make it accept a pod that it refused."""
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """Whether a pod that this plugin refused should be tried again. Without the method: after every event."""
+        """Whether a pod that this plugin refused should be tried again. Without this method, it is tried again after
+        every event."""
         ...
 
 
 def node_became_suitable(event: ClusterEvent, is_suitable: Callable[[Node], bool]) -> bool:
-    """Whether a node was added that suits the pod, or changed so that it suits the pod now and did not before."""
+    """Whether a suitable node was added, or a node changed from unsuitable to suitable."""
     if event.kind != "Node" or not isinstance(event.new, Node) or not is_suitable(event.new):
         return False
     return not isinstance(event.old, Node) or not is_suitable(event.old)
 
 
 def pods_of(event: ClusterEvent) -> Sequence[PodInfo]:
-    """The pod before and after the event; one of them if it was added or deleted."""
-    return [each for each in (event.old, event.new) if isinstance(each, PodInfo)] if event.kind == "Pod" else []
+    """The pod before and after the event. Only one of both if it was added or deleted."""
+    return [pod for pod in (event.old, event.new) if isinstance(pod, PodInfo)] if event.kind == "Pod" else []
 
 
 def is_one_of(event: ClusterEvent, events: Mapping[Kind, tuple[Action, ...]]) -> bool:
@@ -54,7 +55,7 @@ def is_one_of(event: ClusterEvent, events: Mapping[Kind, tuple[Action, ...]]) ->
 
 
 def changed(event: ClusterEvent, what: Callable[[Any], object]) -> bool:
-    """Whether the object was added or removed, or `what` returns another value after the update."""
+    """Whether the object was added or removed, or the update changed the value that `what` returns."""
     return event.old is None or event.new is None or what(event.old) != what(event.new)
 
 

@@ -6,7 +6,7 @@ from equipoise.scheduling.model.pod_info import PodInfo
 
 
 class Nominated:
-    """The nominated pods, by node. A nomination is no reservation: it counts only for lower or equal priority."""
+    """The nominated pods, by node. A nomination reserves room only against pods of lower or equal priority."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
@@ -16,7 +16,7 @@ class Nominated:
         return bool(self._by_node)
 
     def add(self, pod: PodInfo, node: str) -> None:
-        """Replaces an earlier nomination of the pod."""
+        """Nominates the pod to a node. Replaces an earlier nomination of the pod."""
         self.remove(pod)
         self._by_node.setdefault(node, {})[pod.uid] = pod
         self._node_of[pod.uid] = node
@@ -24,7 +24,7 @@ class Nominated:
     def preempt(self, pod: PodInfo, node: str) -> Sequence[PodInfo]:
         """Nominates a pod for which others are removed from the node.
 
-        Returns the pods of lower priority that were nominated to the node and no longer are.
+        Returns the pods of lower priority whose nomination to the node was removed.
         """
         outranked = [other for other in self.on(node) if other.priority < pod.priority]
         for other in outranked:
@@ -40,15 +40,15 @@ class Nominated:
                 del self._by_node[node]
 
     def node_of(self, pod: PodInfo) -> str:
-        """Empty: none."""
+        """The node to which the pod is nominated; empty if there is none."""
         return self._node_of.get(pod.uid, "")
 
     def on(self, node: str) -> Sequence[PodInfo]:
         return list(self._by_node.get(node, {}).values())
 
     def competing(self, pod: PodInfo, node: str) -> Sequence[PodInfo]:
-        """The nominated pods that this pod must leave room for."""
-        return [each for each in self.on(node) if each.priority >= pod.priority and each.uid != pod.uid]
+        """The nominated pods for which this pod must leave room."""
+        return [other for other in self.on(node) if other.priority >= pod.priority and other.uid != pod.uid]
 
     @property
     def nodes(self) -> frozenset[str]:

@@ -1,8 +1,8 @@
-"""What a plugin may implement. Each extension point is a protocol; a plugin implements one or more of them.
+"""The protocols of plugins, one for each extension point. A plugin implements one or more of them.
 
-A plugin answers for all nodes at once, in arrays. One that is written for a single node (`filter_node`, `score_node`)
-works as well, and is called for each node. A plugin keeps nothing between two pods except in its own attributes, and
-nothing between two extension points except in the CycleState.
+A plugin returns arrays with its results for all nodes. A plugin for a single node (`filter_node`, `score_node`) works
+as well, and is called for each node. A plugin stores data for one pod in the CycleState, between extension points, and
+data that outlives a pod in its own attributes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ MAX_SCORE = 100
 
 
 class Plugin(Protocol):
-    """The name is that in a KubeSchedulerConfiguration."""
+    """A plugin, with its name in a KubeSchedulerConfiguration."""
 
     name: str
 
@@ -30,7 +30,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that a plugin refuses for one reason."""
 
     nodes: Flags
-    """Whether each of the rows that were asked about is refused."""
+    """Whether the node is refused, for each row in the call."""
 
     reason: str
     code: Code = Code.UNSCHEDULABLE
@@ -40,10 +40,10 @@ class PreFiltered(msgspec.Struct, frozen=True, kw_only=True):
     """The result of `pre_filter`."""
 
     status: PluginStatus = SUCCESS
-    """SKIP: `filter`, `add_pod` and `remove_pod` are not called for this pod."""
+    """The status of the pod. With SKIP, `filter`, `add_pod` and `remove_pod` are not called for it."""
 
     nodes: frozenset[str] | None = None
-    """Names of the only nodes that are possible; None: no restriction."""
+    """The names of the only possible nodes; None if all nodes are possible."""
 
 
 SKIPPED = PreFiltered(status=SKIP)
@@ -54,7 +54,7 @@ class PreEnqueue(Protocol):
     """Decides whether a pod enters the queue."""
 
     def pre_enqueue(self, pod: PodInfo) -> PluginStatus:
-        """Success: the pod enters the queue. Else it waits outside of the queue until it is changed."""
+        """With success, the pod enters the queue. Otherwise it waits outside of the queue until it is changed."""
         ...
 
 
@@ -63,7 +63,7 @@ class QueueSort(Protocol):
     """The order of the queue."""
 
     def sort_key(self, pod: PodInfo, added_at: float) -> tuple[float, ...]:
-        """Pods with lower keys are first. `added_at`: seconds, when the pod entered the queue."""
+        """Pods with lower keys are first. `added_at`: the time at which the pod entered the queue, in seconds."""
         ...
 
 
@@ -76,16 +76,16 @@ class PreFilter(Protocol):
 
 @runtime_checkable
 class PreFilterExtensions(Protocol):
-    """Keeps what pre_filter wrote up to date while preemption tries other placements. Called on a clone."""
+    """Updates a clone of the data of pre_filter while preemption tries other placements."""
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: ClusterSnapshot) -> None:
-        """`added` is on the node already."""
+        """Updates the data for a pod that was added to the node. The snapshot already contains it."""
         ...
 
     def remove_pod(
         self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: ClusterSnapshot
     ) -> None:
-        """`removed` is no longer on the node."""
+        """Updates the data for a pod that was removed from the node. The snapshot no longer contains it."""
         ...
 
 
@@ -94,7 +94,7 @@ class Filter(Protocol):
     """Decides which nodes cannot run the pod."""
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
-        """The refused nodes. If several refusals contain one, the last that is not UNSCHEDULABLE has its code."""
+        """The refused nodes. If several refusals contain a node, the last code other than UNSCHEDULABLE applies."""
         ...
 
 
@@ -107,7 +107,7 @@ class FilterNode(Protocol):
 
 @runtime_checkable
 class PostFilter(Protocol):
-    """Decides what to do after no node was found."""
+    """Decides what to do if no node was found."""
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, refused: Mapping[int, PluginStatus]
@@ -119,13 +119,13 @@ class PostFiltered(msgspec.Struct, frozen=True, kw_only=True):
 
     status: PluginStatus
     node: str = ""
-    """Nominated: the pod is expected there once the victims are gone. Empty: none."""
+    """The nominated node, where the pod is expected once the victims have ended; empty if there is none."""
 
     victims: tuple[PodInfo, ...] = ()
-    """Pods to delete."""
+    """The pods to delete."""
 
     clear_nomination: bool = False
-    """The node that was nominated before no longer is."""
+    """Whether the earlier nomination of a node is removed."""
 
 
 @runtime_checkable
@@ -133,7 +133,7 @@ class PreScore(Protocol):
     """Is called once per attempt, before nodes are scored."""
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
-        """`rows`: the feasible nodes. SKIP: `score` is not called, which is as 0 for every node."""
+        """`rows`: the feasible nodes. With SKIP, `score` is not called, so the score of every node is 0."""
         ...
 
 
@@ -142,7 +142,7 @@ class Score(Protocol):
     """Scores how suitable the feasible nodes are."""
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-        """The score of each of these nodes: 0..100, unless the plugin has `normalize`."""
+        """The score of each of these nodes, 0..100. With `normalize`, scores may have any range."""
         ...
 
 
@@ -169,8 +169,8 @@ class Reserve(Protocol):
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus: ...
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """Undoes `reserve`, because the pod is not bound after all. Also called for a plugin whose `reserve` failed;
-        must not fail."""
+        """Undoes `reserve`, because the pod will not be bound. It is also called if `reserve` of this plugin failed,
+        and must not raise an error."""
         ...
 
 
@@ -179,21 +179,21 @@ class Permit(Protocol):
     """Decides whether the pod may be bound now."""
 
     def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[PluginStatus, float]:
-        """The status, and the seconds that the pod waits at most if it is WAIT, until it is allowed or rejected
-        (`Handle.waiting_pods`)."""
+        """The status, and a timeout in seconds. With the status WAIT, the pod waits until it is allowed or rejected
+        (`Handle.waiting_pods`), at most until the timeout."""
         ...
 
 
 @runtime_checkable
 class PreBind(Protocol):
-    """Work that has to be done before the pod is bound."""
+    """Does work that is necessary before the pod is bound."""
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus: ...
 
 
 @runtime_checkable
 class Bind(Protocol):
-    """Binds the pod; the first plugin that does not return SKIP has done it."""
+    """Binds the pod. Plugins are called until one does not return SKIP."""
 
     async def bind(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus: ...
 

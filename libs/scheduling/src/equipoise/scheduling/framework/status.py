@@ -16,13 +16,14 @@ class Code(IntEnum):
     """The pod cannot run on this node now. Preemption may help."""
 
     UNSCHEDULABLE_AND_UNRESOLVABLE = 3
-    """The pod cannot run on this node, whichever pods are removed."""
+    """The pod cannot run on this node, regardless of which pods are removed."""
 
     WAIT = 4
-    """The result of Permit when another plugin or program decides later."""
+    """The result of Permit if another plugin or program decides later."""
 
     SKIP = 5
-    """The plugin is skipped. PreFilter: its Filter is not called. PreScore: its Score. Bind: another plugin binds."""
+    """The plugin is skipped. After PreFilter, its Filter is not called; after PreScore, its Score is not called; after
+    Bind, another plugin binds the pod."""
 
     PENDING = 6
     """Something outside of the scheduler is required first, for example a device."""
@@ -32,7 +33,7 @@ REJECTED = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDIN
 
 
 class PluginStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin decided, and why."""
+    """The decision of a plugin, and its reasons."""
 
     code: Code = Code.SUCCESS
     reasons: tuple[str, ...] = ()
@@ -45,7 +46,7 @@ class PluginStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_rejected(self) -> bool:
-        """The pod does not fit, and nothing failed."""
+        """Whether the pod does not fit although nothing failed."""
         return self.code in REJECTED
 
 

@@ -1,4 +1,4 @@
-"""Which pods belong together: those of the same Services and of the same workload."""
+"""The selectors of pods that belong together: pods of the same Services and of the same workload."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from equipoise.contracts.kubernetes.objects.workload import KubernetesService, R
 from equipoise.scheduling.model.pod_info import PodInfo
 
 ObjectKey = tuple[str, str, str]
-"""Kind, namespace and name."""
+"""The kind, namespace and name of an object."""
 
 _MOST_SELECTORS = 10_000
 """The maximum number of selectors that are kept."""
@@ -16,7 +16,11 @@ _KINDS = {("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1"
 
 
 class SpreadSelectors:
-    """Services, by namespace and name, and ReplicaSets, StatefulSets and ReplicationControllers. All may change."""
+    """The selectors by which PodTopologySpread spreads pods by default.
+
+    `services`: Services by namespace and name. `workloads`: ReplicaSets, StatefulSets and ReplicationControllers. Both
+    mappings may change.
+    """
 
     def __init__(
         self, services: Mapping[str, Mapping[str, KubernetesService]], workloads: Mapping[ObjectKey, Object]
@@ -24,10 +28,11 @@ class SpreadSelectors:
         self._services_of = services
         self._workloads = workloads
         self._kept: dict[ObjectKey, tuple[Object | None, Mapping[str, str], LabelSelector | None]] = {}
-        """The owner object, the labels of the Services and the selector, which follows from both, by owner of pods."""
+        """The owner object, the labels of the Services, and the selector that results from both, by the owner of the
+        pods."""
 
     def __call__(self, pod: PodInfo) -> LabelSelector | None:
-        """What PodTopologySpread selects by default: None without such an object.
+        """The selector for a pod; None without a Service or workload that selects it.
 
         Source: `DefaultSelector` of pkg/scheduler/framework/plugins/helper.
         """
@@ -46,12 +51,12 @@ class SpreadSelectors:
 
     def _service_labels(self, pod: PodInfo) -> Mapping[str, str]:
         """The labels by which the pod's Services select it."""
-        found: dict[str, str] = {}
-        for each in self._services_of.get(pod.namespace, {}).values():
-            selector = each.spec.selector
+        labels: dict[str, str] = {}
+        for service in self._services_of.get(pod.namespace, {}).values():
+            selector = service.spec.selector
             if selector and selector.items() <= pod.labels.items():
-                found |= selector
-        return found
+                labels |= selector
+        return labels
 
 
 def _selector(service_labels: Mapping[str, str], workload: Object | None) -> LabelSelector | None:
@@ -60,7 +65,8 @@ def _selector(service_labels: Mapping[str, str], workload: Object | None) -> Lab
     if isinstance(workload, ReplicationController):
         labels |= workload.spec.selector
     elif isinstance(workload, WorkloadObject) and workload.spec.selector is not None:
-        # Not merged into the labels: a workload whose selector contradicts that of a Service selects no pod.
+        # The rules are not merged into the labels, so that a workload and a Service with contradicting selectors select
+        # no pod.
         own = workload.spec.selector.match_labels.items()
         rules = [SelectorRequirement(key=key, operator="In", values=[value]) for key, value in own]
         rules += workload.spec.selector.match_expressions

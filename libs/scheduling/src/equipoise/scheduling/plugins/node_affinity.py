@@ -1,4 +1,4 @@
-"""NodeAffinity: the node selector and the node affinity of a pod, and those that the configuration adds."""
+"""NodeAffinity: the node selector and node affinity of a pod, and the affinity that the configuration adds."""
 
 from collections.abc import Sequence
 
@@ -28,13 +28,13 @@ class NodeAffinityPlugin:
     name = "NodeAffinity"
 
     def __init__(self, added: Affinity | None = None) -> None:
-        """`added`: applies to every pod (`addedAffinity`)."""
+        """`added`: the affinity that applies to every pod (`addedAffinity`)."""
         self._added_required = added.required if added else None
         self._added_key = msgspec.json.encode(self._added_required)
         self._added_preferred = added.preferred if added else []
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
-        """Names of nodes that every term requires leave only these nodes."""
+        """Restricts the search to the named nodes if every term requires nodes by name."""
         required = pod.required_nodes
         if required is None and self._added_required is None:
             return SKIPPED
@@ -53,17 +53,18 @@ class NodeAffinityPlugin:
         ):
             if selector is None:
                 continue
-            others = ~snapshot.labels.selected(selector, key)[rows]
+            refused = ~snapshot.labels.selected(selector, key)[rows]
             for earlier in refusals:
-                others &= ~earlier.nodes
-            refusals.append(Refusal(nodes=others, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
+                refused &= ~earlier.nodes
+            refusals.append(Refusal(nodes=refused, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
         return refusals
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
-        """Raises ValueError for a term that cannot be read: as in kube-scheduler, the attempt ends with an error."""
+        """Raises ValueError for a term that cannot be read. As in kube-scheduler, the attempt then ends with an
+        error."""
         preferred = self._preferred(pod)
-        for each in preferred:
-            for rule in each.preference.match_expressions if each.weight else ():
+        for term in preferred:
+            for rule in term.preference.match_expressions if term.weight else ():
                 if why := _unreadable(rule):
                     raise ValueError(f"{rule.key} {rule.operator} {rule.values}: {why}")
         return SUCCESS if preferred else SKIP
@@ -71,9 +72,9 @@ class NodeAffinityPlugin:
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         """The sum of the weights of the preferred terms that match."""
         total = np.zeros(len(rows), dtype=np.int64)
-        for each in self._preferred(pod):
-            if each.weight:
-                total += each.weight * _preferred_nodes(snapshot, each)[rows]
+        for term in self._preferred(pod):
+            if term.weight:
+                total += term.weight * _preferred_nodes(snapshot, term)[rows]
         return total
 
     def normalize(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, scores: Ints) -> Ints:
@@ -86,15 +87,18 @@ class NodeAffinityPlugin:
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether a node became suitable. The affinity of a pod can be changed only while it has scheduling gates."""
-        selectors = [each for each in (self._added_required, pod.required_nodes) if each is not None]
+        selectors = [selector for selector in (self._added_required, pod.required_nodes) if selector is not None]
         return is_update_of(event, pod) or node_became_suitable(
             event,
-            lambda node: all(selects_node(each, node.metadata.name, node.metadata.labels) for each in selectors),
+            lambda node: all(
+                selects_node(selector, node.metadata.name, node.metadata.labels) for selector in selectors
+            ),
         )
 
 
 def _unreadable(rule: SelectorRequirement) -> str | None:
-    """Why a requirement cannot be read; None: it can. The API server checks only the requirements of required terms."""
+    """Why a requirement cannot be read; None if it can. The API server checks only the requirements of required
+    terms."""
     if not all(map(is_label_value, rule.values)):
         return "the values of labels begin and end with letters or digits"
     if rule.operator in ("Gt", "Lt") and any(integer(value) is None for value in rule.values):
@@ -108,15 +112,15 @@ def _preferred_nodes(snapshot: ClusterSnapshot, preferred: PreferredNodes) -> Fl
 
 
 def _named(selector: NodeSelector) -> frozenset[str] | None:
-    """Names of nodes, if each term requires some; None: other nodes may match, too."""
+    """The names of the nodes that may match, if each term requires nodes by name; None if other nodes may match."""
     names: set[str] = set()
     for term in selector.node_selector_terms:
-        found: frozenset[str] | None = None
+        required: frozenset[str] | None = None
         for rule in term.match_fields:
             if rule.key == "metadata.name" and rule.operator == "In":
                 values = frozenset(rule.values)
-                found = values if found is None else found & values
-        if found is None:
+                required = values if required is None else required & values
+        if required is None:
             return None
-        names |= found
+        names |= required
     return frozenset(names) if selector.node_selector_terms else None

@@ -1,4 +1,4 @@
-"""NodePorts: a host port can be occupied by one pod of a node."""
+"""NodePorts: on a node, a host port can be used by one pod only."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""TaintToleration: NoSchedule and NoExecute taints refuse pods, PreferNoSchedule ones count against their nodes."""
+"""TaintToleration: NoSchedule and NoExecute taints refuse pods, PreferNoSchedule taints lower the score of a node."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ class TaintToleration:
         return (Refusal(nodes=nodes, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-        """Number of PreferNoSchedule taints that the pod does not tolerate."""
+        """The number of PreferNoSchedule taints that the pod does not tolerate."""
         untolerated = snapshot.untolerated_preferences(pod.pod.spec.tolerations)
         return np.zeros(len(rows), dtype=np.int64) if untolerated is None else untolerated.take(rows)
 
@@ -35,11 +35,11 @@ class TaintToleration:
         return normalized(scores, reverse=True)
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """Whether a node became suitable: the pod tolerates its taints."""
+        """Whether the pod now tolerates the taints of a node."""
         tolerations = pod.pod.spec.tolerations
         return is_update_of(event, pod) or node_became_suitable(
             event,
             lambda node: all(
-                each.effect not in BLOCKING_EFFECTS or tolerates(tolerations, each) for each in node.spec.taints
+                taint.effect not in BLOCKING_EFFECTS or tolerates(tolerations, taint) for taint in node.spec.taints
             ),
         )

@@ -1,4 +1,4 @@
-"""Which pods cannot be removed without a violation of their PodDisruptionBudgets."""
+"""Which pods cannot be removed without violating their PodDisruptionBudgets."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,12 +13,12 @@ def split_by_budgets(
 ) -> tuple[list[PodInfo], list[PodInfo]]:
     """The pods whose removal violates a budget, and the others, both in the given order.
 
-    Each pod uses one of the disruptions that are allowed now, until a budget is violated: its other budgets then keep
-    theirs. Unlike for the eviction API, an empty selector selects
-    nothing, and neither does any selector a pod without labels.
+    Each pod uses up one allowed disruption of each of its budgets. After the first violated budget, its other budgets
+    are not charged. Unlike in the eviction API, an empty selector selects no pods, and a pod without labels is never
+    selected.
     """
-    budgets = [each for each in budgets if _selects_something(each.spec.selector)]
-    allowed = [each.status.disruptions_allowed for each in budgets]
+    budgets = [budget for budget in budgets if _selects_something(budget.spec.selector)]
+    allowed = [budget.status.disruptions_allowed for budget in budgets]
     violating: list[PodInfo] = []
     others: list[PodInfo] = []
     for pod in pods:

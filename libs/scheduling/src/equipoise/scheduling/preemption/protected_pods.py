@@ -10,9 +10,10 @@ SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 
 
 class ProtectedPods:
-    """Pods of the system and of Equipoise, system-critical ones, and those that have opted out of evictions.
+    """Pods of the system and of Equipoise, system-critical pods, and pods that have opted out of evictions.
 
-    kube-scheduler preempts all of them. Namespaces are followed, because their annotation protects all of their pods.
+    kube-scheduler would preempt all of them. Changes of namespaces are applied, because the annotation of a namespace
+    protects all of its pods.
     """
 
     def __init__(self, own_namespace: str) -> None:
@@ -20,13 +21,13 @@ class ProtectedPods:
         self._opted_out: set[str] = set()
 
     def apply(self, before: Object | None, after: Object | None) -> None:
-        """A change of a namespace; other objects have no effect."""
-        found = after or before
-        if isinstance(found, Namespace):
+        """Applies a change of a namespace. Other objects have no effect."""
+        namespace = after or before
+        if isinstance(namespace, Namespace):
             if after is not None and OPT_OUT in after.metadata.annotations:
-                self._opted_out.add(found.metadata.name)
+                self._opted_out.add(namespace.metadata.name)
             else:
-                self._opted_out.discard(found.metadata.name)
+                self._opted_out.discard(namespace.metadata.name)
 
     def may_preempt(self, pod: PodInfo) -> bool:
         return (

@@ -1,4 +1,4 @@
-"""Which plugins are enabled at which extension point: the defaults of kube-scheduler 1.37, and how they are changed.
+"""The plugins that are enabled at each extension point: the defaults of kube-scheduler 1.37, and changes to them.
 
 Sources: `getDefaultPlugins` and `mergePluginSet` of pkg/scheduler/apis/config/v1.
 """
@@ -10,7 +10,7 @@ import msgspec
 from equipoise.scheduling.settings.document import Fields, near, show
 
 MULTI_POINT = "multiPoint"
-"""Enables a plugin at every extension point that it implements."""
+"""The name of the section that enables a plugin at every extension point that it implements."""
 
 POINTS = (
     "preEnqueue",
@@ -29,7 +29,7 @@ POINTS = (
 """The extension points, by their names in a KubeSchedulerConfiguration."""
 
 GROUP_POINTS = ("placementGenerate", "placementScore", "podGroupPostFilter")
-"""The extension points of groups of pods, which are behind a gate that is off in 1.37."""
+"""The extension points of groups of pods. The feature gate for them is off in 1.37."""
 
 ALL = "*"
 
@@ -78,23 +78,24 @@ DEFAULT_PLUGINS = (
 
 def read_plugin_sets(section: Fields, known: Set[str]) -> PluginSets:
     """The plugin sets with the defaults. `known`: names of all plugins that may be enabled."""
-    found = {}
+    plugin_sets = {}
     for point in (*POINTS, MULTI_POINT):
         default = PluginSet(enabled=DEFAULT_PLUGINS) if point == MULTI_POINT else PluginSet()
-        found[point] = merged(default, _read(section.section(point), known))
+        plugin_sets[point] = merged(default, _read(section.section(point), known))
     section.ignore(*GROUP_POINTS)
     section.end()
-    return found
+    return plugin_sets
 
 
 def merged(default: PluginSet, custom: PluginSet) -> PluginSet:
-    """Default plugins that are not disabled keep their place, with the weight that is given; the others follow."""
+    """Default plugins that are not disabled keep their order, with a custom weight if there is one. Other plugins
+    follow."""
     disabled = default.disabled | custom.disabled
-    given = {plugin.name: plugin for plugin in custom.enabled}
+    custom_by_name = {plugin.name: plugin for plugin in custom.enabled}
     kept = [plugin for plugin in default.enabled if ALL not in disabled and plugin.name not in disabled]
-    replaced = {plugin.name for plugin in kept}
-    added = [plugin for plugin in custom.enabled if plugin.name not in replaced]
-    return PluginSet(enabled=(*(given.get(plugin.name, plugin) for plugin in kept), *added), disabled=disabled)
+    kept_names = {plugin.name for plugin in kept}
+    added = [plugin for plugin in custom.enabled if plugin.name not in kept_names]
+    return PluginSet(enabled=(*(custom_by_name.get(plugin.name, plugin) for plugin in kept), *added), disabled=disabled)
 
 
 def unknown_plugin(name: object, known: Set[str]) -> str:
@@ -103,18 +104,18 @@ def unknown_plugin(name: object, known: Set[str]) -> str:
 
 def _read(section: Fields, known: Set[str]) -> PluginSet:
     enabled: dict[str, EnabledPlugin] = {}
-    for each in section.sections("enabled"):
-        name = each.text("name")
+    for entry in section.sections("enabled"):
+        name = entry.text("name")
         if name not in known:
-            each.fault("name", unknown_plugin(name, known))
+            entry.fault("name", unknown_plugin(name, known))
         elif name in enabled:
-            each.fault("name", f"{show(name)} is enabled twice at this extension point")
-        enabled[name] = EnabledPlugin(name=name, weight=each.integer("weight", 0, lowest=0))
-        each.end()
+            entry.fault("name", f"{show(name)} is enabled twice at this extension point")
+        enabled[name] = EnabledPlugin(name=name, weight=entry.integer("weight", 0, lowest=0))
+        entry.end()
     disabled = set()
-    for each in section.sections("disabled"):
-        disabled.add(each.text("name"))
-        each.ignore("weight")
-        each.end()
+    for entry in section.sections("disabled"):
+        disabled.add(entry.text("name"))
+        entry.ignore("weight")
+        entry.end()
     section.end()
     return PluginSet(enabled=tuple(enabled.values()), disabled=frozenset(disabled))

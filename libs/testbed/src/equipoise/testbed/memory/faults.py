@@ -16,14 +16,14 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     verb: Verb
     resource: str
-    """Plural: "pods"."""
+    """The plural name of the resource: "pods"."""
 
     namespace: str
     name: str
 
 
 class _Fault(msgspec.Struct, kw_only=True):
-    """The error of some of the next requests."""
+    """An error that some of the next requests return."""
 
     verb: Verb | None
     resource: str
@@ -42,7 +42,7 @@ class _Fault(msgspec.Struct, kw_only=True):
 
 
 class Faults:
-    """Faults of an API server; the first that matches a request applies."""
+    """The faults of an API server. The first fault that matches a request applies."""
 
     def __init__(self) -> None:
         self._faults: list[_Fault] = []
@@ -60,9 +60,9 @@ class Faults:
         committed: bool = False,
         times: int | None = 1,
     ) -> None:
-        """The next `times` matching requests fail with `status`; 0 = no response. `resource` is a plural.
+        """Makes the next `times` matching requests fail with `status`; 0 for no response. `resource` is a plural name.
 
-        With `committed` a write is processed first and only its response is lost.
+        With `committed`, a write is processed and only its response is replaced by the error.
         """
         error = error_for_status(status, reason, message, retry_after)
         self._faults.append(
@@ -70,7 +70,8 @@ class Faults:
         )
 
     def refuse(self, verb: Verb | None = None, *, status: int = 403, resource: str = "", name: str = "") -> None:
-        """Every matching request fails until `clear`. No verb and status 0: the server does not respond."""
+        """Makes every matching request fail until `clear`. Without a verb and with status 0, the server does not
+        respond."""
         self.fail_next(verb, status=status, resource=resource, name=name, times=None)
 
     def clear(self) -> None:

@@ -1,6 +1,6 @@
-"""Servers on the loopback interface: requests without proxies and with a short timeout, and ports.
+"""Requests to servers on the loopback interface, and the ports of these servers.
 
-Two clusters on one machine never use the same ports.
+Requests use no proxy and have a short timeout. Two clusters on one machine never use the same ports.
 """
 
 import http.client
@@ -19,7 +19,8 @@ FIRST, LAST, BLOCK = 20000, 32000, 32  # below the ephemeral ports of Linux
 
 
 def get(url: str, *, method: str = "GET", token: str | None = None, ca_file: Path | None = None) -> bytes:
-    """The body of a 2xx response, else an OSError. Without a CA file any certificate is accepted."""
+    """The body of a 2xx response. Raises OSError for any other one. Without a CA file, every certificate is
+    accepted."""
     request = urllib.request.Request(url, method=method)  # noqa: S310 - loopback addresses only
     if token is not None:
         request.add_header("Authorization", f"Bearer {token}")
@@ -78,7 +79,7 @@ class PortBlock:
         """The next unused port of the block."""
         for port in self._ports:
             with socket.socket() as probe:
-                # As servers do: otherwise a connection in TIME_WAIT makes a free port look used.
+                # Servers set this option as well. Without it, a connection in TIME_WAIT makes a free port look used.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     probe.bind(("127.0.0.1", port))

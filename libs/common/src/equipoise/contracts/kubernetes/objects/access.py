@@ -14,7 +14,7 @@ class PolicyRule(ApiValue, frozen=True, kw_only=True):
 
 class Role(Object, frozen=True, kw_only=True):
     rules: list[PolicyRule] | None = None
-    """The API server writes null when there are none."""
+    """None if there are no rules: the API server writes null."""
 
 
 class PolicyValidation(ApiValue, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class AdmissionPolicySpec(ApiValue, frozen=True, kw_only=True):
 
 
 class AdmissionPolicy(Object, frozen=True, kw_only=True):
-    """ValidatingAdmissionPolicy."""
+    """A ValidatingAdmissionPolicy."""
 
     spec: AdmissionPolicySpec = AdmissionPolicySpec()
 
@@ -40,19 +40,19 @@ class ResourceAttributes(ApiValue, frozen=True, kw_only=True):
     subresource: str = ""
     name: str = ""
     namespace: str = ""
-    """Empty: all namespaces, or a resource without namespaces."""
+    """The namespace; empty for all namespaces, or for a resource without namespaces."""
 
 
 class AccessReviewSpec(ApiValue, frozen=True, kw_only=True):
     resource_attributes: ResourceAttributes
     user: str = ""
-    """Empty: the caller."""
+    """The user; empty for the caller."""
 
     groups: list[str] = []
 
 
 def account_review(namespace: str, name: str, attributes: ResourceAttributes) -> AccessReviewSpec:
-    """Whether a ServiceAccount has a permission, also through one of its groups."""
+    """A request whether a ServiceAccount has a permission, directly or through one of its groups."""
     accounts = "system:serviceaccounts"
     return AccessReviewSpec(
         resource_attributes=attributes,
@@ -66,7 +66,7 @@ class AccessReviewStatus(ApiValue, frozen=True, kw_only=True):
 
 
 class AccessReview(Object, frozen=True, kw_only=True):
-    """Asks the API server, by its creation, whether a user has a permission. It is not stored."""
+    """An object whose creation returns whether a user has a permission. The API server does not store it."""
 
     spec: AccessReviewSpec
     status: AccessReviewStatus = AccessReviewStatus()

@@ -1,4 +1,4 @@
-"""Workloads of the known kinds and of custom ones, and the objects that select their pods."""
+"""Workloads of built-in and of custom kinds, and the objects that select their pods."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class UpdateStrategy(ApiValue, frozen=True, kw_only=True):
     type: str = ""
     rolling_update: RollingUpdate | None = None
     partition: Int64 | str | None = None
-    """How many pods of a CloneSet keep the previous revision, as a number or a percentage."""
+    """The number or percentage of the pods of a CloneSet that keep the previous revision."""
 
     paused: bool = False
     """Whether a CloneSet is paused."""
@@ -41,10 +41,10 @@ class WorkloadStatus(ApiValue, frozen=True, kw_only=True):
     current_revision: str = ""
     update_revision: str = ""
     expected_updated_replicas: Int64 | None = None
-    """How many pods the partition of a CloneSet updates."""
+    """The number of pods that a CloneSet updates, as its partition defines."""
 
     pause_conditions: list[dict[str, Any]] = []
-    """Why a Rollout waits."""
+    """The reasons why a Rollout waits."""
 
     abort: bool = False
     """Whether a Rollout was aborted: its pods have the previous template again."""
@@ -61,7 +61,7 @@ class WorkloadObject(Object, frozen=True, kw_only=True):
 
 class ScaleSpec(ApiValue, frozen=True, kw_only=True):
     replicas: Int64 = 0
-    """The API server omits 0."""
+    """The desired replicas. The API server omits 0."""
 
 
 class ScaleStatus(ApiValue, frozen=True, kw_only=True):
@@ -123,6 +123,6 @@ class ReplicationControllerSpec(ApiValue, frozen=True, kw_only=True):
 
 
 class ReplicationController(Object, frozen=True, kw_only=True):
-    """Its selector is a set of labels, unlike that of newer workloads."""
+    """A ReplicationController. Unlike newer workloads, it has a set of labels as its selector."""
 
     spec: ReplicationControllerSpec = ReplicationControllerSpec()

@@ -5,15 +5,15 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 DRIFT = 1e-4
-"""Maximum drift between two clocks, in seconds per second: more than that of synchronized clocks."""
+"""The assumed maximum drift between two clocks, in seconds per second. Synchronized clocks drift less."""
 
 
 class ServerClock:
     """The offset of a server's clock, from the Date headers of its responses.
 
-    The request was sent at `sent`, its response arrived at `received` (local Unix seconds). The server wrote the date D
-    at some time between, when its clock was in [D, D + 1). So the offset is in (D - received, D + 1 - sent]. Each
-    response narrows this interval; between responses it widens by the drift.
+    The request was sent at `sent`, its response arrived at `received` (local Unix seconds). In between, the server
+    wrote the date D, while its clock was in [D, D + 1). So the offset is in (D - received, D + 1 - sent]. Each response
+    narrows this interval. Between responses, the drift widens it.
     """
 
     def __init__(self) -> None:
@@ -29,9 +29,9 @@ class ServerClock:
         except (ValueError, OverflowError):
             return
         lowest, highest = second - received, second + 1.0 - sent
-        known_lowest, known_highest = self._offsets(received)
-        if max(lowest, known_lowest) <= min(highest, known_highest):
-            lowest, highest = max(lowest, known_lowest), min(highest, known_highest)
+        previous_lowest, previous_highest = self._offsets(received)
+        if max(lowest, previous_lowest) <= min(highest, previous_highest):
+            lowest, highest = max(lowest, previous_lowest), min(highest, previous_highest)
         # Otherwise one of the clocks was set, or another server responded: earlier bounds no longer apply.
         self._lowest, self._highest, self._observed_at = lowest, highest, received
 
@@ -41,7 +41,7 @@ class ServerClock:
         return (earliest + latest) / 2
 
     def bounds(self, now: float) -> tuple[float, float]:
-        """The earliest and the latest possible time at the server; `now` before the first response."""
+        """The earliest and the latest possible time at the server. Both are `now` before the first response."""
         if math.isinf(self._highest):
             return now, now
         lowest, highest = self._offsets(now)

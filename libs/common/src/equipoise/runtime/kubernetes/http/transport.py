@@ -11,17 +11,18 @@ CONNECTIONS = 100
 """Maximum number of concurrent requests."""
 
 READ_BYTES = 2**17
-"""Approximate bytes of a response that are buffered: a list is decoded while no other task runs."""
+"""The approximate number of bytes of a response that are buffered. Limited, because no other task runs while a buffer
+is decoded."""
 
 
 class Transport:
-    """HTTP to one API server. Of the environment it uses only the proxy: a .netrc would replace the token."""
+    """HTTP requests to one API server. A .netrc is ignored, because it would replace the token."""
 
     def __init__(self, *, url: str, server_name: str | None, proxy: str | None) -> None:
-        """`server_name` is the name in the certificate, if it is not the host of `url`.
+        """`server_name`: the name in the certificate, if it differs from the host of `url`.
 
-        Without a `proxy` that of the environment is used, if it has one for this host. It is read once: for every
-        request that would take two threads, and half of the request's time.
+        Without a `proxy`, the environment may define one for this host. It is read once. Reading it for every request
+        would take two threads and half of the time of the request.
         """
         self.url = url.rstrip("/")
         self._server_name = server_name
@@ -45,7 +46,8 @@ class Transport:
         timeout: aiohttp.ClientTimeout,
         tls: ssl.SSLContext,
     ) -> aiohttp.ClientResponse:
-        """Sends a request over a connection with this context. Requests with an earlier one continue on theirs."""
+        """Sends a request over a connection with this TLS context. Requests with an earlier context keep their
+        connection."""
         address = f"{self.url}{path}?{urlencode(query)}" if query else f"{self.url}{path}"
         return await self._session.request(
             method,
@@ -61,7 +63,7 @@ class Transport:
     async def websocket(
         self, path: str, *, query: Mapping[str, str], headers: Mapping[str, str], protocol: str, tls: ssl.SSLContext
     ) -> aiohttp.ClientWebSocketResponse:
-        """Raises aiohttp.WSServerHandshakeError for any response but an upgrade."""
+        """Opens a WebSocket. Raises aiohttp.WSServerHandshakeError for any response but an upgrade."""
         return await self._session.ws_connect(
             f"{self.url}{path}?{urlencode(query)}",
             headers=headers,

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: the requests of a pod must fit into what is left; nodes are scored by how full they would be."""
+"""NodeResourcesFit: the requests of a pod must fit into free resources. Nodes are scored by how full they would be."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,8 @@ class NodeResourcesFit:
         unknown_resources: Sequence[str] = (),
     ) -> None:
         """`ignored_resources`: extended resources that another program checks; `ignored_groups`: the prefixes of such
-        resources. `unknown_resources`: resources of which nodes have an unknown amount. None of these are checked.
+        resources. `unknown_resources`: resources whose amount on the nodes is unknown. None of all these resources is
+        checked.
 
         Raises ValueError without resources to score.
         """
@@ -53,7 +54,8 @@ class NodeResourcesFit:
         self._ignored_groups = frozenset(ignored_groups)
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
-        """One refusal per resource that is short. A request that exceeds what the node has is unresolvable."""
+        """One refusal per insufficient resource. It is unresolvable if the request exceeds the allocatable amount of
+        the node."""
         free = (snapshot.allocatable - snapshot.requested).take(rows, axis=1)
         basic = pod.shape.basic_requests
         if basic is not None and not np.count_nonzero(free[:4] < basic):
@@ -68,7 +70,7 @@ class NodeResourcesFit:
             if not np.count_nonzero(short):
                 continue
             reason = f"Insufficient {resource}"
-            never = short & (_of(snapshot, snapshot.allocatable, resource, rows) < amount)
+            never = short & (_amounts_by_node(snapshot, snapshot.allocatable, resource, rows) < amount)
             if np.count_nonzero(never):
                 short &= ~never
                 refusals.append(Refusal(nodes=never, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
@@ -84,14 +86,14 @@ class NodeResourcesFit:
                 return least_allocated_exactly(used, size, self._weights, self._total_weight)
         requests = pod.container_requests
         own = [requests.get(name, 0) for name in self._names]
-        size = np.array([_of(snapshot, snapshot.allocatable, name, rows) for name in self._names])
+        size = np.array([_amounts_by_node(snapshot, snapshot.allocatable, name, rows) for name in self._names])
         used = np.array([_assumed(snapshot, name, rows) for name in self._names])
         counts = size > 0
         for index, name in enumerate(self._names):
             if name == PODS or (is_scalar(name) and not own[index]):
                 counts[index] = False  # scalar resources count only if the pod requests them
         used += np.array(own, dtype=np.int64)[:, np.newaxis]
-        # Sums that have overflowed may be negative. kube-scheduler then refuses the score, and with it every pod.
+        # Sums that overflowed may be negative. kube-scheduler would refuse such a score, and then schedule no pod.
         scores: Ints = np.clip(self._strategy(used, size, counts, self._weights), 0, MAX_SCORE)
         return scores
 
@@ -102,33 +104,34 @@ class NodeResourcesFit:
         return is_extended(resource) and (resource in self._ignored or prefix in self._ignored_groups)
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """Whether a pod was removed or requests less, or a node has enough for the pod alone."""
+        """Whether a pod was removed or requests less, or the pod now fits on a node if no other pod is there."""
         if event.kind == "Pod":
             if event.action == "delete":
                 return True
-            before, after = event.old, event.new
+            old, new = event.old, event.new
             return (
-                isinstance(before, PodInfo)
-                and isinstance(after, PodInfo)
-                and any(after.request(name) < before.request(name) for name in pod.requests)
+                isinstance(old, PodInfo)
+                and isinstance(new, PodInfo)
+                and any(new.request(name) < old.request(name) for name in pod.requests)
             )
         return is_update_of(event, pod) or node_became_suitable(event, lambda node: self._fits_alone(pod, node))
 
     def _fits_alone(self, pod: PodInfo, node: Node) -> bool:
-        has = allocatable(node)
-        return has.get(PODS, 0) > 0 and all(
-            amount <= has.get(name, 0)
+        amounts = allocatable(node)
+        return amounts.get(PODS, 0) > 0 and all(
+            amount <= amounts.get(name, 0)
             for name, amount in pod.requests.items()
             if _counts(name, amount) and not self._is_ignored(name)
         )
 
 
 def _counts(resource: str, amount: int) -> bool:
-    """A sum that has overflowed may be negative. Scalar resources are compared even then, as there."""
+    """Whether a request is compared with free resources. A sum that overflowed is negative, and is compared only for
+    scalar resources, as in kube-scheduler."""
     return amount > 0 or (amount < 0 and resource not in (CPU, MEMORY, STORAGE))
 
 
-def _of(snapshot: ClusterSnapshot, array: Ints, resource: str, rows: Rows) -> Ints:
+def _amounts_by_node(snapshot: ClusterSnapshot, array: Ints, resource: str, rows: Rows) -> Ints:
     index = snapshot.resources.get(resource)
     if index is None:
         return np.zeros(len(rows), dtype=np.int64)
@@ -137,24 +140,24 @@ def _of(snapshot: ClusterSnapshot, array: Ints, resource: str, rows: Rows) -> In
 
 
 def _assumed(snapshot: ClusterSnapshot, resource: str, rows: Rows) -> Ints:
-    """Requests of the pods of each node, with assumptions for those without cpu or memory."""
+    """The requests of the pods of each node, with assumed requests for pods without cpu or memory."""
     if resource in (CPU, MEMORY):
         found: Ints = snapshot.assumed[0 if resource == CPU else 1].take(rows)
         return found
-    return _of(snapshot, snapshot.requested, resource, rows)
+    return _amounts_by_node(snapshot, snapshot.requested, resource, rows)
 
 
 def _highest(amounts: Ints) -> int:
-    """Negative amounts, which are sums of more than 64 bits, are higher than all others."""
+    """The highest amount. Negative amounts are sums that overflowed, so they count as higher than all others."""
     values = amounts.view(np.uint64)
     return int(values.item(values.argmax()))
 
 
 def is_extended(resource: str) -> bool:
-    """Whether the resource is extended (`IsExtendedResourceName` of Kubernetes): neither its own nor a quota."""
+    """Whether the resource is extended: neither defined by Kubernetes nor a quota. Source: `IsExtendedResourceName`."""
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 
 def is_scalar(resource: str) -> bool:
-    """All but cpu, memory and storage: a pod that does not request it is not scored by it."""
+    """Whether a resource is scalar: any but cpu, memory and storage. It affects scores only of pods that request it."""
     return "/" in resource or resource.startswith(("hugepages-", "attachable-volumes-"))

@@ -1,10 +1,10 @@
 """VolumeRestrictions: volumes that only one pod, or only one pod of a node, may use.
 
-Claims with the access mode ReadWriteOncePod, and disks that a pod names without a claim (gcePersistentDisk,
+These are claims with the access mode ReadWriteOncePod, and disks that a pod uses without a claim (gcePersistentDisk,
 awsElasticBlockStore, iscsi, rbd).
 
-Unlike in kube-scheduler, pods of other namespaces do not count when preemption tries their removal: kube-scheduler
-compares the names of claims only.
+There is one difference to kube-scheduler. When preemption tries to remove a pod of another namespace with a claim of
+the same name, kube-scheduler counts it as a user of the claim, because it compares names only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class ExclusiveClaims:
         self.namespace = namespace
         self.names = names
         self.used = used
-        """How often other pods use them."""
+        """The number of uses of these claims by other pods."""
 
     def clone(self) -> "ExclusiveClaims":
         return ExclusiveClaims(self.namespace, self.names, self.used)
@@ -67,12 +67,10 @@ class VolumeRestrictions:
                 return PreFiltered(status=unresolvable(claim_not_found(name)))
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 exclusive.add(name)
-        found = ExclusiveClaims(pod.namespace, frozenset(exclusive), 0)
-        if exclusive:
-            found.used = len(exclusive & _claims_in_use(pod.namespace, snapshot))
-        if not found.used and not any(map(_is_disk, pod.pod.spec.volumes)):
+        used = len(exclusive & _claims_in_use(pod.namespace, snapshot)) if exclusive else 0
+        if not used and not any(map(_is_disk, pod.pod.spec.volumes)):
             return SKIPPED
-        state.write(self.name, found)
+        state.write(self.name, ExclusiveClaims(pod.namespace, frozenset(exclusive), used))
         return PreFiltered()
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: ClusterSnapshot) -> None:
@@ -86,7 +84,7 @@ class VolumeRestrictions:
         exclusive.used -= exclusive.uses_of(removed)
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
-        disks = [each for each in pod.pod.spec.volumes if _is_disk(each)]
+        disks = [volume for volume in pod.pod.spec.volumes if _is_disk(volume)]
         occupied = np.array(
             [bool(disks) and any(_shares(disks, other) for other in snapshot.pods_on(row)) for row in rows.tolist()],
             dtype=np.bool_,
@@ -97,11 +95,12 @@ class VolumeRestrictions:
         return refusals
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """Whether a pod with one of the disks or claims was removed, or a claim has changed."""
+        """Whether a pod with one of these disks or claims was removed, a claim was added or changed, or a node was
+        added."""
         if event.kind == "Pod" and event.action == "delete" and isinstance(event.old, PodInfo):
-            disks = [each for each in pod.pod.spec.volumes if _is_disk(each)]
-            same = pod.namespace == event.old.namespace and not set(_claims(pod)).isdisjoint(_claims(event.old))
-            return same or _shares(disks, event.old)
+            disks = [volume for volume in pod.pod.spec.volumes if _is_disk(volume)]
+            shares_claim = pod.namespace == event.old.namespace and not set(_claims(pod)).isdisjoint(_claims(event.old))
+            return shares_claim or _shares(disks, event.old)
         return is_update_of(event, pod) or is_one_of(event, _HELPFUL)
 
 
@@ -109,8 +108,8 @@ _HELPFUL: Mapping[Kind, tuple[Action, ...]] = {"Node": ("add",), "PersistentVolu
 
 
 def _claims(pod: PodInfo) -> list[str]:
-    """The names of the claims, without those of ephemeral volumes, which no other pod can use."""
-    return [each.persistent_volume_claim.claim_name for each in pod.claim_volumes if each.persistent_volume_claim]
+    """The names of the claims of a pod, except those of ephemeral volumes, which no other pod can use."""
+    return [volume.persistent_volume_claim.claim_name for volume in pod.claim_volumes if volume.persistent_volume_claim]
 
 
 def _claims_in_use(namespace: str, snapshot: ClusterSnapshot) -> set[str]:
@@ -125,7 +124,7 @@ def _claims_in_use(namespace: str, snapshot: ClusterSnapshot) -> set[str]:
 
 def _is_disk(volume: Volume) -> bool:
     disks = (volume.gce_persistent_disk, volume.aws_elastic_block_store, volume.iscsi, volume.rbd)
-    return any(each is not None for each in disks)
+    return any(disk is not None for disk in disks)
 
 
 def _shares(disks: Sequence[Volume], other: PodInfo) -> bool:
@@ -133,7 +132,8 @@ def _shares(disks: Sequence[Volume], other: PodInfo) -> bool:
 
 
 def _conflict(mine: Volume, theirs: Volume) -> bool:
-    """The same disk, unless both only read it; one of AWS belongs to one pod in any case."""
+    """Whether two volumes are the same disk and cannot both be used. Pods may share a disk that all of them only read,
+    except disks of AWS."""
     if mine.gce_persistent_disk and theirs.gce_persistent_disk:
         disk, other = mine.gce_persistent_disk, theirs.gce_persistent_disk
         return disk.pd_name == other.pd_name and not (disk.read_only and other.read_only)
