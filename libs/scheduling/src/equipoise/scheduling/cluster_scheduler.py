@@ -1,4 +1,4 @@
-"""A cluster in memory, and what kube-scheduler would do with a pod: the shortest way to an answer."""
+"""A cluster in memory with a scheduler. It decides what kube-scheduler would do with a pod."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -51,9 +51,7 @@ KINDS: Mapping[str, type[Object]] = {
     "StatefulSet": WorkloadObject,
     "ReplicationController": ReplicationController,
 }
-"""What decides where pods run. Objects of other kinds are ignored."""
-
-"""Phases of pods that occupy nothing any more."""
+"""The kinds of objects that affect where pods run. Objects of other kinds are ignored."""
 
 T = TypeVar("T", bound=Object)
 
@@ -61,7 +59,7 @@ _NONE: Mapping[str, Factory] = {}
 
 
 def _read(document: Mapping[str, Any], kind: type[T]) -> T:
-    """A manifest as the API server accepts it, with numbers as quantities and null for absent."""
+    """Reads a manifest. Like the API server, accepts numbers as quantities, and null for absent fields."""
     try:
         return msgspec.convert(as_accepted(document), kind, strict=False)
     except RecursionError:
@@ -69,12 +67,12 @@ def _read(document: Mapping[str, Any], kind: type[T]) -> T:
 
 
 def read_pod(document: Mapping[str, Any]) -> PodInfo:
-    """Reads a pod from a manifest. Raises msgspec.ValidationError or ValueError for one that cannot be read."""
+    """Reads a pod from a manifest. Raises msgspec.ValidationError or ValueError if it cannot be read."""
     return PodInfo(_read(document, Pod))
 
 
 class ClusterScheduler:
-    """Objects are put in any order; pods without a node wait for `place`."""
+    """A cluster to which objects are added in any order, and the schedulers of its profiles."""
 
     def __init__(
         self,
@@ -85,8 +83,8 @@ class ClusterScheduler:
         measure: Callable[[str, str, Callable[[], Any]], Any] | None = None,
         may_preempt: Callable[[PodInfo], bool] = lambda pod: True,
     ) -> None:
-        """`random` decides between equal nodes. `registered`: plugins that the configuration enables. `may_preempt`:
-        see Handle.
+        """`random` decides between equal nodes. `registered`: further plugins that the configuration may enable.
+        `may_preempt`: see Handle.
 
         Raises InvalidConfiguration.
         """
@@ -94,7 +92,7 @@ class ClusterScheduler:
         self.snapshot = ClusterSnapshot()
         self.nominated = Nominated()
         self.waiting_pods = WaitingPods()
-        """The pods that wait for Permit plugins; a program that binds adds them."""
+        """The pods that wait for Permit plugins. A program that binds pods adds them."""
 
         self.budgets: dict[ClaimKey, PodDisruptionBudget] = {}
         """The PodDisruptionBudgets, by namespace and name."""
@@ -109,7 +107,7 @@ class ClusterScheduler:
 
         self._workloads: dict[ObjectKey, Object] = {}
         self._waiting: dict[str, PodInfo] = {}
-        """Pods whose node is not known yet, by uid."""
+        """Pods on a node that was not added yet, by uid."""
 
         handle = Handle(
             volumes=Volumes(
@@ -143,14 +141,14 @@ class ClusterScheduler:
         """Adds or replaces objects, given as manifests or as the lists that `kubectl get -o json` prints. Objects of
         kinds that do not affect scheduling are ignored.
 
-        Raises msgspec.ValidationError or ValueError for one that cannot be read.
+        Raises msgspec.ValidationError or ValueError for an object that cannot be read.
         """
-        for document in filter(None, documents):  # a YAML file may have empty ones
+        for document in filter(None, documents):  # a YAML file may have empty documents
             name = str(document.get("kind", ""))
             if name.endswith("List"):
-                # The items of a list of one kind do not have it.
-                own = {"kind": name.removesuffix("List")} if name != "List" else {}
-                self.put_documents({**own, **item} for item in document.get("items") or () if item)
+                # The items of a list of one kind lack their kind.
+                kind_of_items = {"kind": name.removesuffix("List")} if name != "List" else {}
+                self.put_documents({**kind_of_items, **item} for item in document.get("items") or () if item)
             elif (kind := KINDS.get(name)) is not None:
                 self.put(_read(document, kind))
 
@@ -168,11 +166,11 @@ class ClusterScheduler:
             case Namespace():
                 self.snapshot.put_namespace(item)
             case _:
-                store, key = self._place_of(item)
+                store, key = self._mapping_of(item)
                 store[key] = item
 
     def remove(self, item: Object) -> None:
-        """Does nothing if there is none of this kind and name. Pods of a removed node wait until it returns."""
+        """Removes an object, if it exists. Pods of a removed node wait until it returns."""
         match item:
             case Node():
                 row = self.snapshot.row(item.metadata.name)
@@ -185,11 +183,11 @@ class ClusterScheduler:
             case Namespace():
                 self.snapshot.namespaces.pop(item.metadata.name, None)
             case _:
-                store, key = self._place_of(item)
+                store, key = self._mapping_of(item)
                 store.pop(key, None)
 
-    def _place_of(self, item: Object) -> tuple[dict[Any, Any], object]:
-        """The mapping that holds an object which is neither a node, a pod nor a namespace, and its key there."""
+    def _mapping_of(self, item: Object) -> tuple[dict[Any, Any], object]:
+        """The mapping that contains an object other than a node, pod or namespace, and its key in the mapping."""
         namespace, name = item.metadata.namespace, item.metadata.name
         match item:
             case PodDisruptionBudget():
@@ -209,26 +207,26 @@ class ClusterScheduler:
         return self._workloads, (item.kind, namespace, name)
 
     def decide(self, pod: PodInfo, extenders: Sequence[Extender] = ()) -> Decision:
-        """What would be done with the pod. Changes nothing but the node at which the next search begins.
+        """Decides about a pod. Changes only the node at which the next search begins.
 
-        A pod with scheduling gates is on no node: the status of the decision names them. Raises KeyError for a pod of
-        another scheduler.
+        A pod with scheduling gates gets no node, and the status of the decision names the gates. Raises KeyError for a
+        pod of another scheduler.
         """
         scheduler = self.schedulers[pod.pod.spec.scheduler_name]
         held = scheduler.framework.pre_enqueue(pod)
         if not held.is_success:
             return Decision(status=held)
         decision = scheduler.schedule(pod, self.snapshot, self._random, nominated=self.nominated, extenders=extenders)
-        for each in self.schedulers.values():
-            # All profiles search nodes in turn.
-            each.next_start = scheduler.next_start
+        for other in self.schedulers.values():
+            # The profiles share the position at which the next search begins.
+            other.next_start = scheduler.next_start
         return decision
 
     def place(self, pod: PodInfo) -> Decision:
         """Decides about the pod, and carries the decision out: puts the pod on its node, or removes its victims and
         nominates it.
 
-        If Reserve of a plugin fails, the pod is put on no node: the status of the decision has the reason.
+        If Reserve of a plugin fails, the pod gets no node, and the status of the decision has the reason.
         """
         decision = self.decide(pod)
         preemption = decision.preemption
@@ -252,7 +250,7 @@ class ClusterScheduler:
         return decision
 
     def put_pod(self, pod: PodInfo) -> None:
-        """The same as `put`, for a pod. A changed pod replaces the one of its uid on this node."""
+        """Adds a pod. A changed pod replaces the pod with the same uid on this node."""
         if pod.pod.status.phase in FINISHED:
             self.remove_pod(pod)
             return
@@ -269,7 +267,7 @@ class ClusterScheduler:
             self.snapshot.put_pod(pod, row)
 
     def pod(self, uid: str, node: str) -> PodInfo | None:
-        """The pod with this uid on this node; None: there is none."""
+        """The pod with this uid on this node; None if there is none."""
         row = self.snapshot.row(node)
         return None if row is None else self.snapshot.pod(uid, row)
 

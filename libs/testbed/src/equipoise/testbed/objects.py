@@ -1,7 +1,7 @@
 """Manifests of fake nodes and of plain workloads, as dicts for `Cluster.apply`, and the usage of fake pods.
 
-Usage is a curve in annotations, which kwok evaluates at every scrape by the expressions in `kwok.yaml`. They are part
-of the pod template: a replay needs no API writes, and a replacement pod has the same curve.
+Usage is a curve in annotations, which kwok evaluates at every scrape with the expressions in `kwok.yaml`. The
+annotations are part of the pod template, so a replay needs no API writes, and a replacement pod has the same curve.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,8 @@ def pod_template(
     annotations: Mapping[str, str] | None = None,
     spec: Mapping[str, Any] | None = None,
 ) -> Manifest:
-    """One container that requests what is given; `spec` completes the pod's, `annotations` hold its usage."""
+    """A pod template with one container that requests `cpu` and `memory`. `spec`: further fields of the pod.
+    `annotations`: the usage of the pod."""
     return {
         "metadata": {"labels": {"app": name}, "annotations": dict(annotations or {})},
         "spec": {
@@ -112,7 +113,7 @@ def eviction(name: str, *, namespace: str = "default", uid: str | None = None) -
 def usage_annotations(
     cpu_milli: Sequence[float], memory_mib: Sequence[float], step_seconds: int, epoch: int
 ) -> dict[str, str]:
-    """A cyclic curve for *each container* of a pod: step 0 begins at Unix second `epoch`."""
+    """Annotations with a cyclic usage curve for *each container* of a pod. Step 0 begins at Unix second `epoch`."""
     if not cpu_milli or len(cpu_milli) != len(memory_mib):
         raise ValueError(
             f"a usage curve needs as many steps of cpu ({len(cpu_milli)}) as of memory ({len(memory_mib)}), "
@@ -135,7 +136,7 @@ def usage_annotations(
 
 
 def constant_usage_annotations(cpu_milli: float, memory_mib: float) -> dict[str, str]:
-    """Constant usage of each container. A usage curve takes precedence."""
+    """Annotations with a constant usage of each container. A usage curve takes precedence."""
     return {
         "kwok.x-k8s.io/usage-cpu": f"{_decimal(cpu_milli)}m",
         "kwok.x-k8s.io/usage-memory": f"{_decimal(memory_mib)}Mi",

@@ -1,4 +1,4 @@
-"""The clusters of `equipoise testbed up` and of the demo that run on this machine: one state file each."""
+"""The clusters of `equipoise testbed up` and of the demo on this machine. Each has a state file."""
 
 import json
 import os
@@ -17,7 +17,8 @@ class RunningCluster:
     name: str
     pid: int
     started: str
-    """Start time of the process in clock ticks since boot: distinguishes it from a later process with the same pid."""
+    """Start time of the process in clock ticks since boot. It distinguishes the process from a later one with the same
+    pid."""
     api: str
     kubeconfig: str
     prometheus: str
@@ -31,7 +32,7 @@ def default_state(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def process_start(pid: int) -> str | None:
-    """Start time in clock ticks since boot; None when there is no such process or it is a zombie."""
+    """Start time of a process in clock ticks since boot; None if it does not exist or is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -72,7 +73,7 @@ def listed(name: str, cluster: "Cluster", *, nats: bool) -> Iterator[RunningClus
 
 
 def running(state: Path) -> list[RunningCluster]:
-    """Clusters whose process runs; state files of the others are removed."""
+    """The clusters whose process runs. The state files of other clusters are removed."""
     found = []
     for file in sorted(state.glob("*.json")):
         cluster = RunningCluster(**json.loads(file.read_text()))

@@ -1,4 +1,4 @@
-"""The subjects of the bus: a dot between tokens, one token per name."""
+"""The subjects of the bus. A subject consists of tokens, one for each name, with dots in between."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ SERVICES: tuple[ServiceName, ...] = ("collector", "annotator", "scorer", "desche
 """The services of every installation."""
 
 OPTIONAL_SERVICES: tuple[ServiceName, ...] = ("reclaimer",)
-"""Run only where they are enabled (`reclaimer.enabled`)."""
+"""Services that run only if they are enabled (`reclaimer.enabled`)."""
 
 ALL_SERVICES: tuple[ServiceName, ...] = (*SERVICES, *OPTIONAL_SERVICES)
 
@@ -96,8 +96,8 @@ def micro_name(service: str) -> str:
 
 
 def object_of(subject: str) -> str:
-    """The object of the API server that messages of this subject are about, as text. Empty: none is in its name."""
-    match [each.replace("_", ".") for each in subject.split(".")[1:]]:
+    """The object of the API server that a subject names, as text. Empty if it names none."""
+    match [token.replace("_", ".") for token in subject.split(".")[1:]]:
         case ["utilization" | "placement" | "reclaim" | "annotation", "node", node]:
             return f"node {node}"
         case ["utilization" | "annotation", "workload", kind, namespace, name]:

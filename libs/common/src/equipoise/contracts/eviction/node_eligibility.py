@@ -1,4 +1,4 @@
-"""Whether pods may be moved away from a node, or to it, by what its object or its placement contains."""
+"""Whether pods may be moved away from a node, or to it, according to its object or placement."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,10 +11,10 @@ from equipoise.contracts.recent import is_recent
 def unsettled_reason(
     *, taints: Sequence[Taint], created_at: float, ready: bool, ready_since: float | None, now: float, period: float
 ) -> str:
-    """Why pods may neither leave the node nor come to it; "" when they may.
+    """Why pods may be moved neither from the node nor to it; empty if they may.
 
-    `created_at`: Unix seconds; 0: unknown. `ready_since`: since when the condition Ready has its status; None: unknown.
-    `period`: seconds for which a node must exist and must have been Ready without interruption.
+    `created_at`: Unix seconds, or 0 if unknown. `ready_since`: the time since which the condition Ready has its status,
+    or None if unknown. `period`: seconds for which a node must exist and must have been Ready without interruption.
     """
     if taint := being_removed(taints):
         return f"node is being removed by an autoscaler (taint {taint})"
@@ -30,7 +30,7 @@ def unsettled_reason(
 
 
 def closed_reason(*, cordoned: bool, labels: Mapping[str, str], taints: Sequence[Taint]) -> str:
-    """Why no pod may come to the node, although pods may leave it; "" when they may."""
+    """Why no pod may be moved to the node, although pods may be moved from it; empty if they may."""
     if cordoned:
         return "node is cordoned"
     if virtual := virtual_node(labels, taints):

@@ -54,7 +54,7 @@ class StoredHints(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stored_hints(hints: Mapping[str, WorkloadHint], max_bytes: int) -> StoredHints:
-    """As many hints, in their order, as fit into `max_bytes` of JSON."""
+    """The first hints, as many as fit into `max_bytes` of JSON."""
     indexes: dict[str, int] = {}
     stored: dict[str, Hint] = {}
     size = 0

@@ -1,7 +1,7 @@
-"""The MutatingAdmissionPolicy that adds the hints of its workload to a new pod.
+"""The MutatingAdmissionPolicy that adds the hint of a workload to its new pods.
 
-It runs in the API server, without a webhook. A pod that it does not match, or for which an expression fails, is created
-as its user wrote it.
+The API server runs it, without a webhook. If a pod does not match, or an expression fails, the pod is created as its
+user wrote it.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ NAME = "equipoise-hints"
 """The name of the policy, of its binding, and of the object with the hints in each namespace."""
 
 SWITCH = "equipoise.dev/hints"
-"""Label of a pod or a namespace; with the value `off`, its pods get no hints."""
+"""Label of a pod or a namespace. With the value `off`, the pod or all pods of the namespace get no hints."""
 
 HINTED = "equipoise.dev/hint"
 """Annotation of a pod that got a hint: the key of its workload, `@`, and the version of the object with the hints."""
@@ -38,11 +38,12 @@ POD_CONDITIONS = {
 object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false)
 && !(owner.kind in ['DaemonSet', 'Node']))""",
 }
-"""The pods that may get a hint, from the pod alone: names of conditions, and their expressions."""
+"""Conditions of pods that may get a hint, as far as the pod alone decides: expressions by name."""
 
 _MATCH_CONDITIONS = POD_CONDITIONS | {
     # Expressions have no current time. But the API server writes the time of the request into the managedFields of a
-    # new pod before it calls policies. `all`: a client may send further entries with any time.
+    # new pod before it calls policies. A client may send further entries with any time, so all entries must meet the
+    # condition.
     "hints-are-fresh": """\
 object.metadata.?managedFields.orValue([]).size() > 0
 && object.metadata.managedFields.all(entry, has(entry.time) && timestamp(entry.time) < timestamp(params.until))""",
@@ -51,12 +52,13 @@ object.metadata.?managedFields.orValue([]).size() > 0
 _VARIABLES = {
     "owner": "object.metadata.ownerReferences.filter(owner, owner.?controller.orValue(false))[0]",
     "labels": "object.metadata.?labels.orValue({})",
-    # The suffix of the ReplicaSet's name, if it has an owner; no name ends in a space.
+    # The suffix of the name of a ReplicaSet with an owner. Otherwise a space, in which no name ends.
     "suffix": """\
 'rollouts-pod-template-hash' in variables.labels ? '-' + variables.labels['rollouts-pod-template-hash']
 : 'pod-template-hash' in variables.labels ? '-' + variables.labels['pod-template-hash']
 : ' '""",
-    # The Job of a CronJob ends in its scheduled time, in minutes since 1970: eight digits until 2160.
+    # The name of a Job of a CronJob ends in its scheduled time in minutes since 1970, which has eight digits until
+    # 2160.
     "key": """\
 variables.owner.kind == 'ReplicaSet' && variables.owner.name.endsWith(variables.suffix)
 ? ('rollouts-pod-template-hash' in variables.labels ? 'Rollout.' : 'Deployment.')
@@ -76,7 +78,7 @@ def _path(field: str) -> str:
 
 
 def _term(operator: str) -> str:
-    """The patch that adds a preferred term: the variable `term`, with the names of its nodes."""
+    """The patch that adds the variable `term` as a preferred term, with the names of its nodes."""
     return f"""\
 JSONPatch{{op: 'add', path: '{_path(_PREFERRED)}/-',
   value: Object.{_PREFERRED}{{
@@ -91,16 +93,16 @@ JSONPatch{{op: 'add', path: '{_path(_PREFERRED)}/-',
 
 
 def _missing(field: str, value: str) -> str:
-    """The patch that adds a parent of the terms where it is missing."""
+    """The patch that adds a parent field if it is missing."""
     first, *rest = field.split(".")
-    found = f"object.{first}" + "".join(f".?{name}" for name in rest)
-    return f"({found}.hasValue() ? []\n: [JSONPatch{{op: 'add', path: '{_path(field)}', value: {value}}}])"
+    existing = f"object.{first}" + "".join(f".?{name}" for name in rest)
+    return f"({existing}.hasValue() ? []\n: [JSONPatch{{op: 'add', path: '{_path(field)}', value: {value}}}])"
 
 
 _PATCHES = (
     _missing("spec.affinity", "Object.spec.affinity{}"),
     _missing(_NODE_AFFINITY, f"Object.{_NODE_AFFINITY}{{}}"),
-    _missing(_PREFERRED, "[]"),  # the terms of the user remain, before ours
+    _missing(_PREFERRED, "[]"),  # terms that the user wrote remain, before those of the hint
     f"variables.hint.?prefer.orValue([]).map(term, {_term('In')})",
     f"(variables.hint.?avoid.hasValue() ? [variables.hint.avoid] : []).map(term, {_term('NotIn')})",
     _missing("metadata.annotations", "{}"),
@@ -111,12 +113,12 @@ _PATCHES = (
 
 
 def named_expressions(expressions: Mapping[str, str]) -> list[dict[str, str]]:
-    """Conditions or variables as manifests have them."""
+    """Conditions or variables in the form of a manifest."""
     return [{"name": name, "expression": text} for name, text in expressions.items()]
 
 
 def policy(version: str) -> dict[str, Any]:
-    """The manifest for the API servers that serve this version (of `mutating_policy.API_VERSIONS`)."""
+    """The manifest of the policy. `version`: one of `mutating_policy.API_VERSIONS`, which the API server serves."""
     return {
         "apiVersion": f"{API_GROUP}/{version}",
         "kind": POLICY_KIND,
@@ -143,7 +145,7 @@ def policy(version: str) -> dict[str, Any]:
 
 
 def binding(version: str) -> dict[str, Any]:
-    """The manifest. Without a namespace, the object with the hints is that of the pod's namespace."""
+    """The manifest of the binding. It names no namespace, so each pod gets the hints of its own namespace."""
     return {
         "apiVersion": f"{API_GROUP}/{version}",
         "kind": f"{POLICY_KIND}Binding",
@@ -158,4 +160,4 @@ UNSUPPORTED = (
     f"the API server has no {POLICY_KIND}, which needs {REQUIREMENT}. Use the webhook in its place: "
     "`annotator.hints.admission: webhook` and k8s/hints/webhook.yaml (with Helm: hints.admission)"
 )
-"""The reason why no policy can add hints, for people."""
+"""The message for users of a cluster in which no policy can add hints."""

@@ -1,7 +1,7 @@
 """The annotations on nodes and workloads, written and read in one place.
 
-They are for people, for other programs, and for a collector that has no profile of a workload yet. Scores do not depend
-on them, because any kubelet can change the annotations of its node.
+People, other programs, and a collector without a profile of a workload read them. Scores do not depend on them, because
+any kubelet can change the annotations of its node.
 """
 
 import math
@@ -25,10 +25,11 @@ USAGE = "equipoise.dev/usage"
 """The annotation of workloads: cores and bytes per replica."""
 
 RECLAIMED = "equipoise.dev/reclaimed"
-"""The annotation of nodes, where it is enabled: what can be reclaimed of each band, and for how long."""
+"""The annotation of nodes about reclaimed resources: what can be reclaimed for each band, and for how long. It is
+optional."""
 
 LIMIT = 16_384
-"""Characters; annotations of Equipoise have about a thousand."""
+"""The maximum number of characters of a value that is read. Values of Equipoise have about a thousand."""
 
 SLOTS = 24
 
@@ -39,7 +40,7 @@ STATISTICS: tuple[Literal["mean", "p95", "max", "deviation"], ...] = ("mean", "p
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One window that ends at `sampled_at`."""
+    """The statistics of one window, which ends at `sampled_at`."""
 
     sampled_at: Timestamp
     mean: Resources
@@ -53,7 +54,7 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     sampled_at: Timestamp
     base: Resources
-    """Cores and bytes; a load of 1.0 is this much."""
+    """The cores and bytes of which load is a share."""
 
     memory: Literal["workingSet", "anonymous"]
     """Which memory counts as used."""
@@ -77,7 +78,7 @@ class BandAmounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     cpu: float | None = None
     memory: float | None = None
     hours: float = 0.0
-    """The hours for which they are expected to last; 0: this is what is idle now."""
+    """The hours for which the amounts are expected to last; 0 for amounts that are idle now."""
 
 
 class NodeReclaimed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -101,7 +102,7 @@ T = TypeVar("T", NodeLoad, WorkloadUsage, NodeReclaimed)
 
 
 def node_load(utilization: NodeUtilization) -> NodeLoad | None:
-    """A node's load, rounded to hundredths of a percent; None when no window has a known value."""
+    """The load of a node, rounded to hundredths of a percent; None if no window has a known value."""
 
     def share(usage: Resources) -> Resources:
         load = load_of(usage, utilization.base)
@@ -120,7 +121,7 @@ def node_load(utilization: NodeUtilization) -> NodeLoad | None:
 
 
 def workload_usage(utilization: WorkloadUtilization) -> WorkloadUsage | None:
-    """A workload's usage to four significant digits; None when no window has a known value."""
+    """The usage of a workload, with four significant digits; None if no window has a known value."""
     windows = _windows(utilization.windows, _significant)
     if not windows:
         return None
@@ -135,7 +136,7 @@ def workload_usage(utilization: WorkloadUtilization) -> WorkloadUsage | None:
 
 
 def node_reclaimed(message: ReclaimedNode) -> NodeReclaimed | None:
-    """What can be reclaimed, to four significant digits; None when no amount and no capacity of it is known."""
+    """The reclaimed amounts of a node, with four significant digits; None if no amount or no capacity is known."""
     capacity = Resources(**{name: known(terms.capacity) or None for name, terms in message.terms.items()})
     bands: dict[Band, BandAmounts] = {}
     for name, band in message.bands.items():
@@ -150,12 +151,12 @@ def node_reclaimed(message: ReclaimedNode) -> NodeReclaimed | None:
 
 
 def as_annotations(value: AnnotationValue) -> dict[str, str]:
-    """The annotation: its key, and compact JSON."""
+    """The annotation with this value: its key, and compact JSON."""
     return {key_of(value): msgspec.json.encode(value).decode()}
 
 
 def key_of(value: AnnotationValue) -> str:
-    """The key of the annotation that has values of this type."""
+    """The key of the annotation with values of this type."""
     match value:
         case NodeLoad():
             return LOAD
@@ -166,12 +167,12 @@ def key_of(value: AnnotationValue) -> str:
 
 
 def read_node_load(annotations: Mapping[str, str]) -> tuple[NodeLoad | None, str]:
-    """The annotation of a node, or None and why: it is absent or invalid. Never raises."""
+    """The annotation of a node, or None and the reason why it is absent or invalid. Never raises an error."""
     return _read(annotations, LOAD, NodeLoad)
 
 
 def read_workload_usage(annotations: Mapping[str, str]) -> tuple[WorkloadUsage | None, str]:
-    """The annotation of a workload, or None and why: it is absent or invalid. Never raises."""
+    """The annotation of a workload, or None and the reason why it is absent or invalid. Never raises an error."""
     usage, why = _read(annotations, USAGE, WorkloadUsage)
     if usage is None:
         return None, why
@@ -184,20 +185,20 @@ def read_workload_usage(annotations: Mapping[str, str]) -> tuple[WorkloadUsage |
 
 
 def read_node_reclaimed(annotations: Mapping[str, str]) -> tuple[NodeReclaimed | None, str]:
-    """The annotation of a node, or None and why: it is absent or invalid. Never raises."""
+    """The annotation of a node, or None and the reason why it is absent or invalid. Never raises an error."""
     return _read(annotations, RECLAIMED, NodeReclaimed)
 
 
 def read_annotation(annotations: Mapping[str, str], key: str) -> tuple[AnnotationValue | None, str]:
-    """The annotation with this key (one of `LOAD`, `USAGE`, `RECLAIMED`), or None and why. Never raises."""
+    """The annotation with this key (`LOAD`, `USAGE` or `RECLAIMED`), or None and the reason. Never raises an error."""
     if key == LOAD:
         return read_node_load(annotations)
     return read_workload_usage(annotations) if key == USAGE else read_node_reclaimed(annotations)
 
 
 def means(value: AnnotationValue) -> dict[str, float]:
-    """Every known mean by `<window> <resource>`, and every reclaimed share of a node by `<band> <resource>`, to detect
-    changes."""
+    """The values by which changes are detected: every known mean by `<window> <resource>`, or the reclaimed share of a
+    node by `<band> <resource>`."""
     if isinstance(value, NodeReclaimed):
         return {
             f"{name} {resource}": amount / whole
@@ -245,13 +246,13 @@ def _amounts(value: AnnotationValue) -> Iterable[float | None]:
 
 def _windows(windows: Mapping[str, WindowUsage], convert: Callable[[Resources], Resources]) -> dict[str, Statistics]:
     """The windows with a known mean."""
-    found = {}
+    statistics_by_window = {}
     for name, usage in windows.items():
         amounts = {statistic: convert(getattr(usage, statistic)) for statistic in STATISTICS}
-        known_ones = {statistic: amount for statistic, amount in amounts.items() if amount != Resources()}
-        if "mean" in known_ones:
-            found[name] = Statistics(sampled_at=_timestamp(usage.sampled_at), **known_ones)
-    return found
+        known_amounts = {statistic: amount for statistic, amount in amounts.items() if amount != Resources()}
+        if "mean" in known_amounts:
+            statistics_by_window[name] = Statistics(sampled_at=_timestamp(usage.sampled_at), **known_amounts)
+    return statistics_by_window
 
 
 def _timestamp(seconds: float) -> datetime:
@@ -263,7 +264,7 @@ def _significant(amount: Resources, digits: int = 4) -> Resources:
 
 
 def _digits(value: float | None, digits: int = 4) -> float | None:
-    """Rounded to significant digits; large amounts as whole numbers, which are shorter in JSON."""
+    """The value, rounded to significant digits. Large values are whole numbers, which are shorter in JSON."""
     if value is None:
         return None
     rounded = float(f"{value:.{digits}g}")

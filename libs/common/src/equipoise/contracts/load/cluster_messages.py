@@ -1,4 +1,4 @@
-"""The latest message about each node, workload and shard of the collector. Older ones that arrive late are dropped."""
+"""The latest message about each node, workload and shard of the collector. Older messages are dropped."""
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.collection_cycles import CollectionCycles
@@ -14,20 +14,23 @@ from equipoise.contracts.recent import is_recent
 
 
 class ClusterMessages:
-    """Each `on_` method keeps a message and returns True, or drops an outdated one. `now`: Unix seconds."""
+    """The latest messages. Each `on_` method stores a message and returns True, or drops an outdated message and
+    returns False. `now`: Unix seconds."""
 
     def __init__(self) -> None:
         self.placements: dict[str, NodePlacement] = {}
-        """The placements of the nodes that exist, by name."""
+        """The placements of the existing nodes, by name."""
 
         self.utilizations: dict[str, NodeUtilization] = {}
-        """Utilization by name. That of a new node may arrive before its placement: compare the UIDs."""
+        """The utilization of nodes, by name. It may arrive before the placement of a new node, so readers must compare
+        UIDs."""
 
         self.workloads: dict[Workload, WorkloadUtilization] = {}
         self.cycles = CollectionCycles()
 
         self._removals: dict[str, tuple[NodePlacement, float]] = {}
-        """Removals by name, and when they arrived: for a while, so that a late message does not bring the node back."""
+        """Messages about removed nodes, by name, with the time of their arrival. They are kept for `SILENCE` seconds,
+        so that a late message does not add the node again."""
 
     def on_placement(self, message: NodePlacement, now: float) -> bool:
         name = message.node
@@ -43,7 +46,7 @@ class ClusterMessages:
         if utilization is not None and utilization.uid == message.uid:
             del self.utilizations[name]
         self._removals[name] = message, now
-        # They are in the order of their arrival. Thousands may arrive at once.
+        # Removals are in the order of their arrival, so only the first ones are checked: thousands may arrive at once.
         while not is_recent(next(iter(self._removals.values()))[1], now, SILENCE):
             del self._removals[next(iter(self._removals))]
         return True
@@ -67,5 +70,5 @@ class ClusterMessages:
         return self.cycles.on_cycle(message, now)
 
     def _removal(self, name: str, now: float) -> NodePlacement | None:
-        removal, at = self._removals.get(name, (None, 0.0))
-        return removal if is_recent(at, now, SILENCE) else None
+        removal, arrived_at = self._removals.get(name, (None, 0.0))
+        return removal if is_recent(arrived_at, now, SILENCE) else None

@@ -1,4 +1,4 @@
-"""Which pods are production, and which fill what production leaves idle: the priority classes of Koordinator.
+"""The priority classes of Koordinator: which pods are production, and which use what production leaves idle.
 
 Source: koordinator, apis/extension/priority.go and qos.go. A label with an unknown value counts as absent.
 """
@@ -13,7 +13,7 @@ PriorityClass = Literal["prod", "mid", "batch", "free"]
 PRIORITY_CLASS_LABEL = "koordinator.sh/priority-class"
 QOS_LABEL = "koordinator.sh/qosClass"
 QOS = "equipoise.dev/qos"
-"""Label of a pod: its QoS class. It counts more than Koordinator's."""
+"""Label of a pod with its QoS class. It takes precedence over that of Koordinator."""
 
 KOORDINATOR_QOS = ("BE", "LS", "LSR", "LSE", "SYSTEM")
 """Values of `QOS_LABEL`, the least important first."""
@@ -30,14 +30,14 @@ PRIORITY_BANDS: tuple[tuple[int, int, PriorityClass], ...] = (
     (5_000, 5_999, "batch"),
     (3_000, 3_999, "free"),
 )
-"""Lowest and highest priority of each."""
+"""The lowest and the highest priority of each class."""
 
 
 def is_batch_work(priority_class: PriorityClass, priority: int, *, reclaimed: bool) -> bool:
-    """Whether a pod is of the band batch or free: it runs on what others leave idle, and gives way to them.
+    """Whether a pod belongs to the band batch or free, uses what other pods leave idle, and gives way to them.
 
-    `reclaimed`: it requests amounts of a band. A pod that is batch only because it is BestEffort does not count: such
-    pods are in every cluster, also without co-location.
+    `reclaimed`: whether the pod requests amounts of a band. A pod that is batch only because it is BestEffort is no
+    batch work, because such pods exist in every cluster, even without co-location.
     """
     return priority_class in ("batch", "free") and (
         reclaimed or any(low <= priority <= high for low, high, _ in PRIORITY_BANDS)
@@ -45,12 +45,13 @@ def is_batch_work(priority_class: PriorityClass, priority: int, *, reclaimed: bo
 
 
 def qos_of(status: str) -> Qos:
-    """The QoS class in a pod's status; BestEffort when there is none."""
+    """The QoS class in the status of a pod; BestEffort if there is none."""
     return cast(Qos, status) if status in get_args(Qos) else "BestEffort"
 
 
 def priority_class_of(labels: Mapping[str, str], priority: int, qos: Qos) -> PriorityClass:
-    """The class in the label, else that of the priority's band, else batch for best effort and prod for others."""
+    """The class in the label, else that of the band of the priority, else batch for best-effort pods and prod for
+    others."""
     if (named := PRIORITY_CLASSES.get(labels.get(PRIORITY_CLASS_LABEL, ""))) is not None:
         return named
     for low, high, band in PRIORITY_BANDS:
@@ -62,5 +63,6 @@ def priority_class_of(labels: Mapping[str, str], priority: int, qos: Qos) -> Pri
 
 
 def labeled_qos(labels: Mapping[str, str]) -> str:
-    """The QoS class (`KOORDINATOR_QOS`) in our label, else in Koordinator's; empty if neither has a known value."""
+    """The QoS class (`KOORDINATOR_QOS`) in the label of Equipoise, else in that of Koordinator. Empty if neither is
+    valid."""
     return next((value for label in (QOS, QOS_LABEL) if (value := labels.get(label)) in KOORDINATOR_QOS), "") or ""

@@ -34,18 +34,18 @@ MAX_HOSTNAMES = 50
 
 
 NodeInHint = Literal["preferred", "neither", "avoided", "none"]
-"""What the hint of a placed pod is for its node; none: the pod was created without a hint."""
+"""How the hint of a placed pod rates its node; none: the pod was created without a hint."""
 
 
 class PlacedHint(Value, frozen=True, kw_only=True):
-    """The placement hint with which a pod was created. Without nodes: it was created without one."""
+    """The placement hint with which a pod was created. Without nodes if it was created without a hint."""
 
     preferred: Count = 0
-    """Nodes."""
+    """The number of preferred nodes."""
 
     avoided: Count = 0
     weight: Number = 0
-    """The weight of the pod's node: negative if it is avoided, 0 if it is neither preferred nor avoided."""
+    """The weight of the node of the pod. Negative if the node is avoided, 0 if it is neither preferred nor avoided."""
 
     @property
     def node(self) -> NodeInHint:
@@ -60,48 +60,51 @@ class PlacedPod(PrioritizedPod, frozen=True, kw_only=True):
     """A pod on a node."""
 
     placed_at: Time
-    """The time at which it was bound (condition PodScheduled)."""
+    """The time at which the pod was bound (condition PodScheduled)."""
 
     running_since: Time | None = None
-    """The time since which it is Ready, or its start time; None: it does not run yet."""
+    """The time since which the pod is Ready, or its start time. None if it does not run yet."""
 
     has_been_ready: bool = False
-    """Whether it is Ready or was at some time, so that its images run on the platform of its node."""
+    """Whether the pod is or was Ready. Then its images run on the platform of its node."""
 
     terminating: bool = False
     terminates_at: Time | None = None
-    """The end of the grace period of a terminating pod. Finalizers, or a node that does not respond, keep it longer."""
+    """The end of the grace period of a terminating pod. Finalizers, or a node that does not respond, may delay its
+    end."""
 
     preempted_at: Time | None = None
     """The time at which kube-scheduler preempted it for a pod of higher priority."""
 
     exclusive: bool = False
-    """Whether it has cores of its own (Koordinator's QoS class LSE), which no other pod gets while they are idle."""
+    """Whether the pod has cores of its own (Koordinator's QoS class LSE). Other pods cannot use them even while they
+    are idle."""
 
     hint: PlacedHint | None = None
-    """None: unknown. The collector knows it if it received the pod before it ran."""
+    """The placement hint of the pod. None if it is unknown: the collector must have received the pod before it ran."""
+
     tolerations: tuple[Toleration, ...] = ()
     """The tolerations, without those that Kubernetes adds to every pod."""
 
     node_selector: NodeSelector | None = None
-    """Its node selector and its required node affinity, together. None: any node.
+    """The node selector and the required node affinity of the pod. None if it can run on any node.
 
-    Neither this nor tolerations are published for pods of DaemonSets: each has its own node.
+    For pods of DaemonSets, neither this nor tolerations are published, because they do not move.
     """
 
 
 class GonePod(PodRequests, frozen=True, kw_only=True):
-    """A pod that left within the longest window: its usage is still in the means."""
+    """A pod that left the node within the longest window, so that the means still contain its usage."""
 
     running_since: Time
     gone_at: Time
     preempted_at: Time | None = None
     usage: Resources = Resources()
-    """Its last measured usage; unknown when it was never measured."""
+    """The last measured usage of the pod; unknown if it was never measured."""
 
 
 class NodeColocation(Value, frozen=True, kw_only=True):
-    """Reclaimed resources of a node, cores and bytes. Without co-location it is empty."""
+    """The reclaimed resources of a node (cores, bytes). Empty without co-location."""
 
     amounts: dict[OfferedBand, Resources] = {}
     """The allocatable amounts of each band in the node's status."""
@@ -111,14 +114,16 @@ class NodeColocation(Value, frozen=True, kw_only=True):
     """The amounts reserved for the node itself, by Koordinator's annotation of the node."""
 
     third_party: dict[OfferedBand, Resources] = {}
-    """Allocated by programs that are no pods, by Koordinator's annotation of the node."""
+    """The amounts allocated by programs outside of pods, by Koordinator's annotation of the node."""
 
     invalid: str = ""
-    """Which of these annotations cannot be read, and why; what it reserves is then unknown. Empty: none."""
+    """Which of these annotations cannot be read, and why. The amounts in it are then unknown. Empty if all can be
+    read."""
 
 
 class NodePlacement(Message, frozen=True, kw_only=True):
-    """`placement.node.<node>`: a node and all of its pods. Complete, unless that is larger than the bus takes."""
+    """`placement.node.<node>`: a node and all of its pods. It is complete unless that would be too large for the
+    bus."""
 
     node: str
     uid: str
@@ -130,8 +135,8 @@ class NodePlacement(Message, frozen=True, kw_only=True):
 
     cordoned: bool = False
     created_at: Time = 0.0
-    """The creation time of the node, which distinguishes it from an earlier node of the same name, also in its removal.
-    0: unknown."""
+    """The creation time of the node, 0 if it is unknown. It distinguishes the node from an earlier one of the same
+    name, also in the message about its removal."""
 
     allocatable: Resources = Resources()
     capacity: Resources = Resources()
@@ -139,21 +144,22 @@ class NodePlacement(Message, frozen=True, kw_only=True):
     pod_capacity: Count = 110
     pods: list[PlacedPod] = []
     gone: list[GonePod] = []
-    """The pods that left, in the order in which they did."""
+    """The pods that left the node, in the order in which they left."""
 
     unreadable: str = ""
-    """Which object cannot be read, and why: the node, or one of its pods, whose requests are then unknown. It is no
-    target of moves. Empty: all can be read."""
+    """Which object cannot be read, and why: the node, or one of its pods. Its amounts are unknown then, so the node is
+    no target of moves. Empty if all can be read."""
 
     removed: bool = False
-    """The node was deleted: readers drop it."""
+    """Whether the node was deleted. Readers then forget it."""
 
     epoch: Count
     sequence: Count
 
     @property
     def set_apart(self) -> str:
-        """Why the scheduler places no ordinary pods on the node: it does not count for the spread. Empty: it counts."""
+        """Why the scheduler places no ordinary pods on the node, so that the spread ignores it. Empty if it places
+        pods."""
         if any(taint.key in CONTROL_PLANE for taint in self.taints):
             return "control plane"
         if virtual := virtual_node(self.labels, self.taints):
@@ -164,14 +170,15 @@ class NodePlacement(Message, frozen=True, kw_only=True):
 
     @property
     def max_age(self) -> float | None:
-        """A removal is read by subscribers that were disconnected for less than a day."""
+        """A removal is kept for a day, for subscribers that are disconnected meanwhile."""
         return 86_400 if self.removed else None
 
     def smaller(self) -> Iterator[tuple[Self, str]]:
-        """Messages with less and less: first without the pods that left earliest, whose usage is then not subtracted,
-        so that the load appears higher; then without the constraints of pods, which only placement hints use.
+        """Smaller and smaller messages. The first ones lack the pods that left earliest. Their usage is then not
+        subtracted, so the load appears higher. The last one also lacks the constraints of pods, which only placement
+        hints use.
 
-        All present pods stay, with their workloads.
+        All present pods remain, with their workloads.
         """
         gone = len(self.gone)
         for kept in (gone // 2, gone // 4, 0) if gone else ():
@@ -182,7 +189,7 @@ class NodePlacement(Message, frozen=True, kw_only=True):
 
 
 class WeightedNodes(Value, frozen=True, kw_only=True):
-    """Nodes of one weight: one preferred term of a pod's node affinity."""
+    """Nodes with the same weight: one preferred term of the node affinity of a pod."""
 
     weight: Annotated[int, Meta(ge=1, le=100)]
     hostnames: Annotated[tuple[str, ...], Meta(min_length=1, max_length=MAX_HOSTNAMES)]
@@ -193,13 +200,13 @@ class WorkloadHint(Value, frozen=True, kw_only=True):
     """The nodes where new pods of a workload should run. No node is both preferred and avoided."""
 
     prefer: tuple[WeightedNodes, ...] = ()
-    """The weight of a node is the sum of the terms that name it. The best nodes are first in each term."""
+    """The terms with preferred nodes, the best nodes of each first. The weight of a node is the sum over its terms."""
 
     avoid: WeightedNodes | None = None
 
     @property
     def weights(self) -> Counter[str]:
-        """The weights, by hostname; negative: to avoid."""
+        """The weights by hostname, negative for nodes to avoid."""
         weights = Counter[str]()
         for term in self.prefer:
             weights.update(dict.fromkeys(term.hostnames, term.weight))
@@ -209,23 +216,24 @@ class WorkloadHint(Value, frozen=True, kw_only=True):
 
 
 class PlacementHints(Message, frozen=True, kw_only=True):
-    """`placement.hint.<namespace>`: the hints of all workloads of a namespace. Always complete.
+    """`placement.hint.<namespace>`: the hints of all workloads of a namespace.
 
-    Without sufficient data it has no hints. It is published again before it is a minute old, also when nothing changed:
-    an old one is of a scorer that does not run any more.
+    Without sufficient data there are no hints. The message is published again within a minute, even if nothing changed.
+    An older message is of a scorer that no longer runs.
     """
 
     namespace: str
     computed_at: Time
     hints: dict[str, WorkloadHint]
-    """The hints, by key (`hint_key`), ordered: first those of the workloads that most likely get pods next."""
+    """The hints by key (`hint_key`). Workloads that will most likely get pods next are first."""
 
     replacing: bool = False
-    """Pods were or will be evicted, and their replacements are created at once: so a change must be written at once."""
+    """Whether pods were or will be evicted. Their replacements are created at once, so changed hints must be written at
+    once."""
 
     @property
     def max_age(self) -> float | None:
-        """Long enough for an annotator that starts; a removed namespace leaves no message behind."""
+        """Long enough for an annotator that starts. After that, nothing remains of a removed namespace."""
         return 900
 
 

@@ -1,4 +1,4 @@
-"""`utilization.>`: what the collector measured."""
+"""`utilization.>`: the measurements of the collector."""
 
 from typing import Annotated, Literal
 
@@ -27,7 +27,7 @@ class RecentUsage(Value, frozen=True, kw_only=True):
     """Mean usage over the last few scrapes of a node."""
 
     length: Annotated[float, Meta(ge=0.001, le=LATEST)]
-    """Seconds before `sampled_at`."""
+    """The length of the period that ends at `sampled_at`, in seconds."""
 
     sampled_at: Time
     """Time of the newest raw sample, on Prometheus' clock."""
@@ -41,7 +41,7 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
     node: str
     uid: str
     base: Resources
-    """The allocatable (or capacity) that load refers to."""
+    """The allocatable (or capacity) of which load is a share."""
 
     memory_kind: Annotated[Literal["workingSet", "anonymous"], MUST_BE_KNOWN] = "workingSet"
     sampled_at: Time
@@ -60,8 +60,8 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
     """The mean of the shortest window, by pod UID."""
 
     recent: RecentUsage | None = None
-    """The usage while the shortest window does not contain all pods completely: such pods are not measured, and may
-    use more than is expected. It is used for scores and placement hints only, because it varies more than a window."""
+    """The recent usage, as long as the shortest window does not cover all pods completely. Such pods are not measured,
+    and may use more than expected. Only scores and placement hints use it, because it varies more than a window."""
 
     epoch: Count
     """The time at which this collector took over, in milliseconds. Messages are ordered by `epoch`, then `sequence`."""
@@ -82,7 +82,7 @@ class WorkloadUtilization(Message, frozen=True, kw_only=True):
 
     workload: Workload
     replicas: Count
-    """Pods that were measured."""
+    """The number of pods that were measured."""
 
     sampled_at: Time
     queried_at: Time
@@ -109,10 +109,10 @@ class UtilizationCycle(Message, frozen=True, kw_only=True):
     shard: str
     cycle: Count
     expected: Count
-    """Ready nodes that are old enough and match the collector's selector."""
+    """The number of Ready nodes that are old enough and match the selector of the collector."""
 
     fresh: Count
-    """The number of them whose load is known."""
+    """The number of expected nodes whose load is known."""
 
     queried_at: Time
     skew: Seconds = 0.0
@@ -122,10 +122,10 @@ class UtilizationCycle(Message, frozen=True, kw_only=True):
     """Some of the expected nodes without data (at most 20), and why."""
 
     reasons: dict[str, Count] = {}
-    """How many expected nodes are without data, by the kind of reason."""
+    """The number of expected nodes without data, by the kind of reason."""
 
     problem: str = ""
-    """Why the collector cannot measure at all; empty when it can."""
+    """Why the collector cannot measure at all; empty if it can."""
 
     epoch: Count = 0
     sequence: Count = 0
@@ -136,7 +136,8 @@ class UtilizationCycle(Message, frozen=True, kw_only=True):
 
 
 def _measured_late(message: NodeUtilization | WorkloadUtilization, recent: RecentUsage | None = None) -> str:
-    """A sample that is later than its query would be fresh for ever."""
+    """Describes a sample that is later than its query, because it would count as fresh for too long. Empty if there is
+    none."""
     latest = max([message.sampled_at, *(window.sampled_at for window in message.windows.values())])
     latest = latest if recent is None else max(latest, recent.sampled_at)
     return "" if latest <= message.queried_at + MAX_AHEAD else f"a sample is {latest - message.queried_at:g} s too new"

@@ -1,12 +1,13 @@
-"""Objects that are longer than what a process can hold: their names are read, and nothing else.
+"""Objects that are longer than a process can hold. Only their names are read.
 
-An object has 1.5 MiB in etcd, and as JSON six times as many bytes if its author wrote `<` only: `\\u003c`.
+An object may have 1.5 MiB in etcd. As JSON it has up to six times as many bytes, because `<` becomes `\\u003c`.
 """
 
 import re
 
 HEAD = 65_536
-"""Bytes of the beginning, which has the names: the API server writes them before everything of any length."""
+"""The number of bytes at the beginning that are searched for the names. The API server writes the names before any long
+field."""
 
 _NAMES = re.compile(
     rb'"metadata":(\{"name":"[^"\\]*+"(?:,"(?:generateName|namespace|uid|resourceVersion)":"[^"\\]*+")*+)'
@@ -16,9 +17,9 @@ _LIST = re.compile(rb'"metadata":\{[^{}]*+\}')
 
 
 def event_of_long_object(line: bytes | bytearray) -> bytes:
-    """A line of a watch with the names of its object only, which is marked as unreadable.
+    """Shortens a line of a watch to the names of its object, which is marked as unreadable.
 
-    The beginning of the line itself if it has no names there: it cannot be decoded.
+    If there are no names at its beginning, returns the beginning, which cannot be decoded.
     """
     head = bytes(line[:HEAD])
     event, names = _EVENT.match(head), _NAMES.search(head)
@@ -26,7 +27,7 @@ def event_of_long_object(line: bytes | bytearray) -> bytes:
 
 
 def page_of_long_object(body: bytes | bytearray) -> bytes:
-    """The same for a page of a list that has one object."""
+    """Shortens a page of a list with one object in the same way."""
     head = bytes(body[:HEAD])
     metadata = _LIST.search(head)
     names = _NAMES.search(head, metadata.end()) if metadata else None

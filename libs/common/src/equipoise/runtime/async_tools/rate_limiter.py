@@ -1,4 +1,4 @@
-"""Spaces requests at an interval, first come first served."""
+"""Limits the rate of requests, which are served in the order of arrival."""
 
 import asyncio
 import math
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class RateLimiter:
-    """Call `acquire` right before the request, or the rate is not kept."""
+    """Limits the rate of requests. Callers must call `acquire` immediately before each request."""
 
     def __init__(self, clock: Clock, interval: Callable[[], float]) -> None:
         """`interval`: the current number of seconds between two requests."""
@@ -22,15 +22,16 @@ class RateLimiter:
         """The time at which the next request may begin (monotonic)."""
 
     async def acquire(self, wanted: Callable[[], T | None]) -> T | None:
-        """Waits until a request may begin, and returns what is wanted then. None leaves the slot to the next caller."""
+        """Waits until a request may begin, and returns the result of `wanted` at that time. If it is None, the next
+        caller gets the slot."""
         async with self._queue:
-            while (left := self._next_at - self._clock.monotonic()) > 0:
-                await self._clock.sleep(left)
-            found = wanted()
-            if found is not None:
+            while (remaining := self._next_at - self._clock.monotonic()) > 0:
+                await self._clock.sleep(remaining)
+            result = wanted()
+            if result is not None:
                 self._next_at = self._clock.monotonic() + self._interval()
-            return found
+            return result
 
     def suspend(self, seconds: float) -> None:
-        """No request for this long, not even of callers that wait already."""
+        """Delays all requests by this time, including those of callers that already wait."""
         self._next_at = max(self._next_at, self._clock.monotonic() + seconds)

@@ -1,10 +1,10 @@
-"""Starts nats-server as a child process: for a trial, the demo and tests.
+"""Starts nats-server as a child process, to try Equipoise out, for the demo and for tests.
 
-Production runs the official image. The server keeps its streams in a directory, uses only the loopback interface, and
-ends with this process, even if this process is killed: the child is first a small Python program, which requests
-PR_SET_PDEATHSIG (Linux only) and then replaces itself by the server. A `preexec_fn` would do the same, but is not safe
-in a process with threads. The kernel sends the signal when the parent *thread* ends: start the server from the main
-thread.
+Production runs the official image. The server keeps its streams in a directory, and uses only the loopback interface.
+It ends with this process, even if this process is killed. For this, the child is first a small Python program, which
+requests PR_SET_PDEATHSIG (Linux only) and then replaces itself by the server. A `preexec_fn` would do the same, but is
+not safe in a process with threads. The kernel sends the signal when the parent *thread* ends, so the server must be
+started from the main thread.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ import structlog
 log = structlog.get_logger()
 
 _START_TIMEOUT = 30.0
-"""Seconds until the server must listen."""
+"""Seconds within which the server must listen."""
 
 _RESTART_DELAY = 1.0
 """Seconds between the end of the server and its next start."""
@@ -70,10 +70,11 @@ def nats_server_binary() -> str:
 async def embedded_server(
     directory: Path, *, port: int = -1, configuration: str = "", restarts: bool = False
 ) -> AsyncIterator[str]:
-    """Run nats-server with JetStream in `directory`; yields its URL.
+    """Runs nats-server with JetStream in `directory`. Yields its URL.
 
-    Port -1: a free one. `configuration` is added to nats-server's own, for example users. `restarts`: it is started
-    again, at the same port, when it ends. The streams remain in the directory for the next start. Raises NoNatsServer.
+    `port`: -1 for a free port. `configuration`: further configuration of nats-server, for example users. `restarts`:
+    whether the server is started again, at the same port, when it ends. The streams remain in the directory for the
+    next start. Raises NoNatsServer.
     """
     server = _Server(directory, configuration)
     url = await server.start(port)
@@ -94,7 +95,7 @@ class _Server:
         self._configuration = configuration
 
     async def start(self, port: int) -> str:
-        """Returns its URL. Raises NoNatsServer."""
+        """Starts the server. Returns its URL. Raises NoNatsServer."""
         command = _prepare(self._directory, port, self._configuration)
         with (self._directory / "nats-server.log").open("ab") as output:
             self.process = await asyncio.create_subprocess_exec(
@@ -102,7 +103,7 @@ class _Server:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # Ctrl-C must not reach it: clients stop first
+                start_new_session=True,  # Ctrl-C must not reach the server, because clients stop first
             )
         try:
             return await _listening(self.process, self._directory)
@@ -111,7 +112,7 @@ class _Server:
             raise
 
     async def restart(self, port: int) -> NoReturn:
-        """Start it again whenever it has ended."""
+        """Starts the server again whenever it has ended."""
         while True:
             code = await self.process.wait()
             log.warning(
@@ -125,7 +126,7 @@ class _Server:
 
 
 def _prepare(directory: Path, port: int, configuration: str) -> list[str]:
-    """Write the configuration; the command line."""
+    """Writes the configuration. Returns the command line of the server."""
     directory.mkdir(parents=True, exist_ok=True)
     for old in directory.glob("nats-server_*.ports"):
         old.unlink()
@@ -140,7 +141,7 @@ def _prepare(directory: Path, port: int, configuration: str) -> list[str]:
 
 
 async def _listening(process: asyncio.subprocess.Process, directory: Path) -> str:
-    """Wait for the file in which the server writes its ports."""
+    """Waits for the file in which the server writes its ports. Returns its URL."""
     ports = directory / f"nats-server_{process.pid}.ports"
     try:
         async with asyncio.timeout(_START_TIMEOUT):

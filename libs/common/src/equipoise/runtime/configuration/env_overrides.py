@@ -1,7 +1,7 @@
-"""Environment variables override scalars: `EQUIPOISE_SCORER__LISTEN` is `scorer.listen`.
+"""Environment variables that override scalar settings: `EQUIPOISE_SCORER__LISTEN` sets `scorer.listen`.
 
 Two underscores separate the levels; case and single underscores are ignored. Variables without two underscores are
-ignored: Kubernetes itself sets some (`EQUIPOISE_SCORER_SERVICE_HOST`) for a Service of that name.
+ignored, because Kubernetes sets such variables for Services (`EQUIPOISE_SCORER_SERVICE_HOST`).
 """
 
 import math
@@ -28,41 +28,41 @@ def overridden(
     sections: Mapping[str, type[Any]],
     others: Collection[str],
 ) -> dict[str, Any]:
-    """The document with the values of the variables of `sections`; those of `others` are ignored.
+    """The document with the values of variables for `sections`. Variables for `others` are ignored.
 
     Raises ConfigurationError for a variable that names no scalar, or a value that it cannot have.
     """
     result = dict(document)
-    foreign = {_plain(name) for name in others}
+    ignored = {_plain(name) for name in others}
     for variable in sorted(environment):
         if not variable.startswith(PREFIX) or "__" not in variable:
             continue
         levels = variable.removeprefix(PREFIX).split("__")
-        if _plain(levels[0]) in foreign:
+        if _plain(levels[0]) in ignored:
             continue
-        _lay(result, variable, levels, environment[variable], sections)
+        _override(result, variable, levels, environment[variable], sections)
     return result
 
 
-def _lay(
+def _override(
     document: dict[str, Any], variable: str, levels: list[str], text: str, sections: Mapping[str, type[Any]]
 ) -> None:
-    place, kind, named = document, None, dict[str, Any](sections)
+    parent, kind, named = document, None, dict[str, Any](sections)
     path: list[str] = []
     for depth, level in enumerate(levels):
         name = next((name for name in named if _plain(name) == _plain(level)), None)
         if name is None:
-            at = ".".join([*path, level.lower()])
-            raise ConfigurationError(f"{variable} ({at}): {unknown_name(level.lower(), named)}")
+            setting = ".".join([*path, level.lower()])
+            raise ConfigurationError(f"{variable} ({setting}): {unknown_name(level.lower(), named)}")
         path.append(name)
         kind = named[name]
         named = field_types(kind)
         if depth < len(levels) - 1:
-            # Copied, so that the caller's document stays as it was; a level that is no mapping fails when read.
-            below = place.get(name)
-            place[name] = dict(below) if isinstance(below, dict) else {}
-            place = place[name]
-    place[path[-1]] = _scalar(text, kind, f"{variable} ({'.'.join(path)})")
+            # A copy, so that the document of the caller does not change.
+            child = parent.get(name)
+            parent[name] = dict(child) if isinstance(child, dict) else {}
+            parent = parent[name]
+    parent[path[-1]] = _scalar(text, kind, f"{variable} ({'.'.join(path)})")
 
 
 def _scalar(text: str, kind: Any, where: str) -> Any:

@@ -1,4 +1,4 @@
-"""Opens the connection to the API server. Only this file uses kubernetes-asyncio: for kubeconfigs and tokens."""
+"""Opens the connection to the API server. Only this file uses kubernetes-asyncio, to read kubeconfigs and tokens."""
 
 import asyncio
 import math
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from equipoise.runtime.kubernetes.http.api_server import ApiServer
 
 TLS_RELOAD_PERIOD = 5.0
-"""Minimum seconds between two reads of the certificates because of failed connections."""
+"""The minimum number of seconds between two reads of the certificates after failed connections."""
 
 
 @asynccontextmanager
@@ -31,7 +31,7 @@ async def connect_kube(
     *,
     environment: Mapping[str, str] = os.environ,
 ) -> AsyncIterator["ApiServer"]:
-    """The API server. Its logs name this client `equipoise-<service>` with the version. No request is made yet.
+    """Yields the client of the API server, without sending a request. In its logs, the client is `equipoise-<service>`.
 
     Raises KubeError when the credentials cannot be found or read.
     """
@@ -66,7 +66,7 @@ async def connect_kube(
 
 
 class _Credentials:
-    """Certificates, and a token that kubernetes-asyncio reads again every minute."""
+    """The certificates, and the token, which kubernetes-asyncio reads again every minute."""
 
     tls: ssl.SSLContext
 
@@ -76,7 +76,7 @@ class _Credentials:
         self._environment = environment
         self._clock = clock
         self._certificates: tuple[bytes, ...] = ()
-        """The contents of the files that `tls` was created from."""
+        """The contents of the files from which `tls` was created."""
 
         self._reloading = asyncio.Lock()
         self._reloaded_at = -math.inf
@@ -90,7 +90,7 @@ class _Credentials:
         return (token or "").strip()
 
     async def reload(self) -> None:
-        """Read the server's address, the token and the certificates."""
+        """Reads the address of the server, the token and the certificates."""
         from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
         from kubernetes_asyncio.config.kube_config import load_kube_config
 
@@ -116,7 +116,7 @@ class _Credentials:
             raise _no_credentials(error) from error
 
     def _kubeconfigs(self) -> list[str]:
-        """The files that the loader of kubernetes-asyncio reads, as far as they exist."""
+        """The existing files among those that the loader of kubernetes-asyncio reads."""
         names = self._settings.kubeconfig or self._environment.get("KUBECONFIG") or "~/.kube/config"
         files = [os.path.expanduser(name) for name in names.split(os.pathsep) if name]
         return [file for file in files if os.path.exists(file)]
@@ -130,10 +130,11 @@ class _Credentials:
             return self.tls is not failed
 
     def _load_tls(self) -> None:
-        """A new context if a file has changed: one that exists would keep a removed CA."""
+        """Creates a new context if a file has changed. The existing context would continue to trust a removed CA."""
         configuration = self._configuration
         names = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-        # Read before the context is created: if a file changes meanwhile, the next reload creates another one.
+        # The files are read before the context is created. If one changes meanwhile, the next reload creates another
+        # context.
         certificates = tuple(read_bounded(name) if name else b"" for name in names)
         if certificates != self._certificates:
             self.tls = _tls(configuration)
@@ -141,7 +142,7 @@ class _Credentials:
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:
-    """The trusted CA, and the client certificate if there is one."""
+    """An SSL context with the trusted CA, and the client certificate if there is one."""
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
@@ -152,7 +153,7 @@ def _tls(configuration: Any) -> ssl.SSLContext:
 
 
 def _no_credentials(error: Exception) -> KubeError:
-    """Loaders raise any exception for an invalid file."""
+    """The error for credentials that cannot be loaded. The loaders raise any exception for an invalid file."""
     why = f"{error} is missing" if isinstance(error, KeyError) else failure_reason(error)
     problem = f"the credentials for the API server cannot be loaded: {why} (settings: kubernetes.kubeconfig, context)"
     return KubeError(0, "NoCredentials", problem)

@@ -1,4 +1,4 @@
-"""A port of a pod on 127.0.0.1, through the API server, as `kubectl port-forward` has it."""
+"""Forwards a port of 127.0.0.1 to a pod through the API server, as `kubectl port-forward` does."""
 
 import asyncio
 import socket
@@ -13,16 +13,17 @@ from equipoise.runtime.kubernetes.http.api_server import ApiServer
 from equipoise.runtime.process.failure_reason import failure_reason
 
 PROTOCOL = "v4.channel.k8s.io"
-"""Binary messages, whose first byte is the channel. Every kubelet has it; the API server passes it on."""
+"""A protocol with binary messages, whose first byte is the channel. The API server passes them on to the kubelet, and
+every kubelet supports it."""
 
 _DATA, _ERROR = 0, 1
-"""Channels of the first port. The first message on each is the port."""
+"""The channels of the first port. The first message on each channel is the number of the port."""
 
 _CHUNK = 32_768
 _PORT = struct.Struct("<H")
 
 ANNOUNCE_SECONDS = 10.0
-"""The seconds until the kubelet must have announced the port."""
+"""Seconds within which the kubelet must announce the port."""
 
 
 MAX_CONNECTIONS = 64
@@ -30,7 +31,7 @@ MAX_CONNECTIONS = 64
 
 
 class PortForward:
-    """One WebSocket for each connection to `port` of 127.0.0.1. The protocol cannot end only one direction."""
+    """Opens a WebSocket for each connection to `port` of 127.0.0.1. The protocol cannot close only one direction."""
 
     def __init__(
         self, api: ApiServer, namespace: str, pod: str, pod_port: int, on_problem: Callable[[str], None]
@@ -45,7 +46,7 @@ class PortForward:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Listens, and makes the first connection, which shows that it is possible. Raises KubeError."""
+        """Opens a first connection, which shows that port-forwards work, and listens. Raises KubeError."""
         self._first = await self._connect()
         self._server = await asyncio.start_server(self._on_connection, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
@@ -60,7 +61,7 @@ class PortForward:
             await self._first.close()
 
     async def _connect(self) -> aiohttp.ClientWebSocketResponse:
-        """Connects, and returns when the port was announced on both channels. Raises KubeError."""
+        """Connects, and returns once the kubelet has announced the port on both channels. Raises KubeError."""
         websocket = await self._api.requests.websocket(
             self._what, self._path, query={"ports": str(self._pod_port)}, protocol=PROTOCOL
         )
@@ -80,7 +81,7 @@ class PortForward:
 
     async def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= MAX_CONNECTIONS:
-            _reset(writer)  # of another user of this machine: a command needs a few
+            _reset(writer)  # a command needs few connections; others are of another user of this machine
             writer.close()
             return
         task = asyncio.current_task()
@@ -108,18 +109,18 @@ class PortForward:
     async def _pump(
         self, websocket: aiohttp.ClientWebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Copies in both directions until one of the two ends closes its connection; then closes the other one."""
+        """Copies data in both directions until one end closes its connection, then closes the other connection."""
         both = [
             asyncio.create_task(self._send(websocket, reader)),
             asyncio.create_task(self._receive(websocket, writer)),
         ]
         try:
             done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            for each in done:
-                each.result()
+            for task in done:
+                task.result()
         finally:
-            for each in both:
-                each.cancel()
+            for task in both:
+                task.cancel()
             await asyncio.gather(*both, return_exceptions=True)
 
     async def _send(self, websocket: aiohttp.ClientWebSocketResponse, reader: asyncio.StreamReader) -> None:
@@ -141,7 +142,7 @@ class PortForward:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Resets the connection, which is not an end of the data: some may be missing."""
+    """Resets the connection instead of closing it, so that the client does not take its data for complete."""
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
@@ -150,9 +151,9 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 async def port_forward(
     api: ApiServer, namespace: str, pod: str, pod_port: int, on_problem: Callable[[str], None]
 ) -> AsyncIterator[PortForward]:
-    """Raises KubeError if the first connection is not possible.
+    """Forwards a local port to a port of a pod. Raises KubeError if the first connection fails.
 
-    `on_problem`: called with why a connection was not made, or ended, if not by one of the two ends.
+    `on_problem` is called with the reason if a connection fails, or is not closed by one of its ends.
     """
     forward = PortForward(api, namespace, pod, pod_port, on_problem)
     try:

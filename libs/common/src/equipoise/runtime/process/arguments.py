@@ -1,4 +1,4 @@
-"""The command line of a service: --help and --version. It takes its settings from a file and from variables."""
+"""The command line of a service: --help and --version. Settings come from a file and from environment variables."""
 
 import argparse
 import sys
@@ -15,7 +15,8 @@ environment:
 def read_arguments(program: str) -> None:
     """Ends the process if help or the version is requested, or if there is any other argument.
 
-    It is called before the service is imported, which takes a second. `program`: its module below `equipoise`.
+    It is called before the service is imported, because the import takes a second. `program`: the module of the service
+    below `equipoise`.
     """
     from importlib.metadata import version
 

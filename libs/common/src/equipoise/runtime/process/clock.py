@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time as a service sees it. `equipoise.testbed.memory.ManualClock` is the one for tests."""
+    """The clock of a service. Tests use `equipoise.testbed.memory.ManualClock`."""
 
     def now(self) -> float:
         """Unix seconds (UTC)."""

@@ -29,18 +29,19 @@ from equipoise.runtime.process.logging import configure_logging
 S = TypeVar("S", bound=Section)
 
 STOP_LIMIT = 24.0
-"""Seconds for an orderly end; Kubernetes kills after 30."""
+"""Seconds within which the service must end. Kubernetes kills it after 30."""
 
 log = structlog.get_logger()
 
 PERIOD = 5.0
-"""Seconds between two reads of the file's status."""
+"""Seconds between two checks of the configuration file."""
 
 Stamp = tuple[int, int, int] | None
 
 
 def stamp(path: Path) -> Stamp:
-    """Differs when the file does: also after kubelet has put another directory under a ConfigMap's link."""
+    """A value that changes with the file, even if the kubelet changes the directory behind the link of a ConfigMap.
+    None without a file."""
     try:
         status = path.stat()
     except OSError:
@@ -49,15 +50,16 @@ def stamp(path: Path) -> Stamp:
 
 
 class FileWatch:
-    """Detects changes of a file. A change is reported once it is unchanged for one period: writes may go on."""
+    """Detects changes of a file. A change is reported when the file is then unchanged for one period, because it may be
+    written in several steps."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen = self._settled = stamp(path)
 
     def changed(self) -> bool:
-        before, self._seen = self._seen, stamp(self._path)
-        if self._seen != before or self._seen == self._settled:
+        previous, self._seen = self._seen, stamp(self._path)
+        if self._seen != previous or self._seen == self._settled:
             return False
         self._settled = self._seen
         return True
@@ -66,28 +68,28 @@ class FileWatch:
 async def next_configuration(
     watch: FileWatch, load: Callable[[], Configuration[S]], current: Configuration[S], clock: Clock, health: Health
 ) -> Configuration[S]:
-    """Return when the file holds another configuration for this service; other services' sections do not count."""
+    """Waits until the file contains another configuration for this service. Sections of other services are ignored."""
     while True:
         await clock.sleep(PERIOD)
         if not watch.changed():
             continue
         try:
-            found = load()
+            loaded = load()
         except ConfigurationError as error:
             refused(health, error)
             continue
         health.set_problem("configuration", None)
-        if found.hash != current.hash:
-            return found
+        if loaded.hash != current.hash:
+            return loaded
 
 
 def refused(health: Health, error: ConfigurationError) -> None:
-    """Report that the previous configuration remains in use."""
+    """Reports that the previous configuration remains in use."""
     health.set_problem("configuration", f"the changed configuration is not used: {'; '.join(str(error).splitlines())}")
 
 
 class Service(Protocol):
-    """Subscribes, then runs until it is canceled."""
+    """A service, which subscribes and then runs until it is canceled."""
 
     async def attach(self) -> None: ...
 
@@ -95,7 +97,7 @@ class Service(Protocol):
 
 
 def serving(create: Callable[[Runtime[S]], Service]) -> Start[S]:
-    """Starts the service that is created."""
+    """A function that creates a service, subscribes and runs it."""
 
     async def start(runtime: Runtime[S]) -> None:
         service = create(runtime)
@@ -114,10 +116,10 @@ def run(
     bus: bool = True,
     stop_limit: float = STOP_LIMIT,
 ) -> None:
-    """The whole of a service's program. Never returns: exits with one of the codes above.
+    """Runs the program of a service. It never returns, and exits with one of the codes above.
 
-    A changed configuration file ends the service in order and starts it again in the same process. An invalid one
-    is reported in the log and in /readyz, and the previous one remains in use.
+    When the configuration file changes, the service stops and starts again in the same process. An invalid
+    configuration is reported in the log and in /readyz, and the previous one remains in use.
     """
     path = os.environ.get("EQUIPOISE_CONFIG") or None
 
@@ -136,7 +138,7 @@ def run(
 
 
 def reduce_gc_frequency() -> None:
-    """Collect cyclic garbage less often: a full collection blocks the event loop.
+    """Makes the garbage collector run less often, because a full collection blocks the event loop.
 
     Nearly all objects are freed by their reference count. With 30,000 pods a measurement of the collector takes 1.7 s
     of CPU time instead of 4.0 s.
@@ -153,14 +155,14 @@ async def _until_signalled(
     bus: bool,
     stop_limit: float,
 ) -> int:
-    """One run of the service after another, each with its own configuration.
+    """Runs the service, once with each configuration. Returns the exit code.
 
-    If the service does not start with a changed configuration, it starts again with the one `before`.
+    If the service does not start with a changed configuration, it starts again with the previous one.
     """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    configuration, before = load(), None
+    configuration, previous = load(), None
     invalid: ConfigurationError | None = None
     while True:
         current = _Run(service, configuration, start, kube, bus, stop_limit)
@@ -169,15 +171,15 @@ async def _until_signalled(
         try:
             ended = await current.run(stop, watch, load)
         except ConfigurationError as error:
-            if before is None:
+            if previous is None:
                 raise
-            configuration, before, invalid = before, None, error
+            configuration, previous, invalid = previous, None, error
             continue
         if isinstance(ended, int):
             return ended
         gc.collect()  # free the previous run's state while nothing else is running
         log.info("the configuration has changed", before=configuration.hash, now=ended.hash)
-        configuration, before, invalid = ended, configuration, None
+        configuration, previous, invalid = ended, configuration, None
 
 
 class _Run(Generic[S]):
@@ -214,7 +216,7 @@ class _Run(Generic[S]):
     async def run(
         self, stop: asyncio.Event, watch: FileWatch | None, load: Callable[[], Configuration[S]]
     ) -> int | Configuration[S]:
-        """The exit code, or the configuration to go on with. Raises ConfigurationError."""
+        """Returns the exit code, or the configuration with which to continue. Raises ConfigurationError."""
         end = asyncio.Event()
         work = asyncio.create_task(self.process.run(self._start, end))
         reasons: list[asyncio.Task[Any]] = [work, asyncio.create_task(stop.wait())]

@@ -1,4 +1,4 @@
-"""stdout and stderr of a program that prints what others wrote: nothing of it controls the terminal."""
+"""Makes stdout and stderr safe for text that others wrote, so that it cannot control the terminal."""
 
 import io
 import sys
@@ -10,13 +10,14 @@ from equipoise.contracts.plain_text import visible
 class VisibleStream(io.TextIOBase):
     """Writes text with its control characters made visible, except line breaks and tabs.
 
-    What writes commands of the terminal itself uses `raw_stream`, and is then responsible for the text between them.
-    Bytes that a library writes to the `buffer` come back here as text.
+    Code that writes control sequences itself uses `raw_stream`, and must then check the text between them. Bytes that a
+    library writes to `buffer` are decoded and written as text.
     """
 
     def __init__(self, raw: TextIO) -> None:
         self.rich_proxied_file = raw
-        """The name by which rich finds the stream for its colors; its console checks the text that they enclose."""
+        """The attribute by which rich finds the stream for its colors. The console of rich checks the text in
+        between."""
 
         self.buffer = _Bytes(self)
 
@@ -62,7 +63,7 @@ class _Bytes(io.RawIOBase):
 
 
 def make_output_visible() -> None:
-    """Replace stdout and stderr of this program."""
+    """Replaces stdout and stderr of this program by a VisibleStream."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, VisibleStream):
@@ -70,5 +71,5 @@ def make_output_visible() -> None:
 
 
 def raw_stream(stream: TextIO | VisibleStream) -> TextIO:
-    """The stream itself, for programs that write commands of the terminal, such as colors."""
+    """The stream itself, for code that writes control sequences, such as colors."""
     return stream.rich_proxied_file if isinstance(stream, VisibleStream) else stream

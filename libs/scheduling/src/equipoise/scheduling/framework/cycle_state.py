@@ -1,4 +1,4 @@
-"""What plugins keep during one attempt to schedule a pod."""
+"""The data that plugins store during one attempt to schedule a pod."""
 
 from typing import Any, Protocol, TypeVar
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class CycleState:
-    """Values by key; a plugin uses its name."""
+    """The values of plugins by key. A plugin uses its name as the key."""
 
     def __init__(self, values: dict[str, Any] | None = None) -> None:
         self._values: dict[str, Any] = {} if values is None else values
@@ -24,18 +24,18 @@ class CycleState:
 
         self.skipped_scores: frozenset[str] = frozenset()
         self.restricted_by: tuple[str, ...] = ()
-        """Plugins whose PreFilter leaves only nodes with certain names."""
+        """Plugins whose PreFilter restricts the pod to nodes with certain names."""
 
     def write(self, key: str, value: StateData) -> None:
         self._values[key] = value
 
     def read(self, key: str, kind: type[T]) -> T:
-        """Raises KeyError if the plugin has not written it."""
+        """The value with this key. Raises KeyError if the plugin has not written it."""
         value: T = self._values[key]
         return value
 
     def clone(self) -> "CycleState":
-        """A copy whose values may be changed without an effect on this one."""
+        """A copy. Changes of its values do not affect the original."""
         copy = CycleState({key: value.clone() for key, value in self._values.items()})
         copy.skipped_filters, copy.skipped_scores = self.skipped_filters, self.skipped_scores
         return copy

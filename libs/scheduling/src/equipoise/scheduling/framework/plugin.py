@@ -54,7 +54,8 @@ class PreEnqueue(Protocol):
     """Decides whether a pod enters the queue."""
 
     def pre_enqueue(self, pod: PodInfo) -> PluginStatus:
-        """With success, the pod enters the queue. Otherwise it waits outside of the queue until it is changed."""
+        """The status of the pod. With success, it enters the queue. Otherwise it waits outside of the queue until it is
+        changed."""
         ...
 
 

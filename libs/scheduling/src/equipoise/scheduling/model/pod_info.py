@@ -1,4 +1,4 @@
-"""A pod with what plugins need of it, parsed once."""
+"""A pod with the data that plugins need, parsed once."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -49,13 +49,13 @@ class AffinityTerm(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A term of a pod's affinity or anti-affinity to other pods."""
 
     selector: LabelSelector | None
-    """None selects no pods."""
+    """The selector of the other pods; None selects no pods."""
 
     namespaces: frozenset[str]
-    """The namespaces named, or that of the pod if the term has neither names nor a selector."""
+    """The namespaces that the term names, or that of the pod if it has neither names nor a namespace selector."""
 
     namespace_selector: LabelSelector | None
-    """Selects further namespaces by their labels; an empty one selects all."""
+    """Selects further namespaces by their labels. An empty selector selects all."""
 
     topology_key: str
     weight: int = 0
@@ -69,13 +69,13 @@ class AffinityTerm(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def in_namespace(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """`labels`: those of the namespace."""
+        """Whether the term applies to a namespace with these labels."""
         if namespace in self.namespaces:
             return True
         return self.namespace_selector is not None and selects(self.namespace_selector, labels)
 
     def selects(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-        """Whether it selects a pod with these labels in this namespace."""
+        """Whether the term selects a pod with these labels in this namespace."""
         return self.in_namespace(namespace, namespace_labels) and selects(self.selector, labels)
 
 
@@ -95,12 +95,12 @@ class PodHostPort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodShape:
-    """What follows from the parts of a pod that are the same in all pods of a workload. Immutable."""
+    """The data of a pod that all pods of a workload have in common. Immutable."""
 
     def __init__(self, pod: Pod) -> None:
         """Raises ValueError for an invalid quantity."""
         self.pod = pod
-        """One of these pods."""
+        """One of the pods with this shape."""
 
         self.namespace = pod.metadata.namespace or "default"
         self.labels = pod.metadata.labels
@@ -115,31 +115,32 @@ class PodShape:
 
     @cached_property
     def container_cpu_and_memory(self) -> Ints:
-        """Millicores and bytes of `container_requests`: 2 × 1, to be added to the amounts of several nodes."""
+        """Millicores and bytes of `container_requests`, as a 2 × 1 array that can be added to the amounts of several
+        nodes."""
         return np.array([[self.container_requests.get(CPU, 0)], [self.container_requests.get(MEMORY, 0)]], np.int64)
 
     @cached_property
     def cpu_and_memory(self) -> Ints:
-        """The same of `requests`."""
+        """Millicores and bytes of `requests`, as a 2 × 1 array."""
         return np.array([[self.requests.get(CPU, 0)], [self.requests.get(MEMORY, 0)]], dtype=np.int64)
 
     @cached_property
     def basic_requests(self) -> Ints | None:
-        """The requests of cpu, memory and storage, and 1 pod: 4 × 1. What is not requested is so low that every node
-        has enough of it.
+        """The requests of cpu, memory, storage and 1 pod, as a 4 × 1 array. A resource that is not requested has the
+        lowest possible value, so that every node has enough of it.
 
-        None: the pod requests other resources, too.
+        None if the pod requests other resources, too.
         """
         if not self.requests.keys() <= {CPU, MEMORY, STORAGE, PODS}:
             return None
-        # A sum that has overflowed may be negative: nothing is requested then.
+        # A sum that overflowed may be negative. It counts as no request.
         requested = (self.requests.get(name, 0) for name in (CPU, MEMORY, STORAGE))
         amounts = [[amount if amount > 0 else _LESS_THAN_ANY] for amount in requested]
         return np.array([*amounts, [1]], dtype=np.int64)
 
     @cached_property
     def containers(self) -> tuple[Container, ...]:
-        sidecars = (each for each in self.pod.spec.init_containers if each.restart_policy == "Always")
+        sidecars = (container for container in self.pod.spec.init_containers if container.restart_policy == "Always")
         return (*(self.pod.spec.containers or ()), *sidecars)
 
     @cached_property
@@ -201,12 +202,12 @@ class PodShape:
         return self.pod.spec.affinity or _NO_AFFINITY
 
     def _required(self, affinity: PodAffinity | None) -> tuple[AffinityTerm, ...]:
-        return tuple(self._term(each) for each in affinity.required) if affinity else ()
+        return tuple(self._term(term) for term in affinity.required) if affinity else ()
 
     def _preferred(self, affinity: PodAffinity | None, sign: int) -> Sequence[AffinityTerm]:
         if affinity is None:
             return ()
-        return [self._term(each.pod_affinity_term, sign * each.weight) for each in affinity.preferred if each.weight]
+        return [self._term(term.pod_affinity_term, sign * term.weight) for term in affinity.preferred if term.weight]
 
     def _term(self, term: PodAffinityTerm, weight: int = 0) -> AffinityTerm:
         names = frozenset(term.namespaces)
@@ -222,7 +223,7 @@ class PodShape:
 
 
 class PodInfo:
-    """Immutable. Two of the same uid are the same pod."""
+    """A pod. Immutable. PodInfos with the same uid are versions of the same pod."""
 
     __slots__ = (
         "assumed_cpu", "assumed_memory", "labels", "name", "namespace", "pod", "priority", "requests", "shape",
@@ -230,7 +231,7 @@ class PodInfo:
     )  # fmt: skip
 
     def __init__(self, pod: Pod, shape: PodShape | None = None, *, uid: str = "") -> None:
-        """`shape`: the shape of a pod with the same parts. `uid`: replaces the pod's own.
+        """`shape`: the shape of a pod of the same workload, if it is known. `uid`: a uid that replaces that of the pod.
 
         Raises ValueError for an invalid quantity.
         """
@@ -256,22 +257,23 @@ class PodInfo:
         return hash(self.uid)
 
     def replica(self, name: str, uid: str) -> "PodInfo":
-        """Another pod of the same template. `pod` remains that of the template."""
+        """Another pod of the same template. Its attribute `pod` remains the pod of the template."""
         other = PodInfo(self.pod, self.shape, uid=uid)
         other.name = name
         return other
 
     def updated(self, pod: Pod) -> "PodInfo":
-        """The same pod after a change. What was parsed is kept if it is still the same. Raises ValueError as above."""
-        own, other = self.pod.metadata, pod.metadata
-        same = (
+        """The same pod after a change. Its shape is kept if nothing in it changed. Raises ValueError for an invalid
+        quantity."""
+        old, new = self.pod.metadata, pod.metadata
+        same_shape = (
             with_actual_resources(pod) is pod
             and with_actual_resources(self.pod) is self.pod
             and pod.spec == self.pod.spec
-            and (other.labels, other.deletion_timestamp) == (own.labels, own.deletion_timestamp)
-            and (other.uid, other.namespace, other.name) == (own.uid, own.namespace, own.name)
+            and (new.labels, new.deletion_timestamp) == (old.labels, old.deletion_timestamp)
+            and (new.uid, new.namespace, new.name) == (old.uid, old.namespace, old.name)
         )
-        return PodInfo(pod, self.shape if same else None)
+        return PodInfo(pod, self.shape if same_shape else None)
 
     def on_node(self, node: str) -> "PodInfo":
         """The same pod with this node."""
@@ -286,7 +288,7 @@ class PodInfo:
         nodes = affinity.node_affinity or NodeAffinity()
         nodes = msgspec.structs.replace(nodes, preferred=[*nodes.preferred, *preferred])
         spec = msgspec.structs.replace(self.pod.spec, affinity=msgspec.structs.replace(affinity, node_affinity=nodes))
-        # Nothing in a shape follows from preferred nodes.
+        # A shape does not depend on preferred nodes.
         other = PodInfo(msgspec.structs.replace(self.pod, spec=spec), self.shape, uid=self.uid)
         other.name = self.name
         return other
@@ -294,7 +296,7 @@ class PodInfo:
     def deleted(self, *, preempted: bool = False) -> "PodInfo":
         """The same pod while it terminates: it occupies its node, but topology spread constraints do not count it.
 
-        `preempted`: kube-scheduler preempted it. The pod for which it is removed then waits, and preempts no other.
+        `preempted`: whether kube-scheduler preempted it. The preempting pod then waits, and preempts no other pod.
         """
         pod = self.pod
         if preempted:
@@ -319,11 +321,13 @@ class PodInfo:
 
     @property
     def claim_volumes(self) -> tuple[Volume, ...]:
-        """Its volumes with a PersistentVolumeClaim, ephemeral ones included."""
+        """The volumes of the pod with a PersistentVolumeClaim, including ephemeral volumes."""
         volumes = self.pod.spec.volumes
         if not volumes:
             return ()
-        return tuple(each for each in volumes if each.persistent_volume_claim is not None or each.ephemeral is not None)
+        return tuple(
+            volume for volume in volumes if volume.persistent_volume_claim is not None or volume.ephemeral is not None
+        )
 
     @property
     def host_ports(self) -> tuple[PodHostPort, ...]:
@@ -331,7 +335,7 @@ class PodInfo:
 
     @property
     def required_nodes(self) -> NodeSelector | None:
-        """Its node selector and its required node affinity. None: every node."""
+        """The node selector and the required node affinity of the pod. None if it can run on every node."""
         return self.shape.required_nodes
 
     @property
@@ -354,29 +358,29 @@ class PodInfo:
 
     @property
     def group_key(self) -> GroupKey:
-        """A key that is equal for pods which no selector and no affinity of another pod distinguishes."""
+        """A key that is equal for pods that no selector and no affinity term can tell apart."""
         return self.shape.group_key
 
 
 class PodReader:
-    """Makes PodInfos that share the shape of pods that consist of the same values, as a reflector makes them.
+    """Creates PodInfos. Pods that share their values, as a reflector makes them do, also share their shape.
 
-    A shape is kept as long as one of its PodInfos is.
+    A shape is kept as long as a PodInfo refers to it.
     """
 
     def __init__(self) -> None:
         self._shapes: WeakValueDictionary[tuple[object, ...], PodShape] = WeakValueDictionary()
 
     def __len__(self) -> int:
-        """Number of shapes."""
+        """The number of shapes."""
         return len(self._shapes)
 
     def read(self, pod: Pod) -> PodInfo:
         """Raises ValueError for an invalid quantity."""
-        if with_actual_resources(pod) is not pod:  # which follow from its status
+        if with_actual_resources(pod) is not pod:  # its requests depend on its status
             return PodInfo(pod)
         spec = pod.spec
-        # The shape keeps one pod with these values, so that no other value has the same identity meanwhile.
+        # The shape keeps a pod with these values alive, so that no other value gets the same id meanwhile.
         parts = (
             pod.metadata.labels, spec.containers, spec.init_containers, spec.overhead, spec.resources,
             spec.node_selector, spec.affinity,
@@ -396,7 +400,7 @@ def with_label_keys(
 ) -> LabelSelector | None:
     """The selector with requirements for the pod's own labels. A key that the pod does not have is ignored.
 
-    An API server of 1.34 or newer has already added them when the pod was created; they are not added twice.
+    An API server of 1.34 or newer adds these requirements when a pod is created. They are not added twice.
     """
     if selector is None or not (match or mismatch):
         return selector
@@ -406,5 +410,5 @@ def with_label_keys(
         for key in keys
         if key in labels
     ]
-    added = [each for each in added if each not in selector.match_expressions]
+    added = [requirement for requirement in added if requirement not in selector.match_expressions]
     return msgspec.structs.replace(selector, match_expressions=[*selector.match_expressions, *added])

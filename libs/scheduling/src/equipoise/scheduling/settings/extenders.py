@@ -13,14 +13,14 @@ DEFAULT_TIMEOUT = 5.0
 
 
 class ManagedResource(msgspec.Struct, frozen=True, kw_only=True):
-    """An extended resource that the extender decides about."""
+    """An extended resource about which the extender decides."""
 
     name: str
     ignored_by_scheduler: bool = False
 
 
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Data are Base64, and take precedence over files."""
+    """The TLS settings of an extender. Data are Base64, and take precedence over files."""
 
     insecure: bool = False
     server_name: str = ""
@@ -33,7 +33,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpExtender(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one extender. A verb that is empty is not called."""
+    """The settings of one extender. An empty verb is not called."""
 
     url_prefix: str
     filter_verb: str = ""
@@ -52,30 +52,36 @@ class HttpExtender(msgspec.Struct, frozen=True, kw_only=True):
     """Whether requests contain only the names of nodes."""
 
     managed_resources: tuple[ManagedResource, ...] = ()
-    """The resources of which a pod must request one to be sent; empty: all pods are sent."""
+    """The resources for which the extender is called: only pods that request one of them are sent. All pods if
+    empty."""
 
     ignorable: bool = False
     """Whether an attempt continues if a request to the extender fails."""
 
 
 def read_extenders(document: Fields) -> tuple[HttpExtender, ...]:
-    """The extenders in the order of calls: those that are ignorable come last."""
-    found = [_read(section) for section in document.sections("extenders")]
-    if sum(bool(each.bind_verb) for each in found) > 1:
+    """The extenders in the order in which they are called, ignorable ones last."""
+    extenders = [_read(section) for section in document.sections("extenders")]
+    if sum(bool(extender.bind_verb) for extender in extenders) > 1:
         document.fault("extenders", "only one extender may have a bindVerb")
     seen: set[str] = set()
-    for index, extender in enumerate(found):
-        for place, resource in enumerate(extender.managed_resources):
+    for index, extender in enumerate(extenders):
+        for position, resource in enumerate(extender.managed_resources):
             if resource.name in seen:
-                where = f"extenders[{index}].managedResources[{place}].name"
+                where = f"extenders[{index}].managedResources[{position}].name"
                 document.fault(where, f"{show(resource.name)} is managed by two extenders")
             seen.add(resource.name)
-    return tuple(sorted(found, key=lambda extender: extender.ignorable))
+    return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 
 def ignored_resources(extenders: Sequence[HttpExtender]) -> tuple[str, ...]:
-    """Resources that NodeResourcesFit does not check because an extender does."""
-    return tuple(each.name for one in extenders for each in one.managed_resources if each.ignored_by_scheduler)
+    """The resources that NodeResourcesFit does not check because an extender does."""
+    return tuple(
+        resource.name
+        for extender in extenders
+        for resource in extender.managed_resources
+        if resource.ignored_by_scheduler
+    )
 
 
 def _read(section: Fields) -> HttpExtender:
@@ -83,11 +89,11 @@ def _read(section: Fields) -> HttpExtender:
     if not url:
         section.wrong("urlPrefix", url, "the URL of the extender")
     prioritize = section.text("prioritizeVerb")
-    # Without prioritizeVerb the weight means nothing.
+    # Without prioritizeVerb, the weight has no effect.
     weight = section.integer("weight", 0, lowest=1 if prioritize else 0)
     if prioritize and section.value("weight") is None:
         section.wrong("weight", None, "1 or more, as there is a prioritizeVerb")
-    found = HttpExtender(
+    extender = HttpExtender(
         url_prefix=url,
         filter_verb=section.text("filterVerb"),
         prioritize_verb=prioritize,
@@ -98,15 +104,15 @@ def _read(section: Fields) -> HttpExtender:
         tls=None if section.value("tlsConfig") is None else _tls(section.section("tlsConfig")),
         http_timeout=_timeout(section) or DEFAULT_TIMEOUT,
         node_cache_capable=section.flag("nodeCacheCapable"),
-        managed_resources=tuple(_resource(each) for each in section.sections("managedResources")),
+        managed_resources=tuple(_resource(resource) for resource in section.sections("managedResources")),
         ignorable=section.flag("ignorable"),
     )
     section.end()
-    return found
+    return extender
 
 
 def _tls(section: Fields) -> TlsSettings:
-    found = TlsSettings(
+    settings = TlsSettings(
         insecure=section.flag("insecure"),
         server_name=section.text("serverName"),
         cert_file=section.text("certFile"),
@@ -117,7 +123,7 @@ def _tls(section: Fields) -> TlsSettings:
         ca_data=section.text("caData"),
     )
     section.end()
-    return found
+    return settings
 
 
 def _resource(section: Fields) -> ManagedResource:
@@ -125,9 +131,9 @@ def _resource(section: Fields) -> ManagedResource:
     native = "/" not in name or name.partition("/")[0].endswith("kubernetes.io") or name.startswith("requests.")
     if native or not is_label_key(name):
         section.wrong("name", name, "the name of an extended resource, such as example.com/device")
-    found = ManagedResource(name=name, ignored_by_scheduler=section.flag("ignoredByScheduler"))
+    resource = ManagedResource(name=name, ignored_by_scheduler=section.flag("ignoredByScheduler"))
     section.end()
-    return found
+    return resource
 
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -135,7 +141,7 @@ _PART = re.compile(r"(?<![0-9])([0-9]++\.?+[0-9]*+|\.[0-9]++)(ns|us|µs|ms|s|m|h
 
 
 def _timeout(section: Fields) -> float:
-    """A duration of Go, in seconds."""
+    """The timeout of requests, written as a duration of Go, in seconds."""
     text = section.text("httpTimeout", "0s")
     if text == "0":
         return 0.0

@@ -66,7 +66,7 @@ class WeightedPodAffinityTerm(ApiValue, frozen=True, kw_only=True):
 
 
 class PodAffinity(ApiValue, frozen=True, kw_only=True):
-    """The pods near which a pod is to run; as its anti-affinity, the pods that it is to be apart from."""
+    """The pods near which a pod is to run; as anti-affinity, the pods away from which it is to run."""
 
     required: list[PodAffinityTerm] = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default_factory=list
@@ -98,14 +98,14 @@ class ClaimSource(ApiValue, frozen=True, kw_only=True):
 
 
 class PersistentDisk(ApiValue, frozen=True, kw_only=True):
-    """gcePersistentDisk."""
+    """A volume of type gcePersistentDisk."""
 
     pd_name: str = ""
     read_only: bool = False
 
 
 class BlockStore(ApiValue, frozen=True, kw_only=True):
-    """awsElasticBlockStore."""
+    """A volume of type awsElasticBlockStore."""
 
     volume_id: str = msgspec.field(name="volumeID", default="")
 
@@ -143,7 +143,7 @@ class Volume(ApiValue, frozen=True, kw_only=True):
     rbd: RbdImage | None = None
 
     def claim_of(self, pod: str) -> str:
-        """The name of its PersistentVolumeClaim, for a pod of this name; "" when it has none."""
+        """The name of the PersistentVolumeClaim of the volume, in a pod of this name; empty if it has none."""
         if self.ephemeral is not None:
             return f"{pod}-{self.name}"
         return self.persistent_volume_claim.claim_name if self.persistent_volume_claim is not None else ""
@@ -176,7 +176,7 @@ class PodSpec(ApiValue, frozen=True, kw_only=True):
     init_containers: list[Container] = []
     overhead: dict[str, str] = {}
     resources: ResourceRequirements | None = None
-    """Pod-level resources."""
+    """The resources of the pod as a whole."""
 
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
@@ -193,14 +193,14 @@ class PodSpec(ApiValue, frozen=True, kw_only=True):
 
 
 class ContainerStatus(ApiValue, frozen=True, kw_only=True):
-    """The resources that a container has, which differ from its specification while it is resized in place."""
+    """The actual resources of a container. They differ from its specification while it is resized in place."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
-    """The resources in effect; None: the kubelet has not reported them."""
+    """The resources in effect; None if the kubelet has not reported them."""
 
     allocated_resources: dict[str, str] | None = None
-    """Requests that the kubelet has reserved; None: it has not reported them."""
+    """The requests that the kubelet has reserved; None if it has not reported them."""
 
 
 class PodStatus(ApiValue, frozen=True, kw_only=True):
@@ -211,10 +211,10 @@ class PodStatus(ApiValue, frozen=True, kw_only=True):
     qos_class: str = ""
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
-    """Tuples: an empty one needs no memory, and most pods that are kept have nothing here."""
+    """A tuple, because an empty tuple needs no memory. Most stored pods have no statuses here."""
 
     resources: ResourceRequirements | None = None
-    """Pod-level resources in effect; None: the kubelet has not reported them."""
+    """The resources of the pod as a whole in effect; None if the kubelet has not reported them."""
 
     allocated_resources: dict[str, str] | None = None
 

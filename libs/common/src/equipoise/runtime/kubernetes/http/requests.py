@@ -1,4 +1,4 @@
-"""Requests to the API server with its credentials, and what their errors mean."""
+"""Sends requests to the API server with credentials, and converts errors to KubeErrors."""
 
 import asyncio
 import ssl
@@ -37,16 +37,16 @@ class Credentials(Protocol):
         ...
 
     async def reload(self) -> None:
-        """Read the token and the certificates again: the server rejected them."""
+        """Reads the token and the certificates again, because the server rejected them."""
         ...
 
     async def reload_tls(self, failed: ssl.SSLContext) -> bool:
-        """Read the certificates again, at most once in some seconds. Returns whether `tls` differs from `failed`."""
+        """Reads the certificates again, at most once in some seconds. Returns whether `tls` differs from `failed`."""
         ...
 
 
 class Requests:
-    """Sends requests. It knows whether the server is available, and estimates its clock from the responses."""
+    """Sends requests. From the responses, it determines whether the server is available, and estimates its clock."""
 
     def __init__(self, *, transport: Transport, credentials: Credentials, user_agent: str, clock: Clock) -> None:
         self._transport = transport
@@ -68,7 +68,8 @@ class Requests:
         content_type: str = "application/json",
         accept: str = "application/json",
     ) -> Response:
-        """What `read` makes of the response. Raises KubeError, also for a status of 400 or more."""
+        """Sends a request and returns the response as decoded by `read`. Raises KubeError, also for a status of 400 or
+        more."""
         sending = self.send(what, method, path, query=query, body=body, content_type=content_type, accept=accept)
         async with sending as response:
             await raise_for_status(response, what)
@@ -77,7 +78,8 @@ class Requests:
     async def websocket(
         self, what: str, path: str, *, query: Mapping[str, str], protocol: str
     ) -> aiohttp.ClientWebSocketResponse:
-        """Raises KubeError. The response to a failed upgrade is lost, so its reason is requested once more."""
+        """Opens a WebSocket. Raises KubeError. aiohttp drops the response to a failed upgrade, so a second request gets
+        the reason."""
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 try:
@@ -121,11 +123,11 @@ class Requests:
         timeout: aiohttp.ClientTimeout = _REQUEST,
         within: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The response, whatever its status is. It is repeated after a 401 with a new token, and after a failed TLS
-        handshake with changed certificates.
+        """Yields the response, with any status. After a 401, the request is repeated with a new token; after a failed
+        TLS handshake, with changed certificates.
 
-        `within`: seconds after which the request is not sent any more. Every error, also while the response is read, is
-        raised as a KubeError.
+        `within`: seconds within which the request must be sent, or it fails. Every error, also while the response is
+        read, is raised as a KubeError.
         """
         deadline = None if within is None else self._clock.monotonic() + within
         response: aiohttp.ClientResponse | None = None
@@ -147,12 +149,13 @@ class Requests:
             tls = self._credentials.tls
             try:
                 return await attempt(tls)
-            except aiohttp.ClientSSLError:  # within the handshake: the request was not sent
+            except aiohttp.ClientSSLError:  # during the handshake, so the request was not sent
                 if not await self._credentials.reload_tls(tls):
                     raise
                 return await attempt(self._credentials.tls)
             except aiohttp.ClientOSError as error:
-                # With TLS 1.3 a server rejects the client's certificate when the request may have been sent.
+                # With TLS 1.3, the request may already have been sent when the server rejects the certificate of the
+                # client, so it is not repeated.
                 if isinstance(error.__cause__, ssl.SSLError):
                     await self._credentials.reload_tls(tls)
                 raise
@@ -195,13 +198,14 @@ class Requests:
         return error
 
     def _until(self, deadline: float | None, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
-        """The timeout with this deadline for a connection. Raises TimeoutError when it has passed."""
+        """The timeout, in which the connection must be made before the deadline. Raises TimeoutError if it has
+        passed."""
         if deadline is None:
             return timeout
-        left = deadline - self._clock.monotonic()
-        if left <= 0:
+        remaining = deadline - self._clock.monotonic()
+        if remaining <= 0:
             raise TimeoutError
-        return aiohttp.ClientTimeout(total=timeout.total, sock_connect=timeout.sock_connect, connect=left)
+        return aiohttp.ClientTimeout(total=timeout.total, sock_connect=timeout.sock_connect, connect=remaining)
 
 
 async def raise_for_status(response: aiohttp.ClientResponse, what: str) -> None:

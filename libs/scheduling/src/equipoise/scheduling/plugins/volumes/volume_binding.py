@@ -1,13 +1,12 @@
 """VolumeBinding: the volumes of a pod must be usable on the node, or there must be volumes for its claims.
 
-A bound claim leads to a volume, whose node affinity decides. A claim whose class waits for the first consumer gets a
-volume that exists and fits (the smallest), or one that is provisioned if the class allows it in the node's topology.
-What was chosen for a pod counts as taken from `reserve` until the API objects have it, or until `unreserve`.
+For a bound claim, the node affinity of its volume decides. A claim whose class waits for the first consumer gets the
+smallest existing volume that fits, or a new volume if the class allows it in the topology of the node. The volumes that
+were chosen for a pod count as taken from `reserve` until the API objects contain the choice, or until `unreserve`.
 
-Left out: the capacity that drivers report (`CSIStorageCapacity`), volumes of drivers that were part of Kubernetes once
-(their node affinity is read as it is), and writing the bindings: `chosen` returns what is to be written. So a node is
-scored by the volumes that exist on it, and not by the capacity for new ones. Unlike in kube-scheduler, a claim that a
-pod mounts twice is looked at once.
+There are some differences to kube-scheduler. The capacity that drivers report (`CSIStorageCapacity`) is not read, so a
+node is scored only by its existing volumes. Volumes of former in-tree drivers are not migrated: their node affinity is
+read as it is. The bindings are not written; `chosen` returns them. A claim that a pod mounts twice is checked once.
 """
 
 from collections import Counter
@@ -63,28 +62,28 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 class ChosenVolumes(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of the claims of a pod on one node."""
+    """The volumes of the claims of a pod on one node."""
 
     bound: Mapping[ClaimKey, str] = {}
-    """Name of the volume by claim."""
+    """The name of the existing volume, by claim."""
 
     provisioned: tuple[ClaimKey, ...] = ()
-    """Claims for which a volume is created."""
+    """The claims for which a volume is created."""
 
 
 class ClaimsOfPod:
-    """The claims of one attempt. Preemption changes none of them: which pods a node has does not matter here."""
+    """The claims of one attempt. They do not depend on the pods of a node, so preemption does not change them."""
 
     def __init__(self, bound: list[PersistentVolumeClaim], waiting: list[PersistentVolumeClaim]) -> None:
         self.bound = bound
         self.waiting = waiting
-        """The claims that wait, in the order of their size: the smallest claim takes the smallest volume."""
+        """The claims that wait for a consumer, ordered by size, so that the smallest claim gets the smallest volume."""
 
         self.candidates: dict[ClaimKey, list[PersistentVolume]] = {}
-        """The volumes that each waiting claim may be bound to, the best one first."""
+        """The volumes to which each waiting claim may be bound, the best volume first."""
 
         self.matched: dict[str, dict[ClaimKey, str]] = {}
-        """The name of the volume of each claim, by node."""
+        """The name of the volume for each claim, by node."""
 
     def clone(self) -> "ClaimsOfPod":
         return self
@@ -97,16 +96,16 @@ class VolumeBinding:
         self._volumes = volumes
         self._shape = shape
         self._taken: dict[str, ClaimKey] = {}
-        """The claim that will be bound to each volume, by name of the volume."""
+        """The claim that will be bound to a volume, by the name of the volume."""
 
         self._selected: dict[ClaimKey, str] = {}
-        """The node for which the volume of each claim will be provisioned."""
+        """The node for which a volume will be provisioned, by claim."""
 
         self._reserved: dict[str, ChosenVolumes] = {}
         """The chosen volumes, by uid of the pod."""
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
-        """Claims must exist, and those that do not wait for a consumer must be bound."""
+        """Checks that all claims exist, and that claims that do not wait for a consumer are bound."""
         if not pod.claim_volumes:
             return SKIPPED
         claims: dict[ClaimKey, PersistentVolumeClaim] = {}
@@ -121,10 +120,10 @@ class VolumeBinding:
         waiting = [claim for claim in claims.values() if not is_fully_bound(claim)]
         if any(claim.spec.volume_name or not self._volumes.waits_for_consumer(claim) for claim in waiting):
             return PreFiltered(status=unresolvable(UNBOUND))
-        self._forget_written()
-        found = ClaimsOfPod(bound, sorted(waiting, key=requested_bytes))
-        found.candidates = {claim_key(claim): self._candidates(claim) for claim in waiting}
-        state.write(self.name, found)
+        self._forget_written_choices()
+        claims_of_pod = ClaimsOfPod(bound, sorted(waiting, key=requested_bytes))
+        claims_of_pod.candidates = {claim_key(claim): self._candidates(claim) for claim in waiting}
+        state.write(self.name, claims_of_pod)
         return PreFiltered()
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
@@ -139,7 +138,7 @@ class VolumeBinding:
         ]
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
-        """SKIP if the pod has no claims that existing volumes could match: only existing volumes are scored."""
+        """SKIP if no existing volume matches a claim of the pod, because only existing volumes are scored."""
         try:
             claims = state.read(self.name, ClaimsOfPod)
         except KeyError:  # the pod has no claims
@@ -147,7 +146,7 @@ class VolumeBinding:
         return SUCCESS if any(claims.matched.values()) else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-        """0..100: by the part of the volumes that the claims request, the mean of their storage classes."""
+        """Scores (0..100) by the share of the volumes that the claims request, as the mean over storage classes."""
         claims = state.read(self.name, ClaimsOfPod)
         return np.fromiter((self._score_on(snapshot.name(row), claims) for row in rows.tolist()), np.int64, len(rows))
 
@@ -163,11 +162,11 @@ class VolumeBinding:
             return 0
         percent = [min(requested[name] * 100 // size, 100) if size else 100 for name, size in capacity.items()]
         scores = broken_linear(self._shape, np.array(percent, dtype=np.int64))
-        # math.Round of Go: halves away from zero.
+        # This is math.Round of Go, which rounds halves away from zero.
         return int(np.floor(scores.mean() + 0.5))
 
     def chosen(self, state: CycleState, node: str) -> ChosenVolumes:
-        """What has to be written before the pod is bound to this node, which `filter` did not refuse."""
+        """The volumes that must be written before the pod is bound to a feasible node."""
         try:
             claims = state.read(self.name, ClaimsOfPod)
         except KeyError:  # the pod has no claims
@@ -193,8 +192,8 @@ class VolumeBinding:
         for key in chosen.provisioned:
             self._selected.pop(key, None)
 
-    def _forget_written(self) -> None:
-        """Forgets the choices that the API objects contain by now."""
+    def _forget_written_choices(self) -> None:
+        """Forgets the choices that the API objects already contain."""
         claims, volumes = self._volumes.claims, self._volumes.volumes
         for name, key in list(self._taken.items()):
             if key not in claims or name not in volumes or volumes[name].spec.claim_ref is not None:
@@ -204,7 +203,7 @@ class VolumeBinding:
                 del self._selected[key]
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """Whether a node, a claim, a volume or a class is new or has changed."""
+        """Whether a node, claim, volume, storage class or CSINode was added or updated."""
         return is_update_of(event, pod) or is_one_of(event, _HELPFUL)
 
     # Bound claims
@@ -212,12 +211,12 @@ class VolumeBinding:
     def _check_bound(
         self, claims: Iterable[PersistentVolumeClaim], snapshot: ClusterSnapshot, rows: Rows
     ) -> tuple[Flags, Flags]:
-        """Nodes that a volume cannot be used on, and those refused because a volume does not exist."""
+        """The nodes on which a volume cannot be used, and the nodes refused because a volume does not exist."""
         conflict = np.zeros(len(rows), dtype=np.bool_)
         for claim in claims:
             volume = self._volumes.volumes.get(claim.spec.volume_name)
             if volume is None:
-                # The first claim with a fault is the reason.
+                # A node is refused for the first claim with a fault.
                 return conflict, ~conflict
             conflict |= ~_usable_on(volume, snapshot, rows)
         return conflict, np.zeros(len(rows), dtype=np.bool_)
@@ -225,7 +224,7 @@ class VolumeBinding:
     # Claims that wait for a consumer
 
     def _candidates(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
-        """Volumes that are reserved for it, and then free ones by size."""
+        """The volumes for a claim: first those reserved for it, then free volumes by size."""
         size = requested_bytes(claim)
         reserved, free = [], []
         for volume in self._volumes.of_class(class_of(claim)):
@@ -244,7 +243,7 @@ class VolumeBinding:
         return refers_to(volume, claim) or self._taken.get(volume.metadata.name) == claim_key(claim)
 
     def _match(self, claims: ClaimsOfPod, snapshot: ClusterSnapshot, rows: Rows) -> Flags:
-        """Whether each claim gets a volume on each node. Stores which."""
+        """Whether all claims get a volume, for each node. Stores the volumes in `claims.matched`."""
         satisfied = np.ones(len(rows), dtype=np.bool_)
         chosen: list[dict[ClaimKey, str]] = [{} for _ in rows]
         taken: dict[str, set[int]] = {}
@@ -313,11 +312,11 @@ def _unusable(pod: PodInfo, volume: Volume, claim: PersistentVolumeClaim) -> str
 
 def _matches(volume: PersistentVolume, claim: PersistentVolumeClaim, size: Quantity) -> bool:
     """Whether the volume is large enough, is not being deleted, and has the volume mode and attributes class of the
-    claim. A volume that is reserved for the claim must meet this, too."""
+    claim. This also applies to volumes that are reserved for the claim."""
     wanted, offered = claim.spec, volume.spec
     try:
         capacity = capacity_bytes(volume)
-    except ValueError:  # no other volume is hidden by it
+    except ValueError:  # an invalid volume must not prevent the use of others
         return False
     return (
         capacity >= size
@@ -338,7 +337,7 @@ def _offers(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 class _Positions:
-    """The positions of the nodes that can use a volume. There may be as many volumes as nodes, each for one of them."""
+    """The positions of the nodes that can use a volume. It is fast if each volume belongs to one node."""
 
     def __init__(self, snapshot: ClusterSnapshot, rows: Rows) -> None:
         self._snapshot = snapshot
@@ -346,7 +345,7 @@ class _Positions:
         self._position = {row: position for position, row in enumerate(rows.tolist())}
 
     def __call__(self, volume: PersistentVolume) -> Iterable[int]:
-        """The positions in `rows`, each once."""
+        """The positions in `rows` of the nodes that can use the volume, each once."""
         required = volume.spec.node_affinity.required if volume.spec.node_affinity else None
         match required.node_selector_terms if required else ():
             case [NodeSelectorTerm(match_expressions=[SelectorRequirement(key=key, operator="In", values=[value])])]:
@@ -363,33 +362,32 @@ def _usable_on(volume: PersistentVolume, snapshot: ClusterSnapshot, rows: Rows) 
         return np.ones(len(rows), dtype=np.bool_)
     terms = affinity.required.node_selector_terms
     if any(not term.match_expressions and term.match_fields for term in terms):
-        # kube-scheduler compares labels only: such a term matches every node.
+        # kube-scheduler compares only labels, so a term with only fields matches every node.
         return np.ones(len(rows), dtype=np.bool_)
     if len(rows) == 1:
         labels = snapshot.node(int(rows[0])).metadata.labels
-        found = any(_matches_labels(term, labels) for term in terms)
-        return np.array([found], dtype=np.bool_)
-    # Not `selected`, whose results are kept: there may be as many volumes as nodes.
+        return np.array([any(_matches_labels(term, labels) for term in terms)], dtype=np.bool_)
+    # `selected` is not used, because it keeps its results, and there may be as many volumes as nodes.
     flags = [snapshot.labels.term(msgspec.structs.replace(term, match_fields=[])) for term in terms]
     matching: Flags = np.logical_or.reduce(flags) if flags else np.zeros(snapshot.columns, dtype=np.bool_)
     return matching[rows]
 
 
 def _matches_labels(term: NodeSelectorTerm, labels: Mapping[str, str]) -> bool:
-    """A term without requirements matches no node."""
+    """Whether a term matches a node with these labels. A term without requirements matches no node."""
     rules = term.match_expressions
     return bool(rules) and all(satisfies(labels.get(rule.key), rule.operator, rule.values) for rule in rules)
 
 
 def _in_topology(storage_class: StorageClass, snapshot: ClusterSnapshot) -> Flags:
-    """Whether the class allows each node. Without topologies it allows all."""
+    """Whether the class allows volumes on each node. Without topologies, it allows them on all nodes."""
     if not storage_class.allowed_topologies:
         return np.ones(snapshot.columns, dtype=np.bool_)
-    found = np.zeros(snapshot.columns, dtype=np.bool_)
+    allowed = np.zeros(snapshot.columns, dtype=np.bool_)
     for term in storage_class.allowed_topologies:
         rules = term.match_label_expressions
         if rules:
-            found |= np.logical_and.reduce(
+            allowed |= np.logical_and.reduce(
                 [snapshot.labels.column(rule.key).satisfying("In", rule.values) for rule in rules]
             )
-    return found
+    return allowed
