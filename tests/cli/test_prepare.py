@@ -124,3 +124,17 @@ async def test_secrets_hold_text_that_nats_takes_literally() -> None:
         password = base64.b64decode(value).decode()
         assert len(password) == 32
         assert not set(password) - set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+
+async def test_what_was_deleted_is_created_with_new_values() -> None:
+    """That is how passwords and certificates are replaced: both certificates of the extender with one CA."""
+    world = World()
+    await world.prepare()
+    before = world.data()
+    for name in ("equipoise-nats", SERVER, CLIENT):
+        world.kube.remove(SECRETS, name, NAMESPACE)
+    await world.prepare()
+    after = world.data()
+    assert after["equipoise-nats-tls"] == before["equipoise-nats-tls"]
+    assert not set(after["equipoise-nats"].values()) & set(before["equipoise-nats"].values())
+    assert after[SERVER]["ca.crt"] == after[CLIENT]["ca.crt"] != before[SERVER]["ca.crt"]

@@ -13,7 +13,7 @@ from equipoise.runtime.process.visible_stream import make_output_visible
 TASKS: Mapping[str, tuple[str, ...]] = {
     "Find out what is uneven (they only read)": ("report", "nodes", "pods"),
     "Try it": ("demo", "up"),
-    "Install and check": ("doctor", "uninstall"),
+    "Install and check": ("install", "doctor", "uninstall"),
     "Every day": ("status", "plan", "explain", "dashboard"),
     "Stop evictions": ("pause", "resume"),
 }

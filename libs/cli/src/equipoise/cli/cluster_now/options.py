@@ -12,6 +12,7 @@ import msgspec
 
 from equipoise.cli.bus.access import up_of
 from equipoise.cli.cluster_now.reading import ClusterSources, connected
+from equipoise.cli.effective.installed import installed_settings, with_installed
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import ClusterOptions
 from equipoise.cli.prometheus.access import reached_prometheus
@@ -20,6 +21,7 @@ from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.cli.terminal import VisibleConsole
 from equipoise.cli.up.services_settings import settings_beside
 from equipoise.runtime.configuration import Kubernetes, Logging
+from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
@@ -68,8 +70,7 @@ class NowOptions:
 def _as_it_runs(options: NowOptions, settings: AllSettings) -> tuple[AllSettings, str | None]:
     """The settings of the services of `equipoise up`, and the profile of its collector; None without one.
 
-    From the file that these services read, not from the bus. The settings of services in the cluster are not read:
-    this command only needs the permission to list nodes and pods.
+    From the file that these services read, not from the bus.
     """
     running = up_of(settings.shared.kubernetes) if settings.shared.kubernetes.kubeconfig else None
     found = None if running is None else settings_beside(running, settings)
@@ -79,6 +80,24 @@ def _as_it_runs(options: NowOptions, settings: AllSettings) -> tuple[AllSettings
         return msgspec.structs.replace(found, collector=settings.collector), None
     click.echo(f"Prometheus {found.collector.prometheus.url}, as in the configuration of {running}", err=True)
     return found, found.collector.prometheus.profile
+
+
+async def _as_installed(options: NowOptions, settings: AllSettings, kube: Kube) -> tuple[AllSettings, str | None]:
+    """The settings of the ConfigMaps that collectors in the cluster read, as far as this user may read them.
+
+    Without that permission, the command works with its own: it only needs the one to list nodes and pods.
+    """
+    try:
+        found = with_installed(settings, await installed_settings(kube, settings.shared.kubernetes.namespace))
+    except KubeError:
+        found = None
+    if found is None:
+        return settings, None
+    if options.prometheus_url is not None:  # another Prometheus has other metrics
+        return msgspec.structs.replace(found.settings, collector=settings.collector), None
+    if found.profile is not None:
+        click.echo(f"Prometheus {found.settings.collector.prometheus.url}, as in {found.where}", err=True)
+    return found.settings, found.profile
 
 
 @asynccontextmanager
@@ -97,6 +116,8 @@ async def reading(options: NowOptions, profile: str | None = None) -> AsyncItera
             note = partial(console.print, soft_wrap=True)
             if options.cluster.configuration is None and configured is None:
                 settings, configured = _as_it_runs(options, settings)
+                if configured is None:
+                    settings, configured = await _as_installed(options, settings, kube)
             reaching = reached_prometheus(settings.collector.prometheus, kube, in_pod=in_pod, note=note)
             async with reaching as prometheus:
                 collector = msgspec.structs.replace(settings.collector, source="prometheus", prometheus=prometheus)

@@ -1,4 +1,4 @@
-"""The ConfigMap that `equipoise prepare` creates, and the labels by which `equipoise uninstall` finds it."""
+"""What `equipoise prepare` creates: the name of the ConfigMap, and the labels of all of it, which uninstall finds."""
 
 from collections.abc import Mapping
 

@@ -12,17 +12,14 @@ import yaml
 
 from equipoise.cli.cluster_now.reading import detected_profile
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.prometheus.access import PrometheusServer, prometheus_servers
+from equipoise.cli.prometheus.trusted import known_servers, names_of
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.objects.access import AccessReview, ResourceAttributes, account_review
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.runtime.configuration import API_VERSION, KIND
-from equipoise.runtime.kubernetes.client import ACCESS_REVIEWS, NODES, Kube, KubeError
+from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
-
-NODE_METRICS = ResourceAttributes(verb="get", resource="nodes", subresource="metrics")
 
 WAIT_SECONDS = 60.0
 """Time in which a Prometheus that starts at the same time may become ready."""
@@ -76,15 +73,14 @@ async def discover(
 
 
 async def _prometheus(kube: Kube, settings: AllSettings, clock: Clock, profile_of: ProfileDetection) -> Discovered:
-    servers = await prometheus_servers(kube)
-    trusted = [server for server in servers if await _reads_nodes(kube, server)]
-    others = [server for server in servers if server not in trusted]
-    not_taken = f" (not taken, because their accounts may not read nodes/metrics: {_names(others)})" if others else ""
+    servers = await known_servers(kube)
+    trusted, others = servers.trusted, servers.others
+    not_taken = f" (not taken, because their accounts may not read nodes/metrics: {names_of(others)})" if others else ""
     if not trusted:
         return Discovered(collector={}, reason=f"no Service of the cluster is that of a Prometheus{not_taken}")
     if len(trusted) > 1:
         return Discovered(
-            collector={}, reason=f"the cluster has several Prometheus servers: {_names(trusted)}{not_taken}"
+            collector={}, reason=f"the cluster has several Prometheus servers: {names_of(trusted)}{not_taken}"
         )
     [server] = trusted
     if server.port is None:
@@ -101,14 +97,3 @@ async def _prometheus(kube: Kube, settings: AllSettings, clock: Clock, profile_o
         collector={"source": "prometheus", "prometheus": {"url": url, "profile": profile}},
         reason=f"Prometheus {url} has the metrics of this cluster's nodes, profile {profile}{not_taken}",
     )
-
-
-async def _reads_nodes(kube: Kube, server: PrometheusServer) -> bool:
-    """Whether the account of each of its pods may read the metrics of nodes."""
-    namespace = server.address.namespace
-    reviews = [AccessReview(spec=account_review(namespace, name, NODE_METRICS)) for name in server.accounts]
-    return bool(reviews) and all([(await kube.create(ACCESS_REVIEWS, each)).status.allowed for each in reviews])
-
-
-def _names(servers: Sequence[PrometheusServer]) -> str:
-    return ", ".join(dict.fromkeys(str(server.address) for server in servers))

@@ -1,14 +1,12 @@
 """The Helm release that an installation belongs to."""
 
-import asyncio
-import os
 import shlex
 import shutil
-from collections.abc import Sequence
 
 import msgspec
 
 from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.helm import run_helm
 from equipoise.contracts.bus.subjects import ALL_SERVICES
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, Kube, metadata_of
@@ -52,11 +50,4 @@ async def remove_release(found: Installed, cluster: Kubernetes) -> None:
     command = helm_command(found.release, cluster)
     if shutil.which("helm") is None:
         raise CommandFailed(f"there is no program helm here: run `{shlex.join(command)}`, then this command again")
-    await _run(command, cluster.kubeconfig)
-
-
-async def _run(command: Sequence[str], kubeconfig: str) -> None:
-    environment = os.environ | ({"KUBECONFIG": kubeconfig} if kubeconfig else {})
-    process = await asyncio.create_subprocess_exec(*command, env=environment)
-    if await process.wait():
-        raise CommandFailed(f"`{shlex.join(command)}` failed: nothing else was removed")
+    await run_helm(command, cluster.kubeconfig)

@@ -1,0 +1,1 @@
+"""`equipoise install`: checks the cluster, and runs Helm."""

@@ -1,0 +1,88 @@
+"""Runs Helm after checks of what would make an installation fail, or do nothing."""
+
+import os
+import shlex
+import shutil
+
+import click
+import msgspec
+
+from equipoise.cli.doctor.checks.versions import kubernetes_finding
+from equipoise.cli.doctor.environment import Finding
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.helm import run_helm
+from equipoise.cli.kubeconfig import cluster_name
+from equipoise.cli.prepare.storage import missing_storage
+from equipoise.cli.prometheus.trusted import Servers, known_servers, names_of
+from equipoise.runtime.configuration import Kubernetes, Logging
+from equipoise.runtime.kubernetes.client import LEASES, Kube
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.installation import other_installations
+from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
+from equipoise.runtime.process.clock import Clock, SystemClock
+from equipoise.runtime.process.logging import configure_logging
+
+RELEASE = "equipoise"
+TIMEOUT = "5m"
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What is installed: the arguments of Helm."""
+
+    chart: str
+    values: list[str]
+    settings: list[str]
+
+
+def helm_command(request: Request, cluster: Kubernetes) -> list[str]:
+    """`helm upgrade --install` in the cluster of the command."""
+    command = ["helm", "upgrade", "--install", RELEASE, request.chart]
+    command += ["--namespace", cluster.namespace, "--create-namespace", "--wait", "--timeout", TIMEOUT]
+    command += (word for file in request.values for word in ("--values", file))
+    command += (word for setting in request.settings for word in ("--set", setting))
+    return command + (["--kube-context", cluster.context] if cluster.context else [])
+
+
+async def run_install(cluster: Kubernetes, request: Request, *, confirmed: bool) -> None:
+    """Run the command. Raises KubeError, and CommandFailed if it is not installed."""
+    configure_logging(Logging(level="error"), "install")
+    clock = SystemClock()
+    async with connect_kube(cluster, "install", clock) as kube:
+        findings = await checks(kube, cluster.namespace, clock)
+    click.echo(f"cluster: {cluster_name(cluster, os.environ)}, namespace {cluster.namespace}")
+    for each in findings:
+        click.echo(f"  {each.state}: {each.subject}: {each.message}{f'. {each.fix}' if each.fix else ''}")
+    command = helm_command(request, cluster)
+    if any(each.state == "error" for each in findings):
+        raise CommandFailed("not installed: correct the errors above first")
+    if not confirmed:
+        click.echo(f"--yes runs: {shlex.join(command)}")
+        return
+    if shutil.which("helm") is None:
+        raise CommandFailed(f"there is no program helm here: install it, and run `{shlex.join(command)}`")
+    await run_helm(command, cluster.kubeconfig)
+    click.echo("next: `equipoise doctor` checks the installation, `equipoise report --now` shows what is uneven")
+
+
+async def checks(kube: Kube, namespace: str, clock: Clock) -> list[Finding]:
+    """What would make the installation fail, or do nothing. Raises KubeError."""
+    leases = await kube.list(LEASES, field_selector=f"metadata.name={DESCHEDULER_LEASE}")
+    others = other_installations(leases, namespace, kube.server_time(clock.now()))
+    found = [kubernetes_finding(await kube.server_version())]
+    for other in others:
+        message = f"another installation works in namespace {other.namespace}: this one would write nothing"
+        found.append(Finding("error", "installation", message, f"run `equipoise uninstall -n {other.namespace}` first"))
+    if problem := await missing_storage(kube, namespace):
+        found.append(Finding("warning", "storage", problem))
+    return [*found, source_finding(await known_servers(kube))]
+
+
+def source_finding(servers: Servers) -> Finding:
+    """What the Job equipoise-prepare will find, unless the values name a source."""
+    untrusted = f" (not used, their accounts may not read nodes/metrics: {names_of(servers.others)})"
+    also = untrusted if servers.others else ""
+    if len(servers.trusted) == 1:
+        return Finding("ok", "source of metrics", f"Prometheus {names_of(servers.trusted)}{also}")
+    what = f"several Prometheus servers: {names_of(servers.trusted)}" if servers.trusted else "no Prometheus"
+    fix = "set config.collector.prometheus.url, else metrics-server is used, with short windows only"
+    return Finding("warning", "source of metrics", f"{what}{also}", fix)

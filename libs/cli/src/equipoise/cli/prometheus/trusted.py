@@ -1,0 +1,38 @@
+"""Which Prometheus servers of a cluster an administrator has given access to the metrics of nodes."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from equipoise.cli.prometheus.access import PrometheusServer, prometheus_servers
+from equipoise.contracts.kubernetes.objects.access import AccessReview, ResourceAttributes, account_review
+from equipoise.runtime.kubernetes.client import ACCESS_REVIEWS, Kube
+
+NODE_METRICS = ResourceAttributes(verb="get", resource="nodes", subresource="metrics")
+
+
+class Servers(msgspec.Struct, frozen=True, kw_only=True):
+    """The Prometheus servers of a cluster."""
+
+    trusted: list[PrometheusServer]
+    others: list[PrometheusServer]
+    """An account of one of their pods may not read nodes/metrics: anybody may have installed them."""
+
+
+async def known_servers(kube: Kube) -> Servers:
+    """The servers by their Services. Raises KubeError."""
+    servers = await prometheus_servers(kube)
+    trusted = [server for server in servers if await _reads_nodes(kube, server)]
+    return Servers(trusted=trusted, others=[server for server in servers if server not in trusted])
+
+
+async def _reads_nodes(kube: Kube, server: PrometheusServer) -> bool:
+    """Whether the account of each of its pods may read the metrics of nodes."""
+    namespace = server.address.namespace
+    reviews = [AccessReview(spec=account_review(namespace, name, NODE_METRICS)) for name in server.accounts]
+    return bool(reviews) and all([(await kube.create(ACCESS_REVIEWS, each)).status.allowed for each in reviews])
+
+
+def names_of(servers: Sequence[PrometheusServer]) -> str:
+    """The addresses, each once."""
+    return ", ".join(dict.fromkeys(str(server.address) for server in servers))

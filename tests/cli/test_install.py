@@ -1,0 +1,77 @@
+"""`equipoise install` checks the cluster before Helm does anything."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from equipoise.cli.install.run import Request, checks, helm_command, source_finding
+from equipoise.cli.main import main
+from equipoise.cli.prometheus.access import PrometheusServer
+from equipoise.cli.prometheus.services import ServiceAddress
+from equipoise.cli.prometheus.trusted import Servers
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.kubernetes.client import LEASES
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
+
+
+def server(namespace: str) -> PrometheusServer:
+    address = ServiceAddress(namespace=namespace, name="prometheus", port=9090)
+    return PrometheusServer(address=address, port=None, accounts=("prometheus",))
+
+
+def test_helm_gets_the_cluster_and_the_values_of_the_command() -> None:
+    request = Request(chart="charts/equipoise", values=["mine.yaml"], settings=["mode=advise"])
+    command = " ".join(helm_command(request, Kubernetes(namespace="balance", context="prod")))
+    assert command == (
+        "helm upgrade --install equipoise charts/equipoise --namespace balance --create-namespace --wait --timeout 5m "
+        "--values mine.yaml --set mode=advise --kube-context prod"
+    )
+
+
+async def test_another_installation_is_an_error_and_missing_storage_a_warning() -> None:
+    """The other one works; this one would write nothing."""
+    clock = ManualClock()
+    kube = MemoryKube(clock)
+    states = {each.subject: each.state for each in await checks(kube, "equipoise-system", clock)}
+    assert states["storage"] == states["source of metrics"] == "warning"
+    assert "installation" not in states
+    renewed = datetime.fromtimestamp(clock.now(), UTC)
+    spec = LeaseSpec(holder_identity="a", renew_time=renewed, lease_duration_seconds=15)
+    kube.put(LEASES, Lease(metadata=ObjectMeta(name="equipoise-descheduler", namespace="other"), spec=spec))
+    [found] = [each for each in await checks(kube, "equipoise-system", clock) if each.subject == "installation"]
+    assert found.state == "error"
+    assert "equipoise uninstall -n other" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("trusted", "others", "state", "words"),
+    [
+        (["monitoring"], [], "ok", "prometheus.monitoring.svc"),
+        (
+            ["monitoring"],
+            ["tenant"],
+            "ok",
+            "not used, their accounts may not read nodes/metrics: http://prometheus.tenant",
+        ),
+        (["a", "b"], [], "warning", "http://prometheus.a.svc:9090, http://prometheus.b.svc:9090"),
+        ([], ["tenant"], "warning", "no Prometheus (not used"),
+    ],
+)
+def test_the_source_of_metrics_is_named(trusted: list[str], others: list[str], state: str, words: str) -> None:
+    found = source_finding(Servers(trusted=[*map(server, trusted)], others=[*map(server, others)]))
+    assert found.state == state
+    assert words in found.message
+
+
+def test_a_missing_chart_is_named(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text("current-context: a\ncontexts: [{name: a, context: {cluster: a}}]\nclusters: []\n")
+    chart = str(tmp_path / "none")
+    result = CliRunner().invoke(main, ["install", "--chart", chart, "--kubeconfig", str(kubeconfig)])
+    assert result.exit_code == 2
+    assert f"there is no chart {chart}" in result.output
