@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.profiles.custom import CustomQueries, CustomQuery, custom_profile
+from equipoise.collector.decisions.profiles.kubelet import POD_CPU, POD_MEMORY
 from equipoise.collector.decisions.profiles.query_profile import MemoryKind, QueryProfile
 from equipoise.collector.decisions.query import Aggregate, MetricQuery, ResourceName, Subject
 from equipoise.collector.settings import PrometheusSettings
@@ -155,12 +156,6 @@ def test_every_query_has_valid_promql(name: str, length: float, step: float) -> 
             assert text.count("(") == text.count(")")
 
 
-@pytest.mark.parametrize("resource", get_args(ResourceName))
-def test_a_pods_spacing_is_not_queried_when_pods_and_nodes_are_on_one_page(resource: str) -> None:
-    """Raw samples of all pods would be too many."""
-    assert promql("kubelet", a_query(subject="pod", resource=resource, aggregate="spacing")) is None
-
-
 PODS = (("kube-system", "proxy-a.b"), ("shop", "web-0"), ("shop", "x|y"))
 
 
@@ -175,6 +170,18 @@ def test_the_spacing_of_pods_is_limited_to_some() -> None:
     either = promql("kube-prometheus", msgspec.structs.replace(query, pod_series="any")) or ""
     assert "image" not in either
     assert 'pod=~"' in either
+
+
+@pytest.mark.parametrize(("resource", "metric"), [("cpu", POD_CPU), ("memory", POD_MEMORY)])
+def test_the_kubelets_pods_have_a_spacing_of_their_own(resource: str, metric: str) -> None:
+    """A kubelet measures its node every 10 s, and each pod every 10 to 20 s."""
+    query = a_query(subject="pod", resource=resource, aggregate="spacing", pods=PODS)
+
+    assert promql("kubelet", query) == (
+        rf'{metric}{{namespace=~"kube-system|shop",pod=~"proxy-a\\.b|web-0|x\\|y"}}[300000ms]'
+    )
+    number = promql("kubelet", msgspec.structs.replace(query, aggregate="pods", pods=()))
+    assert number == f"count without (namespace, pod, container, id, image, name, cpu, uid) ({metric})"
 
 
 @pytest.mark.parametrize(

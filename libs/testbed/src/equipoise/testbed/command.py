@@ -18,7 +18,8 @@ from equipoise.testbed import running_clusters
 from equipoise.testbed.real_nodes.addresses import MAXIMUM_NODES
 
 CHECK_SECONDS = 1.0
-STOP_SECONDS = 15.0
+STOP_SECONDS = 60.0
+"""The files of real nodes are removed at the end: gigabytes."""
 PIPE_COLUMNS = 1000
 
 kubernetes_option = click.option(

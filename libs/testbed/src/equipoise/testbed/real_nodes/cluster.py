@@ -29,7 +29,8 @@ from equipoise.testbed.real_nodes.requirements import check_machine, search_path
 from equipoise.testbed.real_nodes.tree import NODE_TREE, debian_tree
 
 NODE_SCRIPT = Path(__file__).with_name("node.sh")
-SCRAPE_SECONDS = 5.0
+SCRAPE_SECONDS = 30.0
+"""Most installations have this interval. A kubelet measures pods every 10 to 20 seconds, at random."""
 READY_SECONDS = 180.0
 LOG_LINES = 10
 """Lines of each log of a node that is not ready, in an error."""

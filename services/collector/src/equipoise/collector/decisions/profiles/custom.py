@@ -20,9 +20,6 @@ from equipoise.contracts.configuration.settings import Section
 WINDOW = "$window"
 """Placeholder for the length of a window."""
 
-_OF_POD = "namespace, pod, container, id, image, name, cpu, uid"
-"""Labels by which the series of pods on one node usually differ."""
-
 _SELECTOR = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*(\{.*\})?|\{.+\}", re.ASCII | re.DOTALL)
 _QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|\'[^\'\\]*+(?:\\.[^\'\\]*+)*+(?:\'|\\?\Z)', re.DOTALL)
 """Quoted text in PromQL. A quotation that does not end extends to the end of the query."""
@@ -62,7 +59,6 @@ class CustomUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Usage by the user's query. `matchers` are not added: the query is sent as it is written."""
 
     custom: CustomQuery
-    subject: Subject
 
     @property
     def metric(self) -> str:
@@ -76,8 +72,6 @@ class CustomUsage(msgspec.Struct, frozen=True, kw_only=True):
         match query.aggregate:
             case "mean":
                 return self.custom.mean.replace(WINDOW, window)
-            case "pods":
-                return f"count without ({_OF_POD}) ({samples})" if self.subject == "pod" else None
             case "spacing" if query.pods:
                 return f"{_limited(samples, *among(query.pods))}[{window}]"
         inner = self.custom.mean.replace(WINDOW, step)
@@ -101,6 +95,4 @@ def custom_profile(queries: CustomQueries) -> QueryProfile:
 
 
 def _usage(queries: Mapping[Subject, CustomQuery | None]) -> Mapping[Subject, UsageQueries]:
-    return {
-        subject: CustomUsage(custom=query, subject=subject) for subject, query in queries.items() if query is not None
-    }
+    return {subject: CustomUsage(custom=query) for subject, query in queries.items() if query is not None}

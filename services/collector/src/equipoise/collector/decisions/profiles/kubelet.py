@@ -1,4 +1,8 @@
-"""The kubelets' own resource metrics, from /metrics/resource: one series per node, pod and resource."""
+"""The kubelets' own resource metrics, from /metrics/resource: one series per node, pod and resource.
+
+Their samples have the times of the measurements. cAdvisor measures the node every 10 s, and each pod every 10 to 20 s,
+at random (`jitter` in its housekeeping): scraped more often than every 20 s, pods have fewer samples than their node.
+"""
 
 from equipoise.collector.decisions.profiles.query_profile import QueryProfile
 from equipoise.collector.decisions.profiles.raw import CpuCounter, MemoryGauge
@@ -9,12 +13,11 @@ POD_CPU = "pod_cpu_usage_seconds_total"
 POD_MEMORY = "pod_memory_working_set_bytes"
 
 KUBELET = QueryProfile(
-    # Nodes and pods are on one page, so the spacing of the nodes' samples is that of the pods' samples too.
-    cpu={"node": CpuCounter(metric=NODE_CPU), "pod": CpuCounter(metric=POD_CPU, has_spacing=False)},
+    cpu={"node": CpuCounter(metric=NODE_CPU), "pod": CpuCounter(metric=POD_CPU)},
     memory={
         "workingSet": {
             "node": MemoryGauge(metric=NODE_MEMORY),
-            "pod": MemoryGauge(metric=POD_MEMORY, has_spacing=False),
+            "pod": MemoryGauge(metric=POD_MEMORY),
         }
     },
 )

@@ -7,8 +7,11 @@ little of it has samples, and returns values for a whole window after its source
 
 import msgspec
 
-from equipoise.collector.decisions.profiles.query_profile import Matchers, milliseconds, selector
+from equipoise.collector.decisions.profiles.query_profile import Matchers, among, milliseconds, selector
 from equipoise.collector.decisions.query import MetricQuery
+
+OF_POD = "namespace, pod, container, id, image, name, cpu, uid"
+"""Labels by which the series of pods on one node usually differ."""
 
 AHEAD = "2m"
 """How far into the future the newest sample is searched for. A machine whose clock is ahead gives all its samples such
@@ -17,7 +20,10 @@ usual time between two scrapes."""
 
 
 def sample_query(query: MetricQuery, samples: str) -> str | None:
-    """The PromQL for a query about raw samples, which this plain selector finds; None for other queries."""
+    """The PromQL for a query about raw samples, which this plain selector finds; None for other queries.
+
+    Each pod has one series: there are none of containers.
+    """
     window, step = milliseconds(query.length), milliseconds(query.step)
     match query.aggregate:
         case "count":
@@ -28,6 +34,8 @@ def sample_query(query: MetricQuery, samples: str) -> str | None:
             return f"max_over_time(timestamp({samples})[{window}:{step}])"
         case "spacing":
             return f"{samples}[{window}]"
+        case "pods" if query.subject == "pod" and query.pod_series == "pods":
+            return f"count without ({OF_POD}) ({samples})"
     return None
 
 
@@ -53,9 +61,6 @@ class CpuCounter(msgspec.Struct, frozen=True, kw_only=True):
     of_each_core: tuple[str, ...] = ()
     """Conditions that select one series of each core, if there are such."""
 
-    has_spacing: bool = True
-    """False: the spacing of its samples is that of the nodes' samples."""
-
     def promql(self, query: MetricQuery, matchers: Matchers) -> str | None:
         window, step = milliseconds(query.length), milliseconds(query.step)
         if query.aggregate == "mean":
@@ -63,15 +68,16 @@ class CpuCounter(msgspec.Struct, frozen=True, kw_only=True):
         if query.aggregate == "size" and self.of_each_core:
             cores = selector(self.metric, matchers, *self.of_each_core)
             return f"count without ({', '.join(self.parts)}) ({cores})"
+        about_samples = sample_query(query, self._samples(query, matchers))
         if query.aggregate == "spacing":
-            return f"{self._samples(matchers)}[{window}]" if self.has_spacing else None
-        about_samples = sample_query(query, self._samples(matchers))
+            return about_samples
         if about_samples is not None:
             return f"max without ({', '.join(self.parts)}) ({about_samples})" if self.parts else about_samples
         return statistic_query(query, f"{self._rate(matchers, step)}[{window}:{step}]")
 
-    def _samples(self, matchers: Matchers) -> str:
-        return selector(self.metric, matchers, *(self.conditions if self.one_part is None else self.one_part))
+    def _samples(self, query: MetricQuery, matchers: Matchers) -> str:
+        conditions = self.conditions if self.one_part is None else self.one_part
+        return selector(self.metric, matchers, *conditions, *among(query.pods))
 
     def _rate(self, matchers: Matchers, window: str) -> str:
         rate = f"rate({selector(self.metric, matchers, *self.conditions)}[{window}])"
@@ -116,20 +122,16 @@ class MemoryGauge(msgspec.Struct, frozen=True, kw_only=True):
     conditions: tuple[str, ...] = ()
     minus: tuple[str, ...] = ()
     minus_huge_pages: HugePages | None = None
-    has_spacing: bool = True
-    """The same as that of `CpuCounter`."""
 
     def promql(self, query: MetricQuery, matchers: Matchers) -> str | None:
         window, step = milliseconds(query.length), milliseconds(query.step)
-        gauge, pool = selector(self.metric, matchers, *self.conditions), self.minus_huge_pages
+        gauge, pool = selector(self.metric, matchers, *self.conditions, *among(query.pods)), self.minus_huge_pages
         if query.aggregate == "mean":
             # The mean of a difference is the difference of the means.
             means = [f"avg_over_time({each}[{window}])" for each in self._gauges(matchers)]
             return " - ".join([*means, *([pool.mean(matchers, window)] if pool else [])])
         if query.aggregate == "size":
             return gauge if self.minus else None
-        if query.aggregate == "spacing" and not self.has_spacing:
-            return None
         now = self.newest(matchers)
         values = f"{gauge}[{window}]" if now == gauge else f"({now})[{window}:{step}]"
         return sample_query(query, gauge) or statistic_query(query, values)
