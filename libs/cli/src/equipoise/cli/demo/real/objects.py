@@ -12,8 +12,8 @@ PODS = 5
 SHARE = 0.075
 """The CPU limit of a pod, as a share of a node: all of them are 37.5 % of it."""
 
-HIGH, LOW = 28, 20
-"""Thresholds in percent. All nodes are one machine: their loads cannot be as high as elsewhere."""
+HIGH, LOW = 18, 12
+"""Thresholds in percent. All nodes are one machine, and other work on it takes from what the pods can use."""
 
 
 def burning_pods(cores: int) -> Manifest:

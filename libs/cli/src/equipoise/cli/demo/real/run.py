@@ -187,7 +187,7 @@ class RealDemo:
             self.cluster.check()
             for line in log.read_text().splitlines():
                 if line.startswith("{") and line.endswith("}"):
-                    message: dict[str, Any] = json.loads(line)
+                    message: dict[str, Any] = json.loads(line)["message"]
                     if message.get("pod", "").startswith(f"{WORKLOAD}-") and wanted(message):
                         return message
             await asyncio.sleep(POLL_SECONDS)
