@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from bench.output import progress, report
 from equipoise.cli.certificates.issue import new_ca, server_pair
@@ -74,6 +75,12 @@ async def measured(api: Api) -> dict[float, float]:
     return {float(le): float(count) for le, count in BUCKET.findall(text)}
 
 
+def cpu_seconds(address: str) -> float:
+    """The CPU time of the webhook since its start."""
+    with urlopen(f"http://{address}/metrics") as response:
+        return float(re.search(r"^process_cpu_seconds_total (\S+)", response.read().decode(), re.MULTILINE)[1])  # type: ignore[index]
+
+
 async def measure(cluster: Cluster, folder: Path) -> None:
     now, port = SystemClock().now(), cluster.free_port()
     ca = new_ca(now)
@@ -91,10 +98,11 @@ async def measure(cluster: Cluster, folder: Path) -> None:
     await cluster.wait(path, lambda found: bool(found["resources"]), what="the kind of the hints is served")
     entries = webhooks(ca=ca.certificate_text, namespace=NAMESPACE, port=port, hinted=["shop"])
     await cluster.apply([hints(), configuration() | {"webhooks": entries}])
+    health = f"127.0.0.1:{cluster.free_port()}"
     prefix = "EQUIPOISE_ANNOTATOR__HINTS__WEBHOOK"
     environment = os.environ | {
         "EQUIPOISE_KUBERNETES__KUBECONFIG": str(cluster.kubeconfig),
-        "EQUIPOISE_ANNOTATOR__HEALTH": f"127.0.0.1:{cluster.free_port()}",
+        "EQUIPOISE_ANNOTATOR__HEALTH": health,
         f"{prefix}__LISTEN": f"127.0.0.1:{port}",
         f"{prefix}__TLS__CERTIFICATE_FILE": str(folder / "tls.crt"),
         f"{prefix}__TLS__KEY_FILE": str(folder / "tls.key"),
@@ -107,9 +115,10 @@ async def measure(cluster: Cluster, folder: Path) -> None:
             while "affinity" not in (await api.request("POST", path, pod(0)))["spec"]:  # noqa: ASYNC110  a request
                 await asyncio.sleep(0.1)
             await create(api, "shop")  # warm
-            before = await measured(api)
-            hinted, without = await create(api, "shop"), await create(api, "quiet")
-            after = await measured(api)
+            before, begun = await measured(api), cpu_seconds(health)
+            hinted = await create(api, "shop")
+            after, taken = await measured(api), cpu_seconds(health) - begun
+            without = await create(api, "quiet")
     finally:
         webhook.terminate()
         await webhook.wait()
@@ -118,6 +127,7 @@ async def measure(cluster: Cluster, folder: Path) -> None:
         "hints_webhook_within_5_ms", 100 * calls[0.005] / max(calls.values()), "% of the calls", target=(">=", 99.0),
         calls=max(calls.values()),
     )  # fmt: skip
+    report("hints_webhook_cpu", 1_000 * taken / PODS, "ms of CPU per pod", target=("<=", 5.0))
     for name, place in (("p50", PODS // 2), ("p99", PODS * 99 // 100)):
         report(f"hints_webhook_creation_{name}", hinted[place], "ms", without=round(without[place], 2))
 
