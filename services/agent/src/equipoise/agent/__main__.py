@@ -6,7 +6,7 @@ Exit codes: 0 stopped by a signal, 1 failed, 2 the configuration cannot be used.
 import sys
 
 if __name__ == "__main__":
-    # msgspec imports it if it is installed, and works as well without: it takes a quarter of the agent's memory.
+    # msgspec imports typing_extensions if it is installed, but does not need it. It takes a quarter of the memory.
     sys.modules["typing_extensions"] = None  # type: ignore[assignment]
 
 import gc
@@ -32,7 +32,7 @@ STALLED_ROUNDS = 30
 """Periods without a round after which /healthz fails. At least 30 s, as a busy node may stop the agent for a while."""
 
 CONFIGURATION_PERIOD = 5.0
-"""Seconds between two looks at the configuration file."""
+"""Seconds between two checks of the configuration file."""
 
 
 class AgentProgram:
@@ -68,18 +68,18 @@ class AgentProgram:
         self.log.info("started", node=node, configuration=configuration.hash, evict=settings.evict)
 
     def run(self, stop: Event, file: ConfigurationFile) -> AgentConfiguration | None:
-        """Runs until a signal and returns None, or returns the configuration to go on with."""
+        """Runs until a signal and returns None, or returns the configuration to continue with."""
         self.watch.start()
-        following = time.monotonic()
-        looked_at = following
-        while not stop.wait(max(following - time.monotonic(), 0.0)):
+        next_round_at = time.monotonic()
+        checked_at = next_round_at
+        while not stop.wait(max(next_round_at - time.monotonic(), 0.0)):
             now = time.monotonic()
             self.agent.round(now)
             self.health.round_done()
             self._report(now, time.monotonic() - now)
-            following = max(following + self.period, now)
-            if now - looked_at >= CONFIGURATION_PERIOD:
-                looked_at = now
+            next_round_at = max(next_round_at + self.period, now)
+            if now - checked_at >= CONFIGURATION_PERIOD:
+                checked_at = now
                 if file.changed() and (changed := self._changed()) is not None:
                     return changed
         return None
@@ -97,10 +97,10 @@ class AgentProgram:
         self.metrics.set("equipoise_unreadable", float(len(unreadable)) or None, source="pods")
 
     def _changed(self) -> AgentConfiguration | None:
-        found = read_configuration()
-        problem = f"the changed configuration is not used: {'; '.join(found.errors.splitlines())}"
-        self.health.set_problem("configuration", problem if found.errors else None)
-        return None if found.errors or found.hash == self.health.configuration else found
+        configuration = read_configuration()
+        problem = f"the changed configuration is not used: {'; '.join(configuration.errors.splitlines())}"
+        self.health.set_problem("configuration", problem if configuration.errors else None)
+        return None if configuration.errors or configuration.hash == self.health.configuration else configuration
 
     def close(self) -> None:
         self.health.stopping = True
@@ -121,8 +121,8 @@ def main() -> None:
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # some six files per pod stay open
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))  # some six files per pod stay open
     file = ConfigurationFile(os.environ.get("EQUIPOISE_CONFIG") or None)
     configuration = read_configuration()
     if configuration.errors:
@@ -138,7 +138,7 @@ def main() -> None:
     program.close()
     if changed is not None:
         program.log.info("the configuration has changed", before=configuration.hash, now=changed.hash)
-        # A new process image: it goes on from the limits that the cgroups contain.
+        # A new process image, which continues from the limits that the cgroups contain.
         os.execv(sys.executable, [sys.executable, "-m", "equipoise.agent"])  # noqa: S606  this very program
 
 

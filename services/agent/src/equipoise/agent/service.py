@@ -35,7 +35,7 @@ BANDS = ("mid", "batch", "free")
 
 
 class Agent:
-    """All of one node. Times are monotonic."""
+    """Applies limits and evicts pods on one node. Times are monotonic seconds."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class Agent:
         self._writer = LimitWriter(self._tree, self._files)
         self._shared = SharedLimit(settings.suppression.policy, self._writer, system)
         self._limit: CpuLimit | None = None
-        """None: before the first round."""
+        """The current limit; None before the first round."""
 
         self._round_at: float | None = None
         self._unsatisfied_since: float | None = None
         self._terminating_since: dict[str, float] = {}
 
     def round(self, now: float) -> None:
-        """Measure, write what differs, and evict."""
+        """Measures, writes the limits that have changed, and evicts."""
         groups = self._tree.groups()
         self._health.set_problem("kubepods", None if groups else self._no_groups())
         pods = self._pods.by_uid
@@ -76,18 +76,18 @@ class Agent:
             return
         measurement = self._meter.measure(groups, now)
         # A pod counts only while the node has its group: a pod that exists only in the API server affects no others.
-        here = {uid: pod for uid, pod in (pods or {}).items() if uid in groups.pods}
-        here = within_node(here, measurement.capacity)
+        present = {uid: pod for uid, pod in (pods or {}).items() if uid in groups.pods}
+        present = within_node(present, measurement.capacity)
         self._writer.begin_round()
-        limit = self._write(groups, here, measurement)
-        self._report(here, measurement, limit, now)
+        limit = self._write(groups, present, measurement)
+        self._report(present, measurement, limit, now)
         if pods is not None:
-            self._evict(groups, here, measurement, limit, now)
+            self._evict(groups, present, measurement, limit, now)
         self._meter.forget_others()
         self._round_at = now
 
     def restore(self) -> None:
-        """The node as the kubelet left it."""
+        """Restores the values that the kubelet set."""
         groups = self._tree.groups()
         if groups is not None:
             self._writer.begin_round()
@@ -116,7 +116,7 @@ class Agent:
         self._terminating_since = {
             uid: self._terminating_since.get(uid, now) for uid, pod in pods.items() if pod.terminating
         }
-        here = {
+        present = {
             uid: msgspec.structs.replace(
                 pod,
                 evictable=pod.evictable and not pod.terminating and uid not in unavailable,
@@ -125,10 +125,10 @@ class Agent:
             for uid, pod in pods.items()
         }
         memory, cpu = self._settings.memory_eviction, self._settings.cpu_eviction
-        victims = self._memory_victims(groups, here)
+        victims = self._memory_victims(groups, present)
         if self._evictor.may_evict("memory"):
             self._evictor.start(victims, memory.cooldown)
-        victims = self._cpu_victims(groups, here, measurement, limit, now)
+        victims = self._cpu_victims(groups, present, measurement, limit, now)
         if self._evictor.may_evict("cpu"):
             self._evictor.start(victims, cpu.cooldown)
 
@@ -208,10 +208,10 @@ class Agent:
 
 
 def limited(groups: PodGroups, pods: Mapping[str, BandPod]) -> list[tuple[PodCgroup, BandPod]]:
-    """Pods that ask for reclaimed resources. Others in the group for best effort keep what the kubelet set."""
-    found = ((groups.pods.get(uid), pod) for uid, pod in pods.items())
+    """The pods that request reclaimed resources, and their groups. Other best-effort pods keep what the kubelet set."""
+    with_groups = ((groups.pods.get(uid), pod) for uid, pod in pods.items())
     return [
         (group, pod)
-        for group, pod in found
+        for group, pod in with_groups
         if group is not None and group.qos == "besteffort" and (pod.cpu_request or pod.memory_limit)
     ]

@@ -22,7 +22,8 @@ class AgentSettings(Section, frozen=True, kw_only=True):
     """The directory at which the cgroups of the node are mounted, writable."""
 
     cgroup_parent: str = ""
-    """The group of all pods below the root. Empty: where the kubelet puts it by default, or kind."""
+    """The group of all pods below the root. Empty: the group that the kubelet creates by default, or else the one that
+    kind creates."""
 
     period: Annotated[float, Meta(ge=0.1, le=60)] = 1.0
     """Seconds between two rounds. Not divided by time compression."""

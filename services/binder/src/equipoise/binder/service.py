@@ -48,7 +48,7 @@ from equipoise.runtime.process.lifecycle import Runtime
 log = structlog.get_logger()
 
 _FENCE = "equipoise-binder-fence"
-"""The admission policy without which a ServiceAccount evicts nothing."""
+"""The admission policy that restricts this ServiceAccount. Nothing is evicted before it is in effect."""
 
 _VALIDATIONS = 3
 """How often an intent with a reservation is validated anew before its reservation is returned: an API server that needs
@@ -159,7 +159,8 @@ class Binder:
         return Redeliver(after=result.after)
 
     async def _process(self, intent: EvictionIntent) -> Finish | Retry:
-        """Decides, evicts and records the outcome; the API server may not respond. Raises HandledByAnotherBinder."""
+        """Decides, evicts and records the outcome, also while the API server does not respond. Raises
+        HandledByAnotherBinder."""
         if waiting := self._client.throttled_for:
             return self._unavailable(intent, "the API server throttles requests", waiting)
         try:
@@ -182,7 +183,7 @@ class Binder:
         return self._undecided(intent, Outcome.FAILED, f"not decided within its lifetime: {why}")
 
     def _undecided(self, intent: EvictionIntent, outcome: Outcome, detail: str) -> Finish:
-        """The outcome without what the ledger has about the intent. One that was published before remains."""
+        """The outcome of an intent whose ledger entry is unknown. An outcome that was published before stays."""
         if (earlier := self._published.get(intent.id)) is not None:
             return published(earlier)
         return Finish(outcome=outcome, detail=detail, recorded=True)
@@ -190,7 +191,9 @@ class Binder:
     # The path of an intent
 
     async def _carry_out(self, intent: EvictionIntent) -> Finish | Retry:
-        """Ledger entry, validation (age, epoch, pod, protection, fit), budget backoff, limits and reservation, POST."""
+        """Takes an intent from the ledger entry over validation (age, epoch, pod, protection, fit), budget backoff,
+        limits and reservation to the POST.
+        """
         read_at = self._clock.monotonic()
         ledger = await self._ledger.read()
         self._ledger_watch.report(ledger)
@@ -218,7 +221,8 @@ class Binder:
         return await self._evict(intent, reserved.value, valid.value, taken_over=False)
 
     async def _take_over(self, intent: EvictionIntent, entry: LedgerEntry) -> Finish | Retry:
-        """The binder that reserved has crashed or is slow: its POST may have happened, or may still."""
+        """Continues for a binder that has crashed or is slow after its reservation. Its POST may have happened, or may
+        still."""
         with suppress(UnreadableObject):  # the validation refuses it, and returns the reservation
             pod = await find(self._kube, PODS, intent.pod, intent.namespace)
             if has_left(pod, intent.pod_uid):
@@ -236,7 +240,7 @@ class Binder:
     async def _evict(
         self, intent: EvictionIntent, entry: LedgerEntry, valid: ValidIntent, *, taken_over: bool
     ) -> Finish | Retry:
-        """The POST, on reads that are at most `MAX_READ_AGE` old: older ones are repeated, as a whole."""
+        """Sends the POST if all reads are at most `MAX_READ_AGE` old. Otherwise all of them are repeated first."""
         for _ in range(_VALIDATIONS):
             if self._is_recent(valid):
                 break
@@ -317,7 +321,8 @@ class Binder:
         return msgspec.structs.replace(recorded(entry), owner_must_act=finish.owner_must_act)
 
     async def _report(self, intent: EvictionIntent, finish: Finish, *, final: bool) -> None:
-        """Outcome and Events. Raises BusError, but at the last delivery only when a second attempt fails too."""
+        """Publishes the outcome and writes the Events. Raises BusError; at the last delivery, only if a second attempt
+        fails."""
         try:
             await self._reporter.publish(intent, finish)
         except BusError:

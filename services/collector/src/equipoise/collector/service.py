@@ -48,7 +48,7 @@ class Collector:
     settings: CollectorSettings
     load: LoadSettings
     namespace: str
-    """Equipoise's own, where its Leases are."""
+    """The namespace of Equipoise, where its Leases are."""
 
     identity: str
     source: MetricSource
@@ -130,7 +130,7 @@ class Collector:
             self.source.close()
 
     async def _prune(self) -> NoReturn:
-        """Prunes the placement, on standbys too: they watch for as long."""
+        """Prunes the placement, on standbys too, because they watch as well."""
         while True:
             await self.clock.sleep(self.settings.placement_resync_period)
             self._placement.prune(self.clock.now())

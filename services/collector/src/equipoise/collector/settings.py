@@ -31,7 +31,7 @@ WHOLE_CLUSTER = "all"
 """The shard of a collector of the whole cluster."""
 
 MAX_SHARDS = 16
-"""The collector's Role names a Lease for each."""
+"""The maximum number of shards: the collector's Role names a Lease for each."""
 
 
 class BasicAuthentication(Section, frozen=True, kw_only=True):

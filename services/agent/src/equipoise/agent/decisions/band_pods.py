@@ -1,4 +1,4 @@
-"""Which pods of the node belong to a band of reclaimed resources, and what they ask for."""
+"""Which pods of the node belong to a band of reclaimed resources, and what they request."""
 
 from collections.abc import Mapping
 
@@ -20,8 +20,8 @@ MIRROR = "kubernetes.io/config.mirror"
 """Annotation of the API server's copy of a static pod, with the hash that names its group.
 
 Users who may create pods can write it, together with an owner of the kind Node, and a hash can be copied from a static
-pod. But the kubelet runs no pod of the API server that has it, so that static pods are left as they are, and no
-annotation ever names a group.
+pod. But the kubelet runs no pod from the API server that has this annotation. So the agent does not change
+such pods, and no annotation ever names a group.
 """
 
 MILLI = 1_000.0
@@ -30,18 +30,18 @@ MILLI = 1_000.0
 def band_pod(pod: Pod) -> BandPod | None:
     """The pod of a band; None if it has no band, has ended, is marked as static, or has unreadable amounts.
 
-    A pod without requests does not therefore belong to the band free: many system pods have none.
+    A pod does not belong to the band free only because it has no requests: many system pods have none.
     """
     if pod.status.phase in ("Succeeded", "Failed") or MIRROR in pod.metadata.annotations or unknown_requests(pod):
         return None
     try:
-        return _asking(pod) or _free(pod)
+        return _requesting(pod) or _free(pod)
     except ValueError:
         return None
 
 
 def within_node(pods: Mapping[str, BandPod], cores: float) -> dict[str, BandPod]:
-    """The pods, with requests of at most what the node has. `cores`: those of the node.
+    """The pods, with CPU requests of at most the cores of the node.
 
     The kubelet admits a pod that requests amounts of a band which the node does not offer. Without this limit such a
     request would take CPU time from other batch pods, or evict them.
@@ -52,7 +52,7 @@ def within_node(pods: Mapping[str, BandPod], cores: float) -> dict[str, BandPod]
     }
 
 
-def _asking(pod: Pod) -> BandPod | None:
+def _requesting(pod: Pod) -> BandPod | None:
     requests = pod_requests(pod)
     for band in OFFERED_BANDS:
         cpu, memory = RESOURCE_NAMES[band]

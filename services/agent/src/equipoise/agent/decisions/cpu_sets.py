@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 
 def parse_cpus(text: str) -> frozenset[int]:
-    """`0-3,6`. Raises ValueError."""
+    """The CPUs of a text such as `0-3,6`. Raises ValueError."""
     cpus: set[int] = set()
     for part in text.strip().split(","):
         if part:
@@ -14,15 +14,15 @@ def parse_cpus(text: str) -> frozenset[int]:
 
 
 def format_cpus(cpus: Collection[int]) -> str:
-    """The shortest text, as the kernel returns it."""
+    """The shortest text for these CPUs, as the kernel returns it."""
     parts: list[str] = []
     ordered = sorted(cpus)
     start = 0
-    for place, cpu in enumerate(ordered):
-        if place + 1 == len(ordered) or ordered[place + 1] != cpu + 1:
+    for index, cpu in enumerate(ordered):
+        if index + 1 == len(ordered) or ordered[index + 1] != cpu + 1:
             first = ordered[start]
             parts.append(f"{first}" if first == cpu else f"{first}-{cpu}")
-            start = place + 1
+            start = index + 1
     return ",".join(parts)
 
 

@@ -25,7 +25,7 @@ class MemoryEviction(Section, frozen=True, kw_only=True):
     kubelet evicts on its own only when 100 MiB are left."""
 
     release: Percentage = 5.0
-    """Points below the threshold to which evictions bring it."""
+    """Evictions continue until the used memory is this many percentage points below the threshold."""
 
     cooldown: Seconds = 10.0
     """Seconds between two evictions for this reason. Not divided by time compression."""
@@ -35,17 +35,17 @@ class CpuEviction(Section, frozen=True, kw_only=True):
     """The conditions under which batch pods are evicted when a limit on all of them leaves them too little CPU time."""
 
     satisfaction_lower: Annotated[float, Meta(gt=0, le=60)] | None = None
-    """Percent: limit of all best-effort pods / Σ batch-cpu of the pods, at or below which pods are evicted. null:
-    never."""
+    """The satisfaction, in percent, at or below which pods are evicted. It is the limit of all best-effort pods /
+    Σ batch-cpu of the pods. null: never."""
 
     satisfaction_upper: Annotated[float, Meta(gt=60, lt=100)] = 80.0
-    """Percent to which evictions bring it."""
+    """Evictions continue until the satisfaction reaches this value, in percent."""
 
     usage: Percentage = 90.0
     """Percent of their limit that best-effort pods must use before any is evicted: otherwise they do not need more."""
 
     window: Seconds = 60.0
-    """Seconds for which all this must last. Not divided by time compression."""
+    """Seconds for which these conditions must last. Not divided by time compression."""
 
     cooldown: Seconds = 20.0
     """Seconds between two evictions for this reason. Not divided by time compression."""
@@ -57,7 +57,7 @@ class Victim(msgspec.Struct, frozen=True, kw_only=True):
     pod: BandPod
     reason: Literal["memory", "cpu"]
     text: str
-    """The explanation for people: what is short, by how much."""
+    """The explanation for people: which resource is short, and by how much."""
 
 
 def memory_to_release(rules: MemoryEviction, used: float, total: float) -> float:

@@ -13,7 +13,7 @@ RETRY_SECONDS = 60.0
 """The time before a pod that could not be evicted, for example because of a PodDisruptionBudget, is chosen again."""
 
 DRY_RUN_COOLDOWN = 300.0
-"""Seconds between two evictions that are only logged: the pods that they name stay."""
+"""Seconds between two evictions that are only logged: the pods that they name keep running."""
 
 Outcome = Literal["evicted", "dry_run", "blocked", "gone", "failed"]
 
@@ -30,7 +30,7 @@ class Evictor:
         self._evict = evict
         self._monotonic = monotonic
         self._thread: Thread | None = None
-        self._next: dict[str, float] = {}
+        self._next_at: dict[str, float] = {}
         self._failed: dict[str, float] = {}
         for reason in ("memory", "cpu"):  # the first one counts as an increase only if 0 was exported before
             metrics.add("equipoise_agent_evictions_total", 0.0, reason=reason, result="evicted" if evict else "dry_run")
@@ -43,12 +43,12 @@ class Evictor:
 
     def may_evict(self, reason: str) -> bool:
         busy = self._thread is not None and self._thread.is_alive()
-        return not busy and self._monotonic() >= self._next.get(reason, 0.0)
+        return not busy and self._monotonic() >= self._next_at.get(reason, 0.0)
 
     def start(self, victims: Sequence[Victim], cooldown: float) -> None:
         if victims:
             pause = cooldown if self._evict else max(cooldown, DRY_RUN_COOLDOWN)
-            self._next[victims[0].reason] = self._monotonic() + pause
+            self._next_at[victims[0].reason] = self._monotonic() + pause
             self._thread = Thread(target=self._run, args=(victims,), name="evictions", daemon=True)
             self._thread.start()
 

@@ -1,8 +1,8 @@
 """Writes the limits of pods and of all best-effort pods together, reads them back, and restores the kubelet's values.
 
 Every value is compared in every round: with the systemd driver, each update by the kubelet resets the quota of its
-groups. On cgroup v1 the kernel refuses a quota above that of the parent and a quota below that of a child, and the same
-of sets of CPUs: limits grow from the parent down, and shrink from the children up.
+groups. On cgroup v1 the kernel refuses a quota above that of the parent and a quota below that of a child, and it
+treats sets of CPUs the same way. So limits grow from the parent down, and shrink from the children up.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from equipoise.agent.shell.cgroup_files import CgroupFiles, Result
 from equipoise.agent.shell.cgroup_tree import CgroupTree, Controller, PodCgroup, PodGroups
 
 UNLIMITED = 2**62
-"""Bytes: v1 reads back the highest number of pages for no limit."""
+"""Bytes. On v1 a larger limit is none: for no limit, the kernel shows the highest number of pages."""
 
 
 class LimitWriter:
@@ -41,7 +41,7 @@ class LimitWriter:
     # All best-effort pods
 
     def quota(self, groups: PodGroups) -> int | None:
-        """Microseconds in PERIOD, of all best-effort pods. None: no limit, or unknown."""
+        """The quota of all best-effort pods, in microseconds per PERIOD; None if there is no limit or it is unknown."""
         if groups.best_effort is None:
             return None
         if self._tree.version == 2:
@@ -56,7 +56,7 @@ class LimitWriter:
     def write(
         self, groups: PodGroups, pods: Iterable[tuple[PodCgroup, PodValues]], quota: int | None, *, shared: bool
     ) -> None:
-        """The values of pods, and the quota of all best-effort pods if `shared`, else that one stays as it is."""
+        """Writes the values of pods and, if `shared`, the quota of all best-effort pods."""
         best_effort = groups.best_effort
         present = self.quota(groups)
         wanted = quota if shared else present
@@ -113,7 +113,7 @@ class LimitWriter:
         paths = [groups.best_effort, *below]
         present = self.best_effort_cpus(groups)
         if not wanted <= present:
-            # Also between sets that only overlap: a child may have the new CPUs only after its parents.
+            # This also applies if the sets only overlap: a child may have the new CPUs only after its parents.
             for path in paths:
                 self._ensure_cpus(path, wanted | present)
         for path in reversed(paths):
@@ -125,8 +125,9 @@ class LimitWriter:
             self.write_cpus(groups, None)
 
     def _cpus_without_limit(self, groups: PodGroups, best_effort: str) -> frozenset[int]:
-        """The CPUs that lift the limit on v2: none, which is the set of the parent. The kernel refuses that (ENOSPC)
-        for a group that has a set and processes; until these end, the group gets the CPUs of its parent.
+        """The set of CPUs that lifts the limit on v2. It is the empty set, which means that of the parent. The kernel
+        refuses the empty set (ENOSPC) for a group that has a set and processes; until these end, the group gets the
+        CPUs of its parent.
         """
         present = self._files.read(self._path("cpuset", best_effort, "cpuset.cpus"))
         events = self._files.read(self._path("cpuset", best_effort, "cgroup.events")) or ""
@@ -147,7 +148,7 @@ class LimitWriter:
     # The end
 
     def restore(self, groups: PodGroups, pods: Iterable[PodCgroup]) -> None:
-        """Everything as the kubelet leaves it, from the parent down."""
+        """Restores the values of the kubelet, from the parent down."""
         self.write(groups, ((group, KUBELET_VALUES) for group in pods), None, shared=True)
         if self._tree.has("cpuset"):
             self.write_cpus(groups, None)
@@ -167,9 +168,9 @@ class LimitWriter:
         self._used.add(path)
 
 
-def _same_memory(found: str, wanted: str) -> bool:
-    return int(found) >= UNLIMITED if wanted == "-1" else found == wanted
+def _same_memory(current: str, wanted: str) -> bool:
+    return int(current) >= UNLIMITED if wanted == "-1" else current == wanted
 
 
-def _same_cpus(found: str, wanted: str) -> bool:
-    return parse_cpus(found) == parse_cpus(wanted)
+def _same_cpus(current: str, wanted: str) -> bool:
+    return parse_cpus(current) == parse_cpus(wanted)

@@ -15,11 +15,12 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds before the next attempt; doubled after each failure."""
 
 _MOST_UNREADABLE = 200
-"""Names that are kept."""
+"""The number of unreadable pods whose descriptions are kept."""
 
 
 class PodWatch:
-    """Lists the pods and watches them, again and again. While the API server is silent the last pods stay."""
+    """Lists the pods and watches them until it is stopped. The last pods are kept while the API server does not
+    answer."""
 
     def __init__(
         self,
@@ -30,7 +31,9 @@ class PodWatch:
         monotonic: Callable[[], float],
         jitter: Callable[[], float],
     ) -> None:
-        """`jitter`: 0..1. All agents of a cluster lose their watch at the same moment when an API server ends."""
+        """`jitter`: returns 0..1. It varies the pauses: all agents of a cluster lose their watch at the same moment
+        when an API server ends.
+        """
         self._api = api
         self._node = node
         self._pods = pods
@@ -40,7 +43,7 @@ class PodWatch:
         self.received_at: float | None = None
         self.problem: str | None = None
         self._unreadable: dict[tuple[str, str], str] = {}
-        """What is shown of an unreadable pod, by namespace and name."""
+        """The description of an unreadable pod, by its namespace and name."""
 
         self._thread = Thread(target=self._run, name="pods", daemon=True)
 
@@ -65,13 +68,13 @@ class PodWatch:
                 pause = min(pause * 2, LONGEST_PAUSE)
 
     def _follow(self) -> None:
-        """One list, and watches from there until one fails."""
+        """Lists the pods once, and watches them from that version on until a watch fails."""
         self._unreadable = {}
         listed: list[BandPod] = []
 
         def read(pod: Pod) -> None:
-            if (found := self._read(pod)) is not None:
-                listed.append(found)
+            if (in_band := self._read(pod)) is not None:
+                listed.append(in_band)
 
         version = self._api.list_pods(self._node, read)
         self._pods.replace(listed)
@@ -86,7 +89,9 @@ class PodWatch:
         self.problem = None
 
     def _handle(self, event: PodEvent, version: str) -> str:
-        """The version of the object. Raises RequestFailed for an error event: the version may be too old."""
+        """Applies an event and returns the version of its object. Raises RequestFailed for an error event: the version
+        may be too old.
+        """
         if event.type == "ERROR":
             raise RequestFailed(0, f"the watch ended: {bytes(event.object).decode(errors='replace')[:200]}")
         pod = read_object(event.object, Pod)
@@ -94,38 +99,39 @@ class PodWatch:
             return pod.metadata.resource_version
         if event.type == "DELETED":
             self._unreadable.pop(_key(pod), None)
-            found = None
+            in_band = None
         else:
-            found = self._read(pod)
-        if found is None:
+            in_band = self._read(pod)
+        if in_band is None:
             self._pods.remove(pod.metadata.uid)
         else:
-            self._pods.put(found)
+            self._pods.put(in_band)
         return pod.metadata.resource_version or version
 
     def _read(self, pod: Pod) -> BandPod | None:
-        """The pod of a band; None if it belongs to no band, or cannot be read and is listed as unreadable."""
+        """The pod if it belongs to a band; None if it does not, or if it cannot be read and is listed as unreadable."""
         try:
             pod = with_known_amounts(pod)
-            found = band_pod(pod)
+            in_band = band_pod(pod)
             reason = pod.metadata.unreadable
         except Exception as error:  # whatever it is, the other pods are followed
-            found, reason = None, f"{type(error).__name__}: {error}"
+            in_band, reason = None, f"{type(error).__name__}: {error}"
         if reason:
             if len(self._unreadable) < _MOST_UNREADABLE:
                 self._unreadable[_key(pod)] = plain_text(f"{'/'.join(_key(pod))} ({reason})", 300)
         else:
             self._unreadable.pop(_key(pod), None)
-        return found
+        return in_band
 
     @property
     def unreadable(self) -> list[str]:
-        """Which pods cannot be read, and why; they are left as the kubelet made them. Read by another thread."""
+        """The pods that cannot be read, and why. The agent does not change their cgroups. Another thread reads this
+        list."""
         return list(self._unreadable.values())
 
 
 def unreadable_text(pods: list[str]) -> str | None:
-    """The problem, as other services have it; None without any."""
+    """The problem to report, worded as in other services; None if all pods can be read."""
     more = f", and {len(pods) - 3} more" if len(pods) > 3 else ""
     return f"pods: {len(pods)} cannot be read: {', '.join(pods[:3])}{more}" if pods else None
 

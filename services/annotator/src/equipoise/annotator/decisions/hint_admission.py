@@ -75,8 +75,8 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def admit(pod: NewPod, stored: HintsObject | None) -> Admission:
-    """`stored`: the hints of the pod's namespace."""
-    owner = next((each for each in pod.metadata.owner_references or () if each.controller), None)
+    """What is added to a pod. `stored`: the hints of its namespace."""
+    owner = next((owner for owner in pod.metadata.owner_references or () if owner.controller), None)
     if owner is None:
         return Admission(result="no_controller")
     if stored is None or not stored.hints:
@@ -88,7 +88,7 @@ def admit(pod: NewPod, stored: HintsObject | None) -> Admission:
     if hint is None:
         return Admission(result="no_hint_of_workload")
     try:
-        terms = [_term(each, "In", stored.hostnames) for each in hint.prefer]
+        terms = [_term(term, "In", stored.hostnames) for term in hint.prefer]
         terms += [_term(hint.avoid, "NotIn", stored.hostnames)] if hint.avoid else []
     except IndexError:
         return Admission(result="unlisted_node")
@@ -113,18 +113,18 @@ def workload_key(owner: OwnerReference, labels: dict[str, str]) -> str:
 def _is_fresh(pod: NewPod, stored: HintsObject) -> bool:
     """Whether the hints are valid at the time of the API server, which is in the managedFields of the pod.
 
-    A client may send more of these times: all must be before the end.
+    A client may send more of these times: all must be before the hints expire.
     """
-    times = [each.time for each in pod.metadata.managed_fields or ()]
+    times = [entry.time for entry in pod.metadata.managed_fields or ()]
     until = stored.until
     return bool(times) and until is not None and all(time is not None and time < until for time in times)
 
 
 def _term(term: HintTerm, operator: str, hostnames: Sequence[str]) -> dict[str, Any]:
-    """Raises IndexError for a node that is not listed."""
-    if any(place < 0 for place in term.nodes):
+    """The term as node affinity has it. Raises IndexError for a node that is not listed."""
+    if any(index < 0 for index in term.nodes):
         raise IndexError
-    values = [hostnames[place] for place in term.nodes]
+    values = [hostnames[index] for index in term.nodes]
     expression = {"key": HOSTNAME, "operator": operator, "values": values}
     return {"weight": term.weight, "preference": {"matchExpressions": [expression]}}
 

@@ -60,7 +60,9 @@ def decide(
     threshold: WriteThreshold,
     scale: Scale,
 ) -> DueWrite | None:
-    """Whether to write these means (of a sample of this time) on the object `key` now; None: not yet."""
+    """The reason to write these means on the object `key` now; None if there is none yet. `sampled_at`: the time of the
+    means.
+    """
     if not means:
         return None
     if last is None:
@@ -85,7 +87,7 @@ def retry_backoff(backoff: float, shortest: float, longest: float) -> float:
 def largest_change(before: Mapping[str, float], after: Mapping[str, float], scale: Scale, min_change: float) -> str:
     """Describes the mean that changed most, if it changed by more than `min_change` (0..1); else "".
 
-    A mean that becomes known is a change. One that is no longer known is none: there is nothing new to write.
+    A mean that becomes known is a change. A mean that is no longer known is no change: there is nothing new to write.
     """
     if new := sorted(after.keys() - before.keys()):
         return f"{new[0]} is known now"
@@ -104,5 +106,5 @@ def _difference(before: float, after: float, scale: Scale) -> float:
 
 
 def _refreshes(key: str, time: float, period: float) -> int:
-    """How many refreshes of the object were due by then."""
+    """How many refreshes of the object were due by this time."""
     return math.floor(time / period - phase(key))

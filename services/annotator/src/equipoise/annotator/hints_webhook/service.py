@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 async def serve(runtime: Runtime[AnnotatorSettings]) -> None:
-    """Runs until it is canceled. Ready, and so reached through the Service, once the hints are known."""
+    """Runs until it is canceled. It is ready, so that the Service sends requests to it, once it has the hints."""
     settings = runtime.own.hints.webhook
     reflector = Reflector(runtime.kube, HINTS, clock=runtime.clock)
     runtime.health.include_problems(

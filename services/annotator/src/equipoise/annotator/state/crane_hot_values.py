@@ -9,13 +9,13 @@ _LONGEST_SPAN = max(span for span, _ in HOT_SPANS)
 
 
 class PodPlacedAt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The part of a pod that is needed here."""
+    """The part of a pod that the hot value needs."""
 
     placed_at: float
 
 
 class PlacedTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a placement message that is needed here."""
+    """The part of a placement message that the hot value needs."""
 
     node: str
     uid: str
@@ -33,7 +33,7 @@ class HotValues:
         self._latest: dict[str, PlacedTimes] = {}
 
     def on_placement(self, placement: PlacedTimes, now: float) -> bool:
-        """False for a placement older than the known one."""
+        """Keeps the placement of a node. False if it is older than the one that is kept."""
         if not supersedes_placement(placement, self._latest.get(placement.node), now):
             return False
         if placement.removed:
@@ -44,6 +44,6 @@ class HotValues:
         return True
 
     def of(self, node: str, now: float) -> int | None:
-        """None: the node is unknown."""
+        """The hot value of a node; None if the node is unknown."""
         latest = self._latest.get(node)
         return None if latest is None else hot_value((pod.placed_at for pod in latest.pods), now)

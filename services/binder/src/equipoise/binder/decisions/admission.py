@@ -1,4 +1,5 @@
-"""May one more pod be evicted, as the ledger has it? The same ledger gives the same result in every binder."""
+"""Decides from the ledger whether one more pod may be evicted. The same ledger gives the same result in every
+binder."""
 
 import math
 
@@ -16,7 +17,8 @@ Admission = Proceed[None] | Finish | Retry
 def admit(
     intent: EvictionIntent, eviction: ProposedEviction, ledger: Ledger, limits: Limits, now: float, *, dry_run: bool
 ) -> Admission:
-    """Pause, another intent for the same pod, the limits, the rate. `now`: the API server's time.
+    """Checks for a pause and another intent for the same pod, then the limits and the rate. `now`: the API server's
+    time.
 
     The intent's own reservation does not count against it, and with one it does not wait for the rate again.
     """
@@ -28,8 +30,8 @@ def deciding_replacements(
 ) -> tuple[LedgerEntry, ...]:
     """The entries whose replacements must be read before `admit` is final.
 
-    Before an eviction all pending ones: one that fails refuses it. After a refusal those pending ones whose recovery
-    would end it.
+    If the eviction would be allowed, these are all pending ones, because a failing replacement refuses it. If it would
+    be refused, they are read only if their recovery would end the refusal.
     """
     view = _view(intent, ledger, limits, now, dry_run=dry_run)
     if isinstance(_decide(intent, eviction, ledger, view, limits), Retry):
@@ -43,7 +45,7 @@ def _view(intent: EvictionIntent, ledger: Ledger, limits: Limits, now: float, *,
     view = ledger.view(
         now, dry_run=dry_run, migration_timeout=limits.migration_timeout, grace_period=limits.startup_grace_period
     )
-    return msgspec.structs.replace(view, entries=tuple(each for each in view.entries if each.intent_id != intent.id))
+    return msgspec.structs.replace(view, entries=tuple(entry for entry in view.entries if entry.intent_id != intent.id))
 
 
 def _decide(

@@ -46,7 +46,7 @@ def fence_probe(namespace: str, name: str, now: float) -> Event:
 def intent_event(
     intent: EvictionIntent, now: float, instance: str, regarding: ObjectReference, *, refusal: str = ""
 ) -> Event:
-    """The pod was evicted, or cannot be until its owner changes something: `refusal`.
+    """The Event that the pod was evicted, or, with a `refusal`, that it cannot be until its owner changes something.
 
     There is one Event per intent and object: both determine its name, so that a second write conflicts.
     """
@@ -69,6 +69,6 @@ def intent_event(
 
 
 def _event_time(now: float) -> datetime:
-    """The API server requires six digits of a second, and msgspec writes none for a whole second."""
+    """The time of an Event, never a whole second: the API server requires six digits, and msgspec would write none."""
     time = datetime.fromtimestamp(now, UTC)
     return time.replace(microsecond=time.microsecond or 1)

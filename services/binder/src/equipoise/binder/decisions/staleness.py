@@ -1,4 +1,6 @@
-"""Why an intent is not carried out, whatever its pod: too old, too few nodes measured or Ready, another leader's."""
+"""Reasons to refuse an intent that do not depend on its pod: the intent is too old, too few nodes are measured or
+Ready, or its descheduler no longer leads.
+"""
 
 from collections.abc import Iterable
 
@@ -45,10 +47,10 @@ def check_readiness(ready: int, nodes: int, load: LoadSettings) -> Finish | None
 
 
 def check_epoch(intent: EvictionIntent, lease: Lease | None, newest: LeaseEpoch | None) -> Finish | None:
-    """Refuses an intent of a descheduler that does not hold the Lease, or that another one has followed.
+    """Refuses an intent of a descheduler that does not hold the Lease, or that a newer one has replaced.
 
     `newest`: the newest epoch in the ledger. The read of the Lease may be late; the ledger is written by
-    compare-and-swap. So nothing is evicted for an older leader once something was for a newer one.
+    compare-and-swap. So once a pod was evicted for a newer leader, none is evicted for an older one.
     """
     if lease is None:
         return _stale("the descheduler's Lease does not exist, so no descheduler may propose")

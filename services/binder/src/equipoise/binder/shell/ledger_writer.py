@@ -84,7 +84,8 @@ class LedgerWriter:
         return stored if isinstance(stored, LedgerClosed) else stored.ledger
 
     async def _read(self) -> StoredLedger | LedgerClosed:
-        """Read again once after a suspension or a slow response: other binders may have decided since."""
+        """Reads the ledger, and once more after a suspension or a slow response: other binders may have decided
+        since."""
         started_at = self._clock.monotonic()
         stored = await self._read_once()
         if self._clock.monotonic() - started_at < MAX_READ_AGE:
@@ -114,12 +115,12 @@ class LedgerWriter:
 
     @property
     def earliest(self) -> float:
-        """The earliest time that it can be at the API server: decisions are made at this time."""
+        """The earliest possible time of the API server's clock. Decisions use it."""
         return self._kube.server_time_bounds(self._clock.now())[0]
 
     @property
     def latest(self) -> float:
-        """The latest time that it can be at the API server: what is over is recorded with this time."""
+        """The latest possible time of the API server's clock. What has ended is recorded with it."""
         return self._kube.server_time_bounds(self._clock.now())[1]
 
     async def update(self) -> Ledger | LedgerClosed:
@@ -139,7 +140,8 @@ class LedgerWriter:
     async def update_replacements(self, ledger: Ledger) -> Ledger | LedgerClosed:
         """Writes which pending replacements are ready or cannot be created. Raises KubeError.
 
-        They are read not only for the next eviction: otherwise one that has long been ready counts as late until then.
+        They are read even if no eviction is pending: otherwise one that has long been ready counts as late until the
+        next.
         """
         now = self.earliest
         view = ledger.view(now, dry_run=False, migration_timeout=self._limits.migration_timeout)
@@ -190,7 +192,7 @@ class LedgerWriter:
             ledger = self._updated(stored.ledger)
             if ledger.entry(intent.id) is not None:
                 raise HandledByAnotherBinder(f"intent {intent.id} is reserved by another binder")
-            # Not later than the POST, and no binder reserves between this read and the write.
+            # This time is not later than the POST, and no binder reserves between this read and the write.
             now = self.earliest
             result: Admission | None = recheck(ledger)
             if result is None:

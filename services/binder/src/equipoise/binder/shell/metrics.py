@@ -11,7 +11,9 @@ LEDGER_STATES = ("allowed", "paused", "closed", "unreadable")
 
 
 class BinderMetrics:
-    """All values of a label exist from the start: `increase()` does not see the first increment of a new series."""
+    """The metrics of a binder. All values of a label exist from the start, because `increase()` does not see the first
+    increment of a new series.
+    """
 
     def __init__(self, limits: Limits, registry: CollectorRegistry) -> None:
         self._limits = limits
@@ -39,10 +41,12 @@ class BinderMetrics:
         for limit in limits.table:
             self._rejections.labels(limit)
         for state in LEDGER_STATES:
-            self._ledger.labels(state)  # 0 before the first read: while the binder waits for its fence, none is known
+            self._ledger.labels(
+                state
+            )  # 0 until the first read: while the binder waits for its fence, the state is unknown
 
     def on_outcome(self, outcome: Outcome, limit: str) -> None:
-        """`limit`: the one that rejected the intent, or ""."""
+        """`limit`: the limit that rejected the intent, or ""."""
         self._outcomes.labels(outcome.value).inc()
         if limit:
             self._rejections.labels(limit).inc()
@@ -59,5 +63,5 @@ class BinderMetrics:
             for limit in self._limits.table:
                 counts = [usage.counted for usage in status.usage if usage.limit == limit]
                 self._limit_used.labels(limit).set(max(counts, default=0))
-        for each in LEDGER_STATES:
-            self._ledger.labels(each).set(each == state)
+        for name in LEDGER_STATES:
+            self._ledger.labels(name).set(name == state)

@@ -62,14 +62,14 @@ class Validation:
         )
 
     async def validate(self, intent: EvictionIntent, ledger: Ledger, read_at: float) -> Proceed[ValidIntent] | Finish:
-        """Installation, age, measurements, epoch, pod, protection, fit.
+        """Checks the installation, then the age, measurements, epoch, pod, protection and fit of the intent.
 
         Raises KubeError when the API server does not respond now. `read_at`: when the read of the ledger began, on the
         monotonic clock.
         """
         try:
             return await self._validate(intent, ledger, read_at)
-        except UnreadableObject as error:  # what is not known protects
+        except UnreadableObject as error:  # a pod is protected while it is unknown whether it is
             return Finish(outcome=Outcome.REJECTED_POLICY, detail=str(error))
 
     async def _validate(self, intent: EvictionIntent, ledger: Ledger, read_at: float) -> Proceed[ValidIntent] | Finish:
@@ -116,7 +116,7 @@ class Validation:
         return self._check_measurements(intent) or check_epoch(intent, lease, ledger.epoch)
 
     def remaining_freshness(self, intent: EvictionIntent) -> float:
-        """Seconds for which its oldest sample remains fresh enough for an eviction; 0 or less: it is too old."""
+        """Seconds for which the intent's oldest sample remains fresh enough; 0 or less if it is too old."""
         return intent.sampled_at + self._load.freshness.eviction - self._latest_time()
 
     def _latest_time(self) -> float:

@@ -8,11 +8,11 @@ knows the outcome of every intent that may be delivered to it.
 from equipoise.contracts.messages.eviction import EvictionOutcome
 
 _KEPT = 5_000
-"""The latest outcomes; more than intents are ever pending."""
+"""The number of outcomes that are kept. Fewer intents than this are pending at any time."""
 
 
 _RETENTION = 86_400.0
-"""Seconds; an intent lives for minutes."""
+"""Seconds for which an outcome is kept; an intent lives for minutes."""
 
 
 class PublishedOutcomes:

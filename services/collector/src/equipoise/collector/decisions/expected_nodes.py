@@ -1,4 +1,4 @@
-"""Which nodes are expected to have data. Coverage is the share of them that has."""
+"""Which nodes are expected to have data. Coverage is the share of these nodes that has data."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,10 +10,10 @@ from equipoise.contracts.recent import is_recent
 
 
 def unmeasurable(node: Node, unmeasured: Sequence[Mapping[str, str]] = ()) -> str:
-    """Why missing data of this node is no fault; empty when it is one.
+    """The reason why this node may lack data; empty if missing data is a fault.
 
-    A virtual node has no machine, a Windows node no node-exporter, and those with all labels of an entry of
-    `unmeasured` (`collector.unmeasuredNodes`) are not measured. Such a node counts when it has data all the same.
+    A virtual node has no machine, a Windows node no node-exporter, and a node with all labels of an entry of
+    `unmeasured` (`collector.unmeasuredNodes`) is not measured. If such a node has data nevertheless, it counts.
     """
     labels = node.metadata.labels
     if virtual := virtual_node(labels, node.spec.taints):

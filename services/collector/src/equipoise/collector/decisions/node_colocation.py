@@ -77,18 +77,18 @@ _NOTHING: dict[OfferedBand, Resources] = {}
 
 
 def _bands(quantities: Mapping[str, str]) -> dict[OfferedBand, Resources]:
-    """The bands of which there is at least one amount. One that cannot be parsed is unknown."""
+    """The bands of which there is at least one amount. An amount that cannot be parsed is unknown."""
     amounts = {}
     for name in OFFERED_NAMES:
         if name in quantities:
             with suppress(ValueError):
                 amounts[name] = known_quantity(name, quantities[name])
-    found = {band: amounts_of_band(amounts, band) for band in OFFERED_BANDS}
-    return {band: each for band, each in found.items() if each != Resources()}
+    bands = {band: amounts_of_band(amounts, band) for band in OFFERED_BANDS}
+    return {band: resources for band, resources in bands.items() if resources != Resources()}
 
 
 def _reserved(text: str | None) -> Resources:
-    """A list of CPUs counts in place of an amount. Raises ValueError."""
+    """The reserved amounts. A list of CPUs replaces the amount of CPU. Raises ValueError."""
     if text is None:
         return Resources()
     reservation = msgspec.json.decode(text, type=_Reservation)
@@ -122,5 +122,5 @@ def _third_party(text: str | None) -> dict[OfferedBand, Resources]:
                 if name in allocation.resources:
                     more = total.get(name, 0.0) + known_quantity(name, allocation.resources[name])
                     total[name] = min(more, most_of(name))
-    found = {band: amounts_of_band(total, band) for band in OFFERED_BANDS}
-    return {band: each for band, each in found.items() if each != Resources()}
+    bands = {band: amounts_of_band(total, band) for band in OFFERED_BANDS}
+    return {band: resources for band, resources in bands.items() if resources != Resources()}

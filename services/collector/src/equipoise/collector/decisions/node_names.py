@@ -1,4 +1,5 @@
-"""Which node a series is of: exporters, targets and scrape jobs name it by its name, host name, address, and a port.
+"""Finds the node to which a series belongs. Exporters, targets and scrape jobs identify it by its name, host name or
+address, often with a port.
 
 Addresses are compared as addresses: `[FD00:0::1]:9100` is the node with the address `fd00::1`, `::ffff:10.0.0.1` the
 one with `10.0.0.1`. Names may be shorter or longer than the name of the node (`worker-1` and `worker-1.example.com`),
@@ -18,11 +19,11 @@ AMBIGUOUS = ""
 """Used in place of a node's name if several nodes have this address or name."""
 
 _PORT = re.compile(r"(\d{1,5}|[a-z][-a-z0-9_]{0,62})", re.ASCII | re.IGNORECASE)
-"""A number, or the name of a port, as Google's managed Prometheus has it."""
+"""A number, or the name of a port, as Google's managed Prometheus writes it."""
 
 
 class NodeNames(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes of a cluster by everything that may name one of them."""
+    """The nodes of a cluster, by every text that may identify one of them."""
 
     by_text: Mapping[str, str] = {}
     """Nodes by name, host name and address, as `host_of` writes them; AMBIGUOUS for a text of several nodes."""
@@ -34,10 +35,11 @@ class NodeNames(msgspec.Struct, frozen=True, kw_only=True):
     """The address that a node has in common with another one, and the other node, by node."""
 
     def of(self, host: str) -> str:
-        """The node that this text of `host_of` names; AMBIGUOUS if it names several; the text itself if none."""
-        found = self.by_text.get(host)
-        if found is not None or not host:
-            return found or AMBIGUOUS
+        """The node that a result of `host_of` identifies; AMBIGUOUS if it fits several nodes; the text itself if
+        none."""
+        exact = self.by_text.get(host)
+        if exact is not None or not host:
+            return exact or AMBIGUOUS
         name = host.casefold().rstrip(".")
         first, dot, _ = name.partition(".")
         node = self.by_text.get(name) or self.by_first_label.get(first, AMBIGUOUS)
@@ -77,8 +79,8 @@ def _address(text: str) -> str | None:
 
 
 def texts_of(node: Node) -> frozenset[str]:
-    """What names this node, besides its name."""
-    texts = {host_of(each.address) for each in node.status.addresses}
+    """The host names and addresses that identify this node besides its name."""
+    texts = {host_of(item.address) for item in node.status.addresses}
     return frozenset({*texts, *(text.casefold() for text in texts), node.metadata.labels.get(HOSTNAME, "")} - {""})
 
 
@@ -91,7 +93,7 @@ def node_names(nodes: Mapping[str, Iterable[str]]) -> NodeNames:
         first_labels[first] = name if first_labels.get(first, name) == name else AMBIGUOUS
         for text in texts:
             if text in nodes:
-                continue  # a name is never the address of another node
+                continue  # the name of a node takes precedence over the same text as an address of another node
             other = holders.setdefault(text, name)
             by_text[text] = name if by_text.get(text, name) == name else AMBIGUOUS
             if other != name:

@@ -1,4 +1,4 @@
-"""Whether a source measures another cluster: names that the API server does not know.
+"""Detects that a source measures another cluster, by names that the API server does not know.
 
 Prometheus knows nothing of a cluster but the labels of its series. Nodes of several clusters may have the same names,
 pods of Deployments do not, because a part of their names is random.
@@ -10,10 +10,10 @@ from ipaddress import ip_address
 from equipoise.collector.state.placement import PodName
 
 MANY = 10
-"""Pods, below which their names prove nothing: those of StatefulSets are the same in every cluster."""
+"""The names of fewer pods prove nothing: those of StatefulSets are the same in every cluster."""
 
 FEW = 3
-"""Unknown nodes, below which at least one known node is enough."""
+"""If fewer nodes than this are unknown, one known node suffices to trust the source."""
 
 ADVICE = "set collector.prometheus.matchers, or the url of the Prometheus of this cluster"
 EXAMPLES = 3
@@ -28,7 +28,7 @@ def nodes_of_another_cluster(sampled: Collection[str], known: Container[str]) ->
     if not unknown:  # usually: parsing all names as addresses takes 25 ms for 5,000 nodes
         return ""
     named = sum(bool(name) and not _is_address(name) for name in sampled)
-    if 2 * len(unknown) <= named or FEW > len(unknown) != named:
+    if 2 * len(unknown) <= named or len(unknown) < min(FEW, named):
         return ""
     examples = ", ".join(unknown[:EXAMPLES])
     return f"reports nodes of another cluster ({len(unknown)} of {named} are unknown here): {examples}; {ADVICE}"

@@ -42,13 +42,13 @@ from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 
 MAX_WATCH_DELAY = 2.0
-"""Seconds between the API's time of an event and its arrival here up to which the arrival time is used."""
+"""The arrival time of an event is used if it is at most this many seconds after the API's time."""
 
 _PENDING = "Pending"
 """Phase of pods that do not run yet, placed or not."""
 
 MAX_CONSTRAINT_BYTES = 1_000
-"""The maximum of a pod's tolerations, and of its node selector: a message about 250 pods must stay below 1 MiB."""
+"""The maximum size of a pod's tolerations, and of its node selector: a message about 250 pods must stay below 1 MiB."""
 
 _LABELS = ("pod-template-hash", "rollouts-pod-template-hash", PRIORITY_CLASS_LABEL, QOS_LABEL, QOS)
 _EXCLUSIVE = "LSE"
@@ -122,8 +122,8 @@ def trimmed_owner(owner: WorkloadObject) -> WorkloadObject:
 
 
 def _shows_hint(pod: Pod) -> bool:
-    """Whether the pod's node affinity must be kept, because it may contain a hint. It has many names, and is dropped
-    once the pod runs: `placed_pod` has read it by then."""
+    """Whether the pod's node affinity must be kept, because it may contain a hint. The affinity has many names, and is
+    dropped once the pod runs: `placed_pod` has read it by then."""
     return pod.status.phase == _PENDING and HINTED in pod.metadata.annotations
 
 
@@ -146,7 +146,7 @@ def _constraints(pod: Pod) -> tuple[list[Toleration], NodeSelector | None]:
     owner = pod.metadata.controller
     if owner is None or owner.kind == "DaemonSet":
         return [], None
-    tolerations = [each for each in pod.spec.tolerations if each not in DEFAULT_TOLERATIONS]
+    tolerations = [toleration for toleration in pod.spec.tolerations if toleration not in DEFAULT_TOLERATIONS]
     nodes = required_nodes(pod.spec)
     return [] if _too_long(tolerations) else tolerations, None if _too_long(nodes) else nodes
 
@@ -160,7 +160,7 @@ def _trimmed(container: Container) -> Container:
 
 
 def unix_seconds(time: datetime | None) -> float | None:
-    """None for a time that a message cannot have: before 1970, or after the year 9999."""
+    """Unix seconds; None for a time that a message cannot have: before 1970, or after the year 9999."""
     if time is None:
         return None
     seconds = time.timestamp()
@@ -179,7 +179,8 @@ def precise_time(reported: float, received: float) -> float:
 def placed_pod(
     pod: Pod, before: PlacedPod | None, now: float, start_timeout: float, hostname: str | None = None
 ) -> PlacedPod:
-    """The (trimmed) pod on its node. Times and hint found `before` are kept: later they are less precise, or unknown.
+    """The (trimmed) pod on its node. The times and the hint of `before` are kept: later ones are less precise, or
+    unknown.
 
     `hostname`: the label of its node; None: the node is not known.
     """
@@ -226,16 +227,16 @@ def _hint(pod: Pod, hostname: str | None) -> PlacedHint | None:
 
 
 def _since(status: PodStatus, condition: str, reason: str = "") -> float | None:
-    found: Condition | None = next((known for known in status.conditions if known.type == condition), None)
-    if found is None or found.status != "True" or (reason and found.reason != reason):
+    current: Condition | None = next((item for item in status.conditions if item.type == condition), None)
+    if current is None or current.status != "True" or (reason and current.reason != reason):
         return None
-    return unix_seconds(found.last_transition_time)
+    return unix_seconds(current.last_transition_time)
 
 
 def _running_since(pod: Pod, now: float, start_timeout: float) -> float | None:
     """The time since which its containers use resources: since Ready, else since its start time.
 
-    A Ready time more than `start_timeout` seconds after the start is of a later return to Ready and is not used.
+    A Ready time more than `start_timeout` seconds after the start is that of a later return to Ready and is not used.
     """
     if pod.status.phase != "Running":
         return None

@@ -77,7 +77,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False, cache_hash=Tru
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The value of one series, as it came: it may be NaN, infinite or negative. `validation` checks it."""
+    """The value of one series as the source returned it: it may be NaN, infinite or negative. `validation` checks
+    it."""
 
     origin: Origin
     namespace: str = ""

@@ -17,7 +17,7 @@ from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.values.resources import Resources
 
 SCRAPES = 3
-"""Raw samples in the time that is measured: fewer vary with every scrape."""
+"""The number of raw samples in the measured time: a mean of fewer varies with every scrape."""
 
 MIN_SAMPLES = 2
 """The minimum number of samples: a rate needs two."""
@@ -29,7 +29,8 @@ def has_new_pods(pods: Iterable[PlacedPod], since: float) -> bool:
 
 
 def recent_length(interval: float | None, shortest: float) -> float:
-    """Seconds that are measured at this scrape interval; 0 if they are unknown, or not shorter than the window."""
+    """The measured time in seconds at this scrape interval; 0 if the interval is unknown or the time is not shorter
+    than the shortest window."""
     length = 0.0 if interval is None else SCRAPES * interval
     return length if length < shortest else 0.0
 

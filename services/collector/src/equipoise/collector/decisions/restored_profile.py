@@ -18,7 +18,7 @@ def restored_profile(
 ) -> tuple[Sequence[Resources] | None, str]:
     """Usage per replica by slot (UTC); or None, and the reason: the annotation is absent, too old or invalid.
 
-    A profile above `max_usage` (cores, bytes; the largest capacity of a node) is invalid; None there means no limit.
+    A profile above `max_usage` (cores, bytes; the largest capacity of a node) is invalid; None in it means no limit.
     """
     usage, why = read_workload_usage(annotations)
     if usage is None:
@@ -29,26 +29,26 @@ def restored_profile(
     if age < -CLOCK_TOLERANCE:
         return None, f"its time lies {-age:.0f} s in the future"
     limits = {"cpu": max_usage.cpu, "memory": max_usage.memory}
-    known = {resource: slots for resource, slots in usage.profile.items() if resource in limits}
-    if not known:
+    profiles = {resource: slots for resource, slots in usage.profile.items() if resource in limits}
+    if not profiles:
         return None, "it has no profile"
-    for resource, slots in known.items():
+    for resource, slots in profiles.items():
         limit, largest = limits[resource], max((slot for slot in slots if slot is not None), default=0.0)
         if limit is not None and largest > limit:
             return None, f"{resource}: {largest:g} per replica is more than any node has"
     unknown = [None] * SLOTS
     return [
         Resources(cpu=cpu, memory=memory)
-        for cpu, memory in zip(known.get("cpu", unknown), known.get("memory", unknown), strict=True)
+        for cpu, memory in zip(profiles.get("cpu", unknown), profiles.get("memory", unknown), strict=True)
     ], ""
 
 
 def largest_capacity(capacities: Iterable[Resources]) -> Resources:
     """The largest known capacity of a node, per resource; unknown if none is known."""
-    every = list(capacities)
+    nodes = list(capacities)
     return Resources(
-        cpu=max((each.cpu for each in every if each.cpu is not None), default=None),
-        memory=max((each.memory for each in every if each.memory is not None), default=None),
+        cpu=max((node.cpu for node in nodes if node.cpu is not None), default=None),
+        memory=max((node.memory for node in nodes if node.memory is not None), default=None),
     )
 
 

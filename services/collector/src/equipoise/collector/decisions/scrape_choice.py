@@ -1,9 +1,9 @@
 """Which scrape job measures a node, when several have series of it.
 
 Any scraped target can have series with the name of any node. A job of node-exporters or kubelets differs from others:
-it has a target on each node. So of two jobs that have series of a node, the one with more such targets measures it. Of
-two that are equal, the one that has measured it remains; if neither has, none is chosen: the node has two series, and
-is unknown.
+it has a target on each node. So of two jobs that have series of a node, the one with more such targets measures it. If
+both have equally many, the one that measured the node last stays. If neither did, none is chosen: the node has two
+series, and its usage is unknown.
 """
 
 from collections import Counter, defaultdict
@@ -15,7 +15,7 @@ from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import ResourceName, Sample, Scrape
 
 PREFERRED = "cadvisor"
-"""The kubelet has series of containers on several pages. This one has those of whole pods."""
+"""The kubelet has series of containers on several pages. The page with this name has those of whole pods."""
 
 _ORIGIN = attrgetter("origin")
 
@@ -29,10 +29,11 @@ def jobs_of(scrapes: Mapping[ResourceName, Scrapes]) -> set[str]:
 
 
 def choose_scrapes(samples: Iterable[Sample], names: NodeNames, before: Scrapes) -> dict[str, Scrape]:
-    """The scrape that measures each node. Nodes that are absent have none, or equal ones.
+    """The scrape that measures each node. A node is absent if it has none, or if it has equal ones.
 
-    `before`: what was chosen last. It competes as long as it has samples of other nodes, and remains unless another one
-    has more: an exporter that fails is not replaced by another target that has series with the name of its node.
+    `before`: the last choice. A scrape in it competes as long as it has samples of other nodes, and stays unless
+    another one has more: an exporter that fails is not replaced by another target that has series with the name of its
+    node.
     """
     nodes: defaultdict[Scrape, set[str]] = defaultdict(set)
     targets: defaultdict[Scrape, set[str]] = defaultdict(set)
@@ -42,16 +43,18 @@ def choose_scrapes(samples: Iterable[Sample], names: NodeNames, before: Scrapes)
             nodes[origin.scrape].add(node)
             targets[origin.scrape].add(origin.target)
     ranks = {
-        scrape: (min(len(found), len(targets[scrape])), len(found), PREFERRED in str(scrape))
-        for scrape, found in nodes.items()
+        scrape: (min(len(measured), len(targets[scrape])), len(measured), PREFERRED in str(scrape))
+        for scrape, measured in nodes.items()
     }
     chosen = _highest(nodes, ranks, {node: last for node, last in before.items() if last in nodes and names.has(node)})
-    # A target of many nodes, most of which others measure, is not scraped as a node is: none of its nodes is its own.
+    # A target of many nodes, most of which others measure, is not the exporter of one node: it measures none of them.
     refused = {
         scrape
-        for scrape, found in nodes.items()
-        if len(targets[scrape]) < len(found)
-        and any(2 * ranks[other][0] > len(found) for node in found if (other := chosen.get(node, scrape)) != scrape)
+        for scrape, measured in nodes.items()
+        if len(targets[scrape]) < len(measured)
+        and any(
+            2 * ranks[other][0] > len(measured) for node in measured if (other := chosen.get(node, scrape)) != scrape
+        )
     }
     if not refused:
         return chosen
@@ -64,7 +67,7 @@ def _highest(
 ) -> dict[str, Scrape]:
     """The scrape with the highest rank, by node, of those that have series of the node or measured it last. Of several
     with the same rank, the one that measured the node last; none if none of them did."""
-    candidates = {scrape: set(found) for scrape, found in nodes.items()}
+    candidates = {scrape: set(measured) for scrape, measured in nodes.items()}
     for node, last in before.items():
         candidates[last].add(node)
     chosen: dict[str, Scrape] = {}

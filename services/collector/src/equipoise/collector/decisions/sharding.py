@@ -17,7 +17,7 @@ def shard_of(name: str, shards: int) -> int:
 
 
 def shard_name(family: str, shard: int, shards: int) -> str:
-    """Its name in messages: `all` when there is one, `all-2` when there are several."""
+    """The name of a shard in messages: that of the family, such as `all`, or `all-2` if there are several shards."""
     return family if shards == 1 else f"{family}-{shard}"
 
 

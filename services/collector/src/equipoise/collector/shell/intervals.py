@@ -1,4 +1,4 @@
-"""How often nodes and pods are scraped: found by queries for raw samples, and again from time to time."""
+"""Finds how often nodes and pods are scraped, by queries for raw samples that are repeated from time to time."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -30,21 +30,21 @@ SPACING_FACTORS = (1.0, 4.0)
 """Multiples of the shortest window over which two raw samples of a series are searched for, one after the other."""
 
 AT_ONCE = 4
-"""Queries about some pods each that run at the same time."""
+"""The number of queries that run at the same time, each about some pods."""
 
 
 async def find_intervals(
     source: MetricSource, shortest: float, at: float, names: NodeNames, before: Mapping[ResourceName, Scrapes] = {}
 ) -> ScrapeIntervals:
     """The spacing of raw samples of the nodes. Raises SourceError. `before`: what measured each node last."""
-    found = ScrapeIntervals()
+    intervals = ScrapeIntervals()
     for query in _spacings(source, "node", shortest, at):
         samples = await source.query(query)
-        found = scrape_intervals(samples, names, choose_scrapes(samples, names, before.get(query.resource, {})))
-        if found.default is not None:
+        intervals = scrape_intervals(samples, names, choose_scrapes(samples, names, before.get(query.resource, {})))
+        if intervals.default is not None:
             machines = await _find_machines(source, at, names, before)
-            return msgspec.structs.replace(found, machines=machines)
-    return found
+            return msgspec.structs.replace(intervals, machines=machines)
+    return intervals
 
 
 def _spacings(source: MetricSource, subject: Subject, shortest: float, at: float) -> list[MetricQuery]:
@@ -65,12 +65,13 @@ async def _find_machines(
     """The size of the machine that each node's exporter measures: for a node in a container, it may be the machine
     around it. Resources that cannot be queried are left out."""
     queries = [MetricQuery(subject="node", resource=name, aggregate="size", length=0.0, at=at) for name in RESOURCES]
-    found: dict[ResourceName, dict[str, float]] = {}
+    machines: dict[ResourceName, dict[str, float]] = {}
     for query in queries:
         if not source.unsupported(query):
             with suppress(SourceError):
-                found[query.resource] = machine_sizes(await source.query(query), names, before.get(query.resource, {}))
-    return found
+                samples = await source.query(query)
+                machines[query.resource] = machine_sizes(samples, names, before.get(query.resource, {}))
+    return machines
 
 
 async def find_pod_intervals(
@@ -78,10 +79,10 @@ async def find_pod_intervals(
 ) -> ScrapeIntervals:
     """The series that show all pods, and the spacing of raw samples of the pods on each node. Raises SourceError.
 
-    `pods`: `interval_pods` of each node; without any, only the series are found.
+    `pods`: `interval_pods` of each node; without any, only the series are determined.
     """
     of_containers = await _pods_by_node(source, "containers", at)
-    found = ScrapeIntervals(pod_series="any" if of_containers else "pods")
+    intervals = ScrapeIntervals(pod_series="any" if of_containers else "pods")
     queries = _spacings(source, "pod", shortest, at) if pods else []
     shown = [*await _pods_by_node(source, "pods", at), *of_containers] if queries else []
     scrapes = choose_scrapes(shown, names, {})
@@ -89,26 +90,29 @@ async def find_pod_intervals(
         samples: list[Sample] = []
         for number in range(PODS_OF_NODE):
             missing = [
-                of_node[number] for node, of_node in pods.items() if node not in found.by_node if of_node[number:]
+                of_node[number] for node, of_node in pods.items() if node not in intervals.by_node if of_node[number:]
             ]
             async for groups in in_batches(in_queries(missing), AT_ONCE):
-                limited = (msgspec.structs.replace(query, pod_series=found.pod_series, pods=group) for group in groups)
+                limited = (
+                    msgspec.structs.replace(query, pod_series=intervals.pod_series, pods=group) for group in groups
+                )
                 samples += chain.from_iterable(await asyncio.gather(*map(source.query, limited)))
-            intervals = scrape_intervals(samples, names, scrapes)
-            found = msgspec.structs.replace(intervals, pod_series=found.pod_series)
-        if found.default is not None:
+            intervals = msgspec.structs.replace(
+                scrape_intervals(samples, names, scrapes), pod_series=intervals.pod_series
+            )
+        if intervals.default is not None:
             break
-    return found
+    return intervals
 
 
 async def _pods_by_node(source: MetricSource, series: PodSeries, at: float) -> list[Sample]:
     """The number of pods that these series show, by resource, node and scrape; empty if the source has no such
     query."""
-    found: list[Sample] = []
+    counts: list[Sample] = []
     for resource in RESOURCES:  # some charts keep the series of one resource only
         query = MetricQuery(subject="pod", resource=resource, aggregate="pods", pod_series=series, length=0.0, at=at)
-        found += [] if source.unsupported(query) else await source.query(query)
-    return found
+        counts += [] if source.unsupported(query) else await source.query(query)
+    return counts
 
 
 @dataclass(kw_only=True)
@@ -128,7 +132,7 @@ class KnownIntervals:
         self._refreshing = asyncio.Lock()
 
     async def refresh(self, at: float, scrapes: Mapping[ResourceName, Scrapes]) -> None:
-        """Find them if that is due. Raises SourceError if those of the nodes are still unknown.
+        """Finds the intervals if that is due. Raises SourceError if those of the nodes are still unknown.
 
         `scrapes`: what measured each node last.
         """
@@ -143,16 +147,16 @@ class KnownIntervals:
         shortest, names = self.load.shortest.length, self.placement.addresses.names
         if self.configured is None:
             try:
-                found = await find_intervals(self.source, shortest, at, names, scrapes)
+                intervals = await find_intervals(self.source, shortest, at, names, scrapes)
             except SourceError:
                 if self.of_nodes.default is None:
                     raise
                 self._found_at = at  # the previous intervals of nodes and pods stay valid
                 return
             # Right after a restart of the source there may be too few samples: the previous intervals stay valid.
-            if found.default is None:
+            if intervals.default is None:
                 return
-            self.of_nodes = found
+            self.of_nodes = intervals
         self._found_at = at
         with suppress(SourceError):
             pods = await self._pods() if self.configured is None else {}
@@ -161,10 +165,10 @@ class KnownIntervals:
 
     async def _pods(self) -> dict[str, tuple[PodName, ...]]:
         """The pods whose usage is read to find the scrape intervals, by node."""
-        found: dict[str, tuple[PodName, ...]] = {}
+        chosen: dict[str, tuple[PodName, ...]] = {}
         async for nodes in in_batches(self.placement.nodes, NODES_PER_BATCH):
             for node in nodes:
                 pods = (pod.placed for pod in self.placement.tracked(node))
                 since = {(pod.namespace, pod.name): pod.running_since for pod in pods if pod.running_since is not None}
-                found[node] = interval_pods(since)
-        return found
+                chosen[node] = interval_pods(since)
+        return chosen

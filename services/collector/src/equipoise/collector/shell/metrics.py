@@ -11,7 +11,7 @@ from equipoise.contracts.messages.utilization import UtilizationCycle
 
 
 class CollectorMetrics:
-    """No label holds a node or a pod: there may be very many."""
+    """The metrics of a collector. No label holds a node or a pod: there may be very many."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def gauge(name: str, text: str, *labels: str) -> Gauge:

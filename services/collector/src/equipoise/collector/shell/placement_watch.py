@@ -72,7 +72,7 @@ class PlacementWatch:
                     listed = not required
 
     def node_names(self) -> set[str]:
-        """The names of all nodes in the cluster, whether they are this collector's or not."""
+        """The names of all nodes in the cluster, including those that other collectors measure."""
         return {name for _, name in self._reflectors["nodes"].objects}
 
     def owner_of(self, workload: Workload) -> OwnerReference | None:

@@ -61,7 +61,7 @@ log = structlog.get_logger()
 
 @dataclass(kw_only=True)
 class ProfileLearning:
-    """Knows which slots of the past day were measured, and measures the others."""
+    """Measures the slots of the past day that were not measured yet."""
 
     settings: CollectorSettings
     load: LoadSettings
@@ -100,7 +100,7 @@ class ProfileLearning:
         return min(missing, key=self._failures.__getitem__) * self._slot if missing else None
 
     async def measure(self, ended_at: float) -> str:
-        """Record every workload's mean over the slot that ended then. Returns why it failed; empty when it did not."""
+        """Records every workload's mean over the slot that ended at `ended_at`. Returns why it failed, or ""."""
         if (intervals := self.measurement.intervals.of_pods).default is None:
             return ""  # the rounds of the windows report why there are none
         on_node = {
@@ -191,12 +191,11 @@ async def restore_profiles(kube: Kube, clock: Clock, profiles: ProfileLearning, 
 async def _restore_kind(kube: Kube, resource: Resource[Any], profiles: ProfileLearning) -> None:
     restored = 0
     async for page in kube.pages(metadata_of(resource)):
-        found = (each.metadata for each in page)
         kind, group = resource.kind, resource.group
         restored += await profiles.restore(
             {
                 Workload(kind=kind, group=group, namespace=meta.namespace, name=meta.name): meta.annotations
-                for meta in found
+                for meta in (item.metadata for item in page)
             }
         )
     log.info("profiles restored from annotations", kind=resource.kind, profiles=restored)

@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 async def publish(bus: Bus, messages: Sequence[tuple[str, msgspec.Struct]]) -> bool:
-    """True when the bus kept all of them. The others are published again, with the next round or by a retry."""
+    """Publishes messages; True if the bus kept all of them. If not, the next round or a retry publishes them again."""
     try:
         return await bus.publish_many(messages) == len(messages)
     except BusError as error:

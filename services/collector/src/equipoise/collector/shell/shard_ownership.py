@@ -37,7 +37,7 @@ class _NoDisplay:
 
 @dataclass(kw_only=True)
 class ShardOwnership:
-    """The shards that this replica holds, and when it takes or leaves one."""
+    """The shards that this replica holds, and when it acquires or releases one."""
 
     settings: CollectorSettings
     namespace: str
@@ -52,11 +52,11 @@ class ShardOwnership:
     """Set while a shard is held."""
 
     inactive: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while none is."""
+    """Set while no shard is held."""
 
     _acquired: set[int] = field(default_factory=set)
     _disconnected: bool = False
-    """Whether this replica lost the bus while others had it: it then leaves its shards to them."""
+    """Whether this replica lost the bus while others had it: it then releases its shards to them."""
 
     _reconnected_at: float = -math.inf
 
@@ -140,9 +140,10 @@ class ShardOwnership:
         return acquired
 
     def raise_epochs(self) -> None:
-        """Choose a new epoch for each shard with a node that was published with a higher one since.
+        """Chooses a new epoch for each shard with a node that another collector has published with a higher epoch.
 
-        A collector with another number of shards did so, during a rolling update. Subscribers would drop our messages.
+        During a rolling update, a collector with another number of shards may do so. Subscribers would then drop our
+        messages.
         """
         outdated = {
             owned.shard: owned

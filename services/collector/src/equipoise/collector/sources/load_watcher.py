@@ -1,8 +1,8 @@
 """Usage from load-watcher, which schedulers of the Trimaran family use: GET /watcher, means of nodes in percent.
 
-It returns a mean over the 15 (or 10, or 5) minutes that end where its window ends. Without the times of its samples,
-that end is used as their time. Without their number, the collector counts the responses that contain the node: a window
-is covered when they came throughout it.
+It returns a mean over the 15 (or 10, or 5) minutes that end where its window ends. It does not return
+the times of its samples, so that end is used as their time. It does not return their number either, so the collector
+counts the responses that contain the node: a window is covered if there were responses throughout it.
 """
 
 import asyncio
@@ -69,13 +69,13 @@ class LoadWatcherSource(PollingSource):
     ) -> None:
         if memory != "workingSet":
             raise ConfigurationError(f"load.memory: {memory} is not allowed with collector.source: load-watcher")
-        # The history shows when a response contained a node; its current usage when load-watcher's own source has no
-        # windows.
+        # The history records which responses contain a node. It also has the current usage, which is used if
+        # load-watcher's own source has no windows.
         super().__init__(clock, interval=settings.interval, retention=RETENTION)
         self._settings = settings
         self._skew = 0.0
         self._means: dict[float, dict[str, dict[tuple[ResourceName, str], float]]] = {}
-        """The newest response, by length of its window and node."""
+        """The values of the newest response, by length of its window and by node."""
 
         self._current_only = False
 

@@ -1,4 +1,4 @@
-"""Polling of sources that only return current values, and queries about windows on what was collected.
+"""Polls sources that only return current values, and runs queries about windows on the collected values.
 
 Samples keep the times that the source gave them; a repeated sample counts once.
 """
@@ -19,7 +19,7 @@ from equipoise.runtime.process.clock import Clock
 log = structlog.get_logger()
 
 SeriesKey = tuple[str, str, str]
-"""Node, namespace and pod: only the first for a node; possibly only the last two for a pod."""
+"""Node, namespace and pod. The series of a node has only the node; that of a pod may lack the node."""
 
 LOOKBACK = 300.0
 """Seconds for which a series without a new sample is alive, as in Prometheus."""
@@ -86,7 +86,7 @@ class _Series:
         if self.times and at <= self.times[-1]:
             if at > self.times[-1] - LOOKBACK:
                 return
-            # Its clock was ahead and was corrected: samples would be ignored until that time.
+            # The source's clock was ahead and was corrected: new samples would be ignored until that time.
             for column in (self.times, *self.columns):
                 del column[:]
         self.times.append(at)

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 
 class KnownJobs:
-    """Found by a query of all jobs, and again from time to time: sooner while a node has no series."""
+    """The jobs that measure nodes. A query of all jobs finds them, and is repeated after a period."""
 
     def __init__(self, *, period: float, period_while_missing: float) -> None:
-        """Seconds."""
+        """The periods are in seconds. `period_while_missing` applies while a node has no series."""
         self._period = period
         self._period_while_missing = period_while_missing
         self._found: tuple[str, ...] = ()
@@ -16,7 +16,7 @@ class KnownJobs:
         """The jobs of the next query; empty: all jobs."""
 
     def on_round(self, jobs: Iterable[str], at: float, *, missing: bool, failed: bool) -> None:
-        """`jobs`: those that measured nodes in this round. `missing`: a node has no series."""
+        """Records a round. `jobs`: the jobs that measured nodes in it. `missing`: a node has no series."""
         if failed:
             self.current = self._found  # the series of all jobs may be too many
         elif not self.current:

@@ -6,7 +6,7 @@ from equipoise.contracts.kubernetes.objects.node import Node
 
 
 class NodeAddresses:
-    """Kept up to date by the watch of nodes: a status with the same addresses, which is frequent, costs nothing."""
+    """The texts that identify each node. A status with the same addresses, which is frequent, causes no work."""
 
     def __init__(self) -> None:
         self._texts: dict[str, frozenset[str]] = {}
@@ -19,7 +19,7 @@ class NodeAddresses:
                 self._names = None
             return
         name = after.metadata.name
-        if before is not None and name in self._texts and _what_names_it(before) == _what_names_it(after):
+        if before is not None and name in self._texts and _identifying_fields(before) == _identifying_fields(after):
             return
         if self._texts.get(name) != (texts := texts_of(after)):
             self._texts[name] = texts
@@ -33,5 +33,5 @@ class NodeAddresses:
         return self._names
 
 
-def _what_names_it(node: Node) -> tuple[object, ...]:
+def _identifying_fields(node: Node) -> tuple[object, ...]:
     return node.metadata.name, node.status.addresses, node.metadata.labels.get(HOSTNAME)

@@ -13,7 +13,7 @@ ACQUIRE_DELAY = 5.0
 free one first; short enough that, with a lease duration of 15, a lost shard is taken over within 30."""
 
 KEEP_SECONDS = 300.0
-"""The time for which a shard beyond our share is kept when no other replica acquired it: they may not be able to."""
+"""The time for which a shard beyond our share is kept if no other replica acquired it: the others may be unable to."""
 
 
 class OwnedShard(msgspec.Struct, kw_only=True):
@@ -44,7 +44,7 @@ class OwnedShards:
         """Free shards that others may acquire first."""
 
         self._kept_since: dict[int, float] = {}
-        """The time at which a shard was acquired that had been offered to others."""
+        """The time at which this replica acquired a shard that it had offered to others, by shard."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -75,8 +75,8 @@ class OwnedShards:
         self._kept_since.pop(shard, None)
 
     def on_heartbeat(self, identity: str, now: float, *, ready: bool) -> None:
-        """Records that a collector of our family is alive. A new one may acquire shards that no other replica acquired
-        before.
+        """Records that a collector of our family is alive. Shards that were kept because nobody acquired them
+        are offered again when a new collector appears.
 
         A collector that has never been ready has not listed the cluster, and acquires nothing. One that is no longer
         ready has lost the API server, and acquires its share when it is back; until then its shards stay with the

@@ -123,11 +123,11 @@ class ClusterPlacement:
 
     def on_node(self, before: Node | None, after: Node | None) -> None:
         """A node was added (before is None), changed, or deleted (after is None)."""
-        known = after if after is not None else before
-        if known is None:
+        node = after if after is not None else before
+        if node is None:
             return
         self.addresses.on_node(before, after)
-        name = known.metadata.name
+        name = node.metadata.name
         current = self.nodes.get(name)
         if after is None or not self.selects(after.metadata.labels):
             if current is not None:
@@ -155,7 +155,7 @@ class ClusterPlacement:
     def on_pod(self, before: Pod | None, after: Pod | None, now: float) -> None:
         """A pod was added, changed, or deleted; one with the same name and another UID is another pod.
 
-        Raises ValueError for a pod that a message cannot contain. It is listed without anything but its name.
+        Raises ValueError for a pod that a message cannot contain. It is then listed with its name only.
         """
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
             self._depart(before, now)
@@ -166,8 +166,8 @@ class ClusterPlacement:
             return
         node, uid = after.spec.node_name, after.metadata.uid
         pods = self._pods.setdefault(node, {})
-        known = pods[uid].placed if uid in pods else None
-        placed = placed_pod(after, known, now, self.start_timeout, self._hostname(node))
+        previous = pods[uid].placed if uid in pods else None
+        placed = placed_pod(after, previous, now, self.start_timeout, self._hostname(node))
         # Each pod is checked once. Nobody could read a message with one that is out of bounds, about any pod.
         if why := refusal(placed):
             after = unknown_pod(after, why)
@@ -179,9 +179,9 @@ class ClusterPlacement:
             raise ValueError(why)
 
     def _hostname(self, node: str) -> str | None:
-        """The label of a node; empty: it has none; None: the node is not known."""
-        known = self.nodes.get(node)
-        return None if known is None else known.metadata.labels.get(HOSTNAME, "")
+        """The hostname label of a node; empty if it has none, None if the node is not known."""
+        watched = self.nodes.get(node)
+        return None if watched is None else watched.metadata.labels.get(HOSTNAME, "")
 
     def _depart(self, pod: Pod, now: float) -> None:
         node = pod.spec.node_name
@@ -190,7 +190,7 @@ class ClusterPlacement:
             return
         self.changed.add(node)
         placed = tracked.placed
-        usage = next((known[placed.uid] for known in self._usage if placed.uid in known), Resources())
+        usage = next((by_uid[placed.uid] for by_uid in self._usage if placed.uid in by_uid), Resources())
         workload = self.workload_of(tracked.pod)
         self.departed.pop((placed.namespace, placed.name), None)  # in order of time: `prune` deletes from the front
         self.departed[placed.namespace, placed.name] = (now, workload, node)
@@ -299,7 +299,7 @@ def readiness(node: Node) -> tuple[bool, float | None]:
 
 
 def amounts(quantities: Mapping[str, str]) -> Resources:
-    """Unknown where a quantity is missing or cannot be true."""
+    """The amounts of CPU and memory; unknown where a quantity is missing or implausible."""
     return Resources(cpu=_amount(quantities, "cpu"), memory=_amount(quantities, "memory"))
 
 

@@ -1,6 +1,7 @@
 """What collectors have published before: a new epoch must be higher, and nodes deleted since must be reported.
 
-Subscribers drop a lower epoch: one taken from a clock alone could be too low, and all our messages would be lost.
+Subscribers drop messages with a lower epoch. An epoch that only comes from a clock could be too low, and subscribers
+would drop all our messages.
 """
 
 from collections.abc import Container
@@ -11,7 +12,7 @@ from equipoise.contracts.messages.utilization import UtilizationCycle
 
 
 class PublishedPlacement(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a placement message that is needed here: its pods are not even decoded."""
+    """The part of a placement message that PreviousMessages needs. The pods are not decoded."""
 
     node: str
     uid: str

@@ -66,7 +66,7 @@ class PodMove(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The moves a strategy wants, the moves it could not plan, and why there is none when there is none."""
+    """The moves that a strategy wants, those that it could not plan and, if there are none, the reason."""
 
     moves: Sequence[PodMove] = ()
     later: Sequence[PodMove] = ()

@@ -62,7 +62,7 @@ class PlanServer:
                 log.warning("the endpoint for plan requests was not removed", reason=str(error))
 
     async def plan(self, epoch: LeaseEpoch) -> PlanResponse:
-        """Requests wait for each other, so that many at once do not make many plans."""
+        """The plan for a request. Requests wait for each other, so that many at once do not cause many plans."""
         self._requests += 1
         number = self._requests
         async with self._lock:

@@ -1,11 +1,11 @@
 """Forecast usage of pods and nodes in each hour of a day: the sum of the 24-hour profiles of their workloads.
 
-An hour of a node is measured if the usage of enough of its pods was measured in that hour. The other usage is an
-assumption: that of a pod without a profile is constant, and an unknown hour of a profile gets the mean of the others.
+An hour of a node is measured if the usage of enough of its pods was measured in that hour. The rest is assumed:
+the usage of a pod without a profile is constant, and an unknown hour of a profile gets the mean of the known hours.
 
-A profile was measured with other pods of the workload, and a pod may never run, or be idle. So a node has two days: one
-with the profiles of all its pods, for what may be moved to it, and one that its own measurements explain, for what has
-to leave (docs/decisions/0053).
+A profile was measured with other pods of the workload, and a pod may never run, or be idle. So a node has two days. One
+includes the full profiles of all its pods and limits what may be moved to the node. The other one includes only what
+the node's own measurements explain, and decides what has to leave it (docs/decisions/0053).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,10 +27,10 @@ RunningPod = tuple[str, Workload | None]
 """UID and workload of a pod that counts on a node."""
 
 MEASURED_USAGE = 0.8
-"""The least share of the usage of a node's pods, of each resource, that is measured in a measured hour."""
+"""An hour of a node is measured if at least this share of its pods' usage of each resource is measured."""
 
 MOST_OF_PRESENT = 4.0
-"""The factor by which an hour of a pod's day may exceed what the pod uses now, for what has to leave its node."""
+"""What has to leave a node is decided with at most this multiple of a pod's present usage in any hour of its day."""
 
 _NOT_MEASURED = Resources(cpu=0.0, memory=0.0)
 
@@ -50,7 +50,7 @@ class NodePods(msgspec.Struct, frozen=True):
     """Current usage of a pod. Called only for workloads without a profile, as it is slow."""
 
     measured: Mapping[str, Resources]
-    """The measured usage of pods by UID; that of a pod that a move brings is measured on the node that it leaves."""
+    """The measured usage of pods, by UID. A pod that is moved to the node was measured on the node that it leaves."""
 
 
 class BatchWork(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class UsageForecast:
         batch_work: "BatchWork | None" = None,
         hour: int = 0,
     ) -> None:
-        """`computed`: days of nodes that are known already. `hour`: the present one, a slot of the profiles."""
+        """`computed`: the days of nodes that were computed before. `hour`: the present hour, a slot of the profiles."""
         self._hour = hour
         self._batch_work = batch_work or BatchWork()
         self._profile_of = profile_of
@@ -94,7 +94,9 @@ class UsageForecast:
         return None if np.isnan(day).any() else day
 
     def explained_of_pod(self, workload: Workload | None, usage: Resources, node: str) -> HourlyUsage | None:
-        """The part of a measured pod's day in `explained_of_nodes`; its shape and None as in `of_pod`."""
+        """The part of a measured pod's day that counts in `explained_of_nodes`. The shape is that of `of_pod`, and it
+        is None in the same cases.
+        """
         day = self.of_pod(workload, usage)
         if day is None or day.shape[1] == 1:
             return day
@@ -112,7 +114,7 @@ class UsageForecast:
         return np.array([day.usage for day in self._days(names)]).reshape(-1, len(RESOURCES), SLOTS)
 
     def explained_of_nodes(self, names: Sequence[str]) -> HourlyUsage:
-        """nodes × resources × slots: the part of `of_nodes` that what is measured on the node explains."""
+        """nodes × resources × slots: the part of `of_nodes` that the measurements on the node explain."""
         return np.array([day.explained for day in self._days(names)]).reshape(-1, len(RESOURCES), SLOTS)
 
     def measured_hours_of_nodes(self, names: Sequence[str]) -> Flags:
@@ -120,7 +122,7 @@ class UsageForecast:
         return np.array([day.measured for day in self._days(names)], dtype=np.bool_).reshape(-1, SLOTS)
 
     def changed(self, nodes: Collection[str], pods_of: PodsOfNodes) -> "UsageForecast":
-        """The same, with other pods on these nodes."""
+        """The forecast after the pods of `nodes` changed. `pods_of` returns their new pods."""
         other = UsageForecast(self._profile_of, pods_of, batch_work=self._batch_work, hour=self._hour)
         other._same_nodes, other._changed = self, frozenset(nodes)
         return other
@@ -144,7 +146,7 @@ class NodeDay(msgspec.Struct, frozen=True):
     """NaN where unknown."""
 
     explained: HourlyUsage
-    """The part of `usage` that what is measured on the node now explains: no pod is evicted for more."""
+    """The part of `usage` that the present measurements on the node explain: no pod is evicted for more."""
 
     explained_share: Array
     """The factors by which the days of its pods are reduced in `explained`, one per resource, 0..1."""
@@ -166,7 +168,8 @@ class _ProfileRows:
         self._profile_of = profile_of
         self._batch_weight = batch_weight
         self.rows: dict[tuple[Workload | None, bool], int] = {(None, False): -1, (None, True): -1}
-        """The row by workload and whether the pod is batch work, which counts in part; -1 without a profile."""
+        """The row of a workload's pods, by whether they are batch work, whose usage counts in part; -1 without a
+        profile."""
 
     def add(self, workload: Workload | None, *, reduced: bool) -> int:
         """Adds a workload that is not in `rows` yet, and returns its row."""
@@ -185,7 +188,8 @@ class _ProfileRows:
 def node_days(
     profile_of: ProfileOf, nodes: Sequence[NodePods | None], batch_work: BatchWork | None = None, *, hour: int
 ) -> list[NodeDay]:
-    """The days of nodes: the usage of each outside its pods, constant, plus the days of all its pods.
+    """The days of nodes. The day of a node is its usage outside its pods, which counts as constant, plus the days of
+    its pods.
 
     A pod of unknown usage adds nothing: its usage is part of the usage outside the known pods, which then counts as
     usage of pods that was not measured.
@@ -264,7 +268,8 @@ def _is_measured(unmeasured: Array, pods: Array) -> Flags:
 
 
 def _sums(days: Array, which: Indexes, ends: Indexes, *, most: Array | None = None) -> Array:
-    """nodes × resources × slots. `which`: rows of `days`, node after node; `ends`: where those of each node end.
+    """The sums of the days of each node's pods: nodes × resources × slots. `which`: rows of `days`, node after node;
+    `ends`: where those of each node end.
 
     `most`: per element of `which` and resource, the highest value that counts.
     """
@@ -281,7 +286,8 @@ def _sums(days: Array, which: Indexes, ends: Indexes, *, most: Array | None = No
 
 
 def _bounded_sums(sums: Array, days: Array, which: Indexes, ends: Indexes, *, most: Array) -> Array:
-    """The result of `_sums` with `most`. `sums`: the result without it, which nodes without a higher value keep."""
+    """The result of `_sums` with `most`. `sums`: the result without it, which is right for nodes where no value exceeds
+    it."""
     exceeding = np.flatnonzero((days.max(axis=2)[which] > most).any(axis=1))
     nodes = np.unique(np.searchsorted(ends, exceeding, side="right") - 1)
     lengths = np.diff(ends)

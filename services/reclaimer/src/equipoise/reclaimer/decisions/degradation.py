@@ -1,4 +1,4 @@
-"""What remains offered of a node whose usage is not known any more: first all of it, then less step by step."""
+"""How much of a node remains offered when its usage is no longer known: first all of it, then steadily less."""
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
@@ -19,7 +19,8 @@ class DegradeSettings(Section, frozen=True, kw_only=True):
 
 
 def share_kept(age: float | None, settings: DegradeSettings) -> float:
-    """1..0 of the last known amount. `age`: seconds; None: there has never been a sample."""
+    """The share (0..1) of the last known amounts that is still offered. `age`: seconds; None: there has never been a
+    sample."""
     if age is None:
         return 0.0
     return min(1.0, max(0.0, (settings.expire - age) / (settings.expire - settings.keep)))

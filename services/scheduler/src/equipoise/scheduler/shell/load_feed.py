@@ -1,4 +1,4 @@
-"""What the policies of the scorer need, from the bus: the messages that the scorer receives."""
+"""Receives from the bus what the policies of the scorer need: the same messages as the scorer."""
 
 import asyncio
 from typing import NoReturn
@@ -13,14 +13,14 @@ PRUNE_SECONDS = 5.0
 
 
 class LoadFeed:
-    """Keeps a ScoringState up to date. Without the bus its loads become too old, and scores neutral."""
+    """Keeps a ScoringState up to date. If the bus fails, its loads become too old and all scores neutral."""
 
     def __init__(self, state: ScoringState, clock: Clock, health: Health) -> None:
         self._state = state
         self._clock = clock
         self._health = health
         self.received = asyncio.Event()
-        """The last values of all subjects are received."""
+        """Set when the latest message of every subject has been received."""
 
     async def run(self, bus: Bus) -> NoReturn:
         self._prune(bus)

@@ -40,7 +40,7 @@ SYNC_SECONDS = 30.0
 
 
 class ObjectWatch:
-    """One reflector per kind."""
+    """Runs one reflector for each kind of object."""
 
     def __init__(self, kube: Kube, clock: Clock, on_change: Callable[[Object | None, Object | None], None]) -> None:
         self._reflectors = [
@@ -48,7 +48,7 @@ class ObjectWatch:
             for resource in RESOURCES
         ]
         self.synced = asyncio.Event()
-        """Everything was listed once."""
+        """Set when every kind has been listed."""
 
     async def run(self, health: Health) -> None:
         """Never returns."""
@@ -73,7 +73,7 @@ async def _listed(reflector: Reflector[Any], health: Health) -> None:
 
 
 def _with_kind(resource: Resource[Any]) -> Callable[[Object], Object]:
-    """The items of a list have no kind."""
+    """Adds the kind to an object: the items of a list lack it."""
 
     def trim(value: Object) -> Object:
         if isinstance(value, Pod):

@@ -18,13 +18,13 @@ Result = Literal["scheduled", "unschedulable", "error"]
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What was decided about a pod. It is in flight until `bound` or `give_back`."""
+    """What was decided about a pod, which is in flight until `bound` or `give_back` is called."""
 
     queued: QueuedPod
     pod: PodInfo
     framework: Framework
     result: Result
-    """`scheduled`: it is assumed on `node`, and to be bound."""
+    """`scheduled`: the pod is assumed on `node` and has yet to be bound."""
 
     node: str = ""
     state: CycleState | None = None
@@ -44,7 +44,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """The new status.nominatedNodeName, empty for none. None: unchanged."""
 
     victims: tuple[PodInfo, ...] = ()
-    """Pods to delete, so that it can run on the nominated node."""
+    """Pods to delete, so that this pod can run on the nominated node."""
 
     outranked: tuple[PodInfo, ...] = ()
     """Pods of lower priority that were nominated for this node, and no longer are."""

@@ -1,7 +1,7 @@
-"""What the scheduler knows of the cluster, the pods that wait, and what is done with the next one. No I/O, no clock.
+"""The state of the scheduler: the cluster, the waiting pods and the attempts. It does no I/O and reads no clock.
 
-A pod for which a node was found is assumed: it is in the snapshot from then on, until the API server reports on which
-node it is, or until its binding failed and it is forgotten.
+A pod for which a node was found is assumed: the snapshot has it on that node until the API server reports its node, or
+until its binding fails and it is forgotten.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,7 @@ KIND_OF: Mapping[type[Object], Kind] = {
 
 
 class SchedulerState:
-    """Changed by `apply` with every change that the API server reports, and by the attempts."""
+    """The cluster, the queue and the attempts. `apply` updates them with every change that the API server reports."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class SchedulerState:
         """`failure` is called for a plugin that fails in the queue, where no attempt can report it."""
         self.cluster = cluster
         self.assumed: dict[str, PodInfo] = {}
-        """Pods by uid, as if their node was set already."""
+        """The assumed pods by UID, with their node set."""
 
         self.waiting: dict[str, PodInfo] = {}
         """Pods of these schedulers without a node, by uid, as last reported."""
@@ -106,16 +106,16 @@ class SchedulerState:
             self.cluster.remove(item)
         else:
             self.cluster.put(after)
-        if (kind := KIND_OF.get(type(item))) is not None and _decides(before) != _decides(after):
+        if (kind := KIND_OF.get(type(item))) is not None and _scheduling_part(before) != _scheduling_part(after):
             self._report(kind, before, after, now)
 
     def waits(self, pod: Pod) -> bool:
         """Whether the pod waits for a node that one of these schedulers chooses."""
-        known = pod.spec.scheduler_name in self._frameworks
-        return known and not pod.spec.node_name and pod.status.phase not in FINISHED
+        ours = pod.spec.scheduler_name in self._frameworks
+        return ours and not pod.spec.node_name and pod.status.phase not in FINISHED
 
     def as_known(self, pod: Pod) -> Pod:
-        """The pod, or the one marked as unreadable in its place."""
+        """The pod as this state has it: itself, or the pod marked as unreadable that replaces it."""
         return self._marked.get(pod.metadata.uid, pod)
 
     def is_in_flight(self, attempt: Attempt) -> bool:
@@ -139,7 +139,7 @@ class SchedulerState:
             self._apply_node(name, unknown_node(after, str(error)), now)
             raise
         self._used_nodes[name] = after
-        if _decides(before) != _decides(after):
+        if _scheduling_part(before) != _scheduling_part(after):
             self._report("Node", before, after, now)
 
     def _apply_readable(self, before: Pod | None, after: Pod | None, now: float) -> None:
@@ -174,7 +174,7 @@ class SchedulerState:
     # Attempts
 
     def next_pod(self, now: float) -> QueuedPod | None:
-        """The next one to decide about. None: none is ready."""
+        """The next pod to decide about; None if no pod is ready."""
         while (queued := self.queue.pop(now)) is not None:
             pod = self.waiting.get(queued.pod.uid)
             if pod is None or pod.terminating:
@@ -193,7 +193,7 @@ class SchedulerState:
         self.queue.add_unschedulable(queued, (), now, failed=True)
 
     def attempt(self, queued: QueuedPod, decision: Decision) -> Attempt:
-        """What follows from the decision: the pod is assumed on its node, or nominated."""
+        """Applies a decision: the pod is assumed on its node, or nominated."""
         attempt = self._attempts[queued.pod.uid] = self._attempt(queued, queued.pod, decision)
         return attempt
 
@@ -219,7 +219,7 @@ class SchedulerState:
         return errors
 
     def report_room(self, attempt: Attempt, now: float) -> None:
-        """Tries other pods again, which may fit where this one was to run."""
+        """Tries the other pods again that may fit in the room which this pod leaves."""
         event = ClusterEvent(kind="Pod", action="delete", old=attempt.pod.on_node(attempt.node), new=None)
         self.queue.on_event(event, now, without=attempt.pod.uid)
 
@@ -302,7 +302,7 @@ class SchedulerState:
             self.cluster.put_pod(pod)
             if not ran:
                 self._report("Pod", None, pod, now)
-            elif _decides(before) != _decides(after):
+            elif _scheduling_part(before) != _scheduling_part(after):
                 assert before is not None
                 self._report("Pod", PodInfo(before), pod, now)
         elif ran:
@@ -317,20 +317,20 @@ class SchedulerState:
             self._wait(before, self._parsed(before, after), now)
 
     def _stop_waiting(self, pod: Pod, now: float) -> None:
-        known = self.assumed.get(pod.metadata.uid) or self.waiting.get(pod.metadata.uid)
-        if known is not None and self._leave(known, now):
-            self._report("Pod", known, None, now)
+        waiting = self.assumed.get(pod.metadata.uid) or self.waiting.get(pod.metadata.uid)
+        if waiting is not None and self._leave(waiting, now):
+            self._report("Pod", waiting, None, now)
 
     def _parsed(self, before: Pod | None, after: Pod) -> PodInfo:
         """Parses only what has changed since the last report, or since the pod was assumed."""
         uid = after.metadata.uid
-        known = self.assumed.get(uid) or self.waiting.get(uid)
-        if known is None and before is not None:
-            known = self.cluster.pod(uid, before.spec.node_name)
-        return PodInfo(after) if known is None else known.updated(after)
+        parsed = self.assumed.get(uid) or self.waiting.get(uid)
+        if parsed is None and before is not None:
+            parsed = self.cluster.pod(uid, before.spec.node_name)
+        return PodInfo(after) if parsed is None else parsed.updated(after)
 
     def _leave(self, pod: PodInfo, now: float) -> bool:
-        """The pod waits no longer. Returns whether its room on a node is free now."""
+        """Records that the pod no longer waits. Returns whether this frees room on a node."""
         self.waiting.pop(pod.uid, None)
         self.queue.remove(pod)
         if (waiting := self.cluster.waiting_pods.get(pod.uid)) is not None:
@@ -344,15 +344,15 @@ class SchedulerState:
         return placed is not None or bool(nominated)
 
     def _wait(self, before: Pod | None, pod: PodInfo, now: float) -> None:
-        known = pod.uid in self.waiting
+        was_waiting = pod.uid in self.waiting
         self.waiting[pod.uid] = pod
         if pod.uid in self.assumed:
             return
-        if not known:
+        if not was_waiting:
             if pod.pod.status.nominated_node_name:
                 self.cluster.nominated.add(pod, pod.pod.status.nominated_node_name)
             self.queue.add(pod, now)
-        elif _decides(before) != _decides(pod.pod):
+        elif _scheduling_part(before) != _scheduling_part(pod.pod):
             if pod.uid in self._attempts:
                 self._report("UnscheduledPod", None, pod, now)
             else:
@@ -372,8 +372,8 @@ class SchedulerState:
 def _reserve(
     framework: Framework, state: CycleState, pod: PodInfo, node: str
 ) -> tuple[PluginStatus, Mapping[str, float]]:
-    """Calls the Reserve and Permit plugins. Unless they succeed, nothing is reserved. If they do, also returns the
-    plugins for which the pod has to wait, and for how long."""
+    """Calls the Reserve and Permit plugins. If one of them refuses, nothing stays reserved. If none does, also
+    returns the plugins for which the pod has to wait, and for how many seconds."""
     pending: dict[str, float] = {}
     try:
         status = framework.reserve(state, pod, node)
@@ -396,8 +396,8 @@ def _reserve(
     return SUCCESS, pending
 
 
-def _decides(item: Object | None) -> object:
-    """The part of an object that may make a pod schedulable: without status conditions, which change every few
+def _scheduling_part(item: Object | None) -> object:
+    """The part of an object that may make a pod schedulable. It excludes status conditions, which change every few
     seconds."""
     match item:
         case None:

@@ -22,14 +22,14 @@ class BandRows:
         self.lifetime = lifetime
         self._messages: dict[str, ReclaimedNode] = {}
         self._left: Array = np.full((1, len(OFFERED_BANDS), len(RESOURCES)), np.nan)
-        """rows × bands × resources. The last row is always empty, here and below: row −1 is an unknown node."""
+        """rows × bands × resources. The last row of every array stays empty: row −1 is an unknown node."""
 
         self._capacity: Array = np.full((1, len(RESOURCES)), np.nan)
         self._until: Array = np.full(1, -np.inf)
         """rows: Unix seconds until which the amounts may be used."""
 
     def on_message(self, message: ReclaimedNode) -> bool:
-        """Use the amounts of a node; False for an outdated message."""
+        """Keeps the message about a node. False for an outdated message."""
         latest = self._messages.get(message.node)
         if latest is not None and latest.uid == message.uid and not supersedes(message, latest):
             return False
@@ -71,7 +71,8 @@ class BandRows:
         if without is not None and without.band_requests is not None:
             left[rows == without.row] += without.band_requests
         until = self._until.take(rows)
-        left[(until < now) | (until > now + self.lifetime + MAX_AHEAD)] = np.nan  # or of a clock that was ahead
+        # The amounts are too old, or from a clock that was ahead.
+        left[(until < now) | (until > now + self.lifetime + MAX_AHEAD)] = np.nan
         return BandRoom(left=left, capacity=self._capacity.take(rows, axis=0))
 
     def prune(self, now: float) -> None:

@@ -32,12 +32,12 @@ class RowArrays:
         """The columns of each part, and its shape."""
 
         self._values: Array = self._empty[np.newaxis]
-        """One row more than the table has, which stays empty: row −1 is an unknown node."""
+        """The rows of the table and one more at the end. That one stays empty: row −1 is an unknown node."""
 
         self._create_views()
 
     def _create_views(self) -> None:
-        """rows × the shape of each part; they share memory with the table."""
+        """Creates a view (rows × shape) of each part. The views share memory with the table."""
         parts = {
             name: self._values[:-1, columns].reshape(len(self), *shape)
             for name, (columns, shape) in self._columns.items()

@@ -20,7 +20,7 @@ class Preemptions(WindowedLimit, frozen=True, kw_only=True):
     window: Duration = Duration(3_600)
 
     within: Duration = Duration(600)
-    """A preemption on the target counts for an eviction for this long after it."""
+    """A preemption on the intended target counts if it happens at most this long after the eviction."""
 
     def count(self, eviction: ProposedEviction, view: LedgerView) -> int:
         return sum(eviction.workload in entry.preempted_for for entry in self.entries(view))

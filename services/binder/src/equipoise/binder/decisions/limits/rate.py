@@ -21,15 +21,15 @@ class EvictionRate(WindowedLimit, frozen=True, kw_only=True):
     window: Duration = Duration(1)
 
     def entries(self, view: LedgerView) -> list[LedgerEntry]:
-        """Oldest first."""
+        """The reservations in the window, oldest first."""
         recent = (entry for entry in view.entries if view.now - entry.reserved_at < self.window)
         return sorted(recent, key=lambda entry: entry.reserved_at)
 
     def usage(self, view: LedgerView) -> dict[str, int]:
-        return {}  # over before anybody reads it
+        return {}  # the window ends before anybody reads it
 
     def wait(self, view: LedgerView) -> float:
-        """Seconds until the next reservation if nothing else is reserved before: 0 now, infinite never."""
+        """Seconds until the next reservation is allowed: 0 if it is allowed now, infinite if it never is."""
         maximum = halved(amount(self.max, 0)) if view.halved else amount(self.max, 0)
         if maximum == 0:
             return math.inf

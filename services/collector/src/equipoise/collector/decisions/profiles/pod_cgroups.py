@@ -1,8 +1,8 @@
 """Usage of pods from cAdvisor's series of cgroups.
 
 The cgroup of the whole pod is one series per pod. It includes each container and the sandbox once, and its counter
-continues when a container restarts. It has no `container`, `image` and `name`. Some scrape jobs drop it with everything
-else that has no `container`, and some pods have two such cgroups: the usage of these pods is the sum of their
+continues when a container restarts. Its labels `container`, `image` and `name` are empty. Some scrape jobs drop all
+series without a `container`, and some pods have two such cgroups: the usage of these pods is the sum of their
 containers, without the sandbox.
 
 A container that was restarted has a series for each time that it ran. `/metrics/resource` of the kubelet has series of
@@ -22,14 +22,15 @@ CONTAINERS = ('container!=""', 'container!="POD"', 'pod!=""')
 """Matchers of containers without the sandbox, which the Docker runtime names POD; others give it no name."""
 
 _INSTANCE = "id, image, name, cpu"
-"""Labels of one run of a container, and of nothing else."""
+"""The labels that tell the runs of one container apart."""
 
 _OF_PAGE = "namespace, pod, job, instance, service, endpoint, metrics_path"
-"""Labels that the series of a pod on one page share. Another page cannot hide them."""
+"""The labels that all series of a pod from one page of metrics share. Matching on them keeps one page from hiding
+another."""
 
 
 class PodCgroups(msgspec.Struct, frozen=True, kw_only=True):
-    """One resource of pods. Of `newest` and `last` only the cgroup of the whole pod is queried."""
+    """The usage of one resource by pods. The aggregates `newest` and `last` query only the cgroup of the whole pod."""
 
     metric: str
     kind: Literal["counter", "gauge"]
@@ -45,25 +46,25 @@ class PodCgroups(msgspec.Struct, frozen=True, kw_only=True):
                     query, matchers, f"count_over_time({pod}[{window}])", self.container_count(matchers, window)
                 )
             case "pods":
-                return self._number(query, matchers)
+                return self._pod_count(query, matchers)
             case "spacing":
-                # A scrape brings all series of a pod.
+                # A scrape returns all series of a pod, so those of its cgroup suffice.
                 conditions = WHOLE_POD if query.pod_series == "pods" else ()
                 return f"{selector(self.metric, matchers, *conditions, *among(query.pods))}[{window}]"
         inner = f"{self._mean(pod, step)}[{window}:{step}]" if self.kind == "counter" else f"{pod}[{window}]"
         return sample_query(query, pod) or statistic_query(query, inner)
 
     def container_mean(self, matchers: Matchers, window: str) -> str:
-        """The sum of the means of a pod's containers. A pod of which a container has two series now is left out."""
+        """The sum of the means of a pod's containers. A pod is left out while one of its containers has two series."""
         now, *_ = self._containers(matchers)
-        means = [self._container_mean(f"{each}[{window}]") for each in self._containers(matchers)]
+        means = [self._container_mean(f"{series}[{window}]") for series in self._containers(matchers)]
         mean = f"sum without (container) ({means[0]} or on (container, {_OF_PAGE}) {means[1]})"
         return f"{mean} unless group without (container) (count without ({_INSTANCE}) ({now}) > 1)"
 
     def container_count(self, matchers: Matchers, window: str) -> str:
-        """Samples of the container of a pod that has most. A scrape brings all containers that run."""
+        """The samples of the pod's container that has the most: a scrape returns all containers that run."""
         counts = [
-            f"sum without ({_INSTANCE}) (count_over_time({each}[{window}]))" for each in self._containers(matchers)
+            f"sum without ({_INSTANCE}) (count_over_time({series}[{window}]))" for series in self._containers(matchers)
         ]
         return f"max without (container) ({counts[0]} or on (container, {_OF_PAGE}) {counts[1]})"
 
@@ -76,10 +77,10 @@ class PodCgroups(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "counter":
             return f"sum without ({_INSTANCE}) (rate({samples}))"
         # The means of two runs of a container must not be added.
-        total, count = (f"sum without ({_INSTANCE}) ({part}_over_time({samples}))" for part in ("sum", "count"))
+        total, count = (f"sum without ({_INSTANCE}) ({function}_over_time({samples}))" for function in ("sum", "count"))
         return f"({total} / {count})"
 
-    def _number(self, query: MetricQuery, matchers: Matchers) -> str:
+    def _pod_count(self, query: MetricQuery, matchers: Matchers) -> str:
         pods, containers = (selector(self.metric, matchers, *conditions) for conditions in (WHOLE_POD, CONTAINERS))
         if query.pod_series == "pods":
             return f"count without ({_INSTANCE}, container, namespace, pod) ({pods})"

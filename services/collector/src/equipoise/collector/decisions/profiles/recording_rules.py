@@ -38,7 +38,7 @@ for which a node is fresh."""
 
 
 MIN_RECORDED = 4 * RULE_INTERVAL
-"""Seconds: a shorter mean would consist of too few recorded samples, and is made of the scraped ones."""
+"""Seconds. A mean over a shorter time would have too few recorded samples, so it is computed from the scraped ones."""
 
 
 class RecordedWindow(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,10 +46,10 @@ class RecordedWindow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     interval: str
-    """The interval of evaluation. Below five minutes, after which Prometheus no longer shows a sample."""
+    """The interval of evaluation. It is below five minutes, because Prometheus shows no older sample."""
 
     from_recorded: bool
-    """True: its mean is made of the recorded series. False: of the scraped ones."""
+    """True: its mean is computed from the recorded series. False: from the scraped series."""
 
     @property
     def length(self) -> float:
@@ -66,13 +66,13 @@ WINDOWS: Sequence[RecordedWindow] = (
 
 
 class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """One resource of nodes."""
+    """The usage of one resource by nodes, and the rules that record it."""
 
     name: str
     """The first part of the names of its rules."""
 
     recorded: str
-    """Rule that records it as one series per node."""
+    """The rule that records this usage as one series per node."""
 
     expression: str
     is_counter: bool
@@ -86,7 +86,7 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def newest(self) -> str:
-        """Rule that records the time of the raw sample behind the recorded one."""
+        """The rule that records the time of the raw sample behind the recorded one."""
         return f"{self.name}:newest"
 
     def promql(self, query: MetricQuery, matchers: Matchers) -> str | None:

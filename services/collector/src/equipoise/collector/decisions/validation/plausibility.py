@@ -1,4 +1,4 @@
-"""Readings of nodes that those of other nodes, or of the other resource, contradict: they become unknown."""
+"""Makes readings of nodes unknown that contradict those of other nodes, or of the other resource."""
 
 from collections.abc import Collection
 
@@ -10,16 +10,17 @@ from equipoise.collector.decisions.validation.usage import Reason, UnknownUsage
 
 MIN_ZEROS = 2
 MAX_ZERO_SHARE = 0.5
-"""Exactly 0 on that many nodes with pods, and on that share of them, is a fault of the metrics path."""
+"""If at least this many nodes with pods, and this share of them, read exactly 0, the metrics path is faulty."""
 
 
 def check_plausibility(readings: Readings, with_pods: Collection[str]) -> dict[ResourceName, dict[str, NodeReading]]:
     """The same readings, with implausible ones made unknown. `with_pods`: nodes that ran pods throughout the window.
 
     - `frozen`: cpu of exactly 0 while memory is in use. The exporter repeats an old page, which rate() reads as idle.
-    - `zeros`: half of the nodes with pods at exactly 0. The metrics path is broken, and not known for which nodes.
+    - `zeros`: half of the nodes with pods at exactly 0. The metrics path is broken, and it is not known for which
+    nodes.
     """
-    checked = {resource: dict(found) for resource, found in readings.items()}
+    checked = {resource: dict(by_node) for resource, by_node in readings.items()}
     cpu, memory = checked.get("cpu", {}), checked.get("memory", {})
     for node, reading in cpu.items():
         other = memory.get(node)
@@ -27,7 +28,7 @@ def check_plausibility(readings: Readings, with_pods: Collection[str]) -> dict[R
             text = "its cpu counter does not change while memory is in use"
             cpu[node] = _made_unknown(reading, "frozen", f"cpu: {text}")
             memory[node] = _made_unknown(other, "frozen", f"memory: {text}")
-    return {resource: _without_zeros(resource, found, with_pods) for resource, found in checked.items()}
+    return {resource: _without_zeros(resource, by_node, with_pods) for resource, by_node in checked.items()}
 
 
 def _without_zeros(

@@ -33,7 +33,7 @@ def validate_pods(
     for sample in samples.get("count", ()):
         counts[sample.series] = math.nan if sample.series in counts else sample.value
     begin = criteria.at - criteria.coverage * criteria.length
-    accepted: dict[str, _AcceptedPods] = {}  # by node, of the last sample: nearly all of a node have one origin
+    accepted: dict[str, _AcceptedPods] = {}  # by node, for its last sample: nearly all share one origin
     measured: dict[PodName, float] = {}  # NaN: unknown
     for sample in samples.get("mean", ()):
         name = (sample.namespace, sample.pod)
@@ -71,7 +71,7 @@ class _AcceptedPods(NamedTuple):
     """Whether samples of this origin count."""
 
     required: float
-    """The number of samples in the window; infinite if no number is enough."""
+    """The required number of samples in the window; infinite if no number suffices."""
 
     capacity: float | None
 
@@ -84,10 +84,10 @@ def _accepted_pods(
 ) -> _AcceptedPods:
     node, interval = pod.node, criteria.intervals.of(pod.node)
     capacity: float | None = getattr(pod.capacity, resource)
-    is_here = not origin.node or origin.node == node or not _is_elsewhere(origin.node, node, criteria.names)
+    is_of_node = not origin.node or origin.node == node or not _is_elsewhere(origin.node, node, criteria.names)
     return _AcceptedPods(
         origin=origin,
-        counts=is_here and scrapes.get(node, origin.scrape) == origin.scrape,
+        counts=is_of_node and scrapes.get(node, origin.scrape) == origin.scrape,
         required=_required(criteria, interval),
         capacity=capacity,
         most=MAX_BYTES if capacity is None else min(capacity, MAX_BYTES),
@@ -101,6 +101,6 @@ def _required(criteria: WindowCriteria, interval: float | None) -> float:
 
 
 def _is_elsewhere(text: str, node: str, names: NodeNames) -> bool:
-    """Whether the text names another node. The address of a proxy that is no node's does not rule it out."""
+    """Whether the text names another node. The address of a proxy, which no node has, does not."""
     named = names.of(text)
     return named != node and (names.has(named) or not names.by_text)

@@ -11,7 +11,7 @@ from equipoise.collector.decisions.query import PodSeries, ResourceName, Sample
 from equipoise.collector.decisions.scrape_choice import Scrapes, choose_scrapes
 
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.1, 7 * 86_400.0
-"""Seconds between two scrapes. Nothing is known of a series with other ones."""
+"""Seconds between two scrapes. A series with a shorter or longer interval is not used."""
 
 
 class ScrapeIntervals(msgspec.Struct, frozen=True, kw_only=True):

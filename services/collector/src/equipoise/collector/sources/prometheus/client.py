@@ -1,4 +1,4 @@
-"""The HTTP API of Prometheus on prometheus-api-client, each query of which runs in a thread of its own."""
+"""A client of Prometheus' HTTP API, based on prometheus-api-client. Each query runs in a thread of its own."""
 
 import asyncio
 from collections.abc import Callable, Sequence

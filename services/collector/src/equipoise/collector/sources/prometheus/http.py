@@ -76,11 +76,11 @@ class BoundedAdapter(HTTPAdapter):
         return WholeResponse(response, body)
 
     def _body(self, response: requests.Response, deadline: float) -> bytes:
-        most, body = self._settings.max_body_bytes, BytesIO()  # a list would need twice the memory when it is joined
+        limit, body = self._settings.max_body_bytes, BytesIO()  # a list would need twice the memory when it is joined
         # read1 returns what has arrived: a body that arrives byte by byte would block iter_content forever.
         while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
-            if body.tell() + len(chunk) > most:
-                raise QueryTooLarge(f"the response is larger than {most} bytes (prometheus.maxBodyBytes)")
+            if body.tell() + len(chunk) > limit:
+                raise QueryTooLarge(f"the response is larger than {limit} bytes (prometheus.maxBodyBytes)")
             if self._clock.monotonic() > deadline:
                 timeout = f"{self._settings.timeout:g} s"
                 raise QueryTooLarge(f"the response took longer than {timeout} (prometheus.timeout)")

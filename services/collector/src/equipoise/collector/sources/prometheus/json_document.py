@@ -1,6 +1,6 @@
 """Decodes the JSON body of a Prometheus response without blocking the event loop for long.
 
-The JSON decoder holds the interpreter lock, in a thread as well. So labels and values of a large response stay text
+The JSON decoder holds the interpreter lock, even in a thread. So labels and values of a large response stay text
 until they are needed, and a body of many megabytes is decoded in parts.
 """
 
@@ -10,10 +10,10 @@ from typing import Any, TypedDict
 import msgspec
 
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoders raise."""
+"""The errors that decoders raise for a body that is not JSON."""
 
 PART_BYTES = 2**21
-"""Decoded in one go: some five milliseconds."""
+"""The size of a part, which is decoded in some five milliseconds."""
 
 _BETWEEN = b'},{"metric":'
 """The bytes between two series. No JSON string can contain them, because it escapes quotation marks."""

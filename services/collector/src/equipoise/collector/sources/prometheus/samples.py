@@ -25,12 +25,12 @@ _INFO_PREFIX = "PromQL info:"
 """Prefix of hints about a query, such as an unusual name of a counter."""
 
 LABELS_TTL = 600.0
-"""Seconds for which the labels of a series are cached that no response contains any more, and up to as many more."""
+"""The labels of a series are kept for one to two times this many seconds after the last response that contains it."""
 
 _ORIGIN_LABELS = ("job", "service", "endpoint", "metrics_path", "namespace", "instance")
 
 _DECODER = msgspec.json.Decoder()
-_ENCODED = (msgspec.Raw, bytes)  # a union would be made at every value
+_ENCODED = (msgspec.Raw, bytes)  # as a constant, because a union would be created for every value
 
 
 def result_of(document: Any, *types: str) -> Any:
@@ -43,9 +43,9 @@ def result_of(document: Any, *types: str) -> Any:
         if value:
             raise SourceError(f"the response may be partial ({key}: {shortened(value)})")
     data = document.get("data")
-    found = data.get("resultType") if isinstance(data, Mapping) else None
-    if not isinstance(data, Mapping) or found not in types:
-        raise SourceError(f"the response holds a {shortened(found)} instead of a {types[0]}")
+    result_type = data.get("resultType") if isinstance(data, Mapping) else None
+    if not isinstance(data, Mapping) or result_type not in types:
+        raise SourceError(f"the response holds a {shortened(result_type)} instead of a {types[0]}")
     return data.get("result")
 
 
@@ -100,7 +100,8 @@ def vector(result: Any, subject: Subject, labels: "LabelCache") -> list[Sample]:
 
 
 def spacings(result: Any, subject: Subject, labels: "LabelCache") -> list[Sample]:
-    """Median seconds between raw samples, by series of a range vector; series of fewer than two are left out."""
+    """Median seconds between raw samples, by series of a range vector; series with fewer than two samples are left
+    out."""
     samples = []
     for element in elements(result):
         times = _times(decoded(element.values))

@@ -25,22 +25,23 @@ Key = tuple[int, int, int, int, int, int, float, float, str, str]
 
 
 def cost_of(annotations: Mapping[str, str], name: str) -> int:
-    """The cost in this annotation; 0 when it is absent or no number of 64 bits."""
+    """The cost in this annotation; 0 when it is absent or not a 64-bit integer."""
     return integer(annotations.get(name, "")) or 0
 
 
 def qos_rank(labels: Mapping[str, str]) -> int:
-    """The labeled QoS class as a number, the least important first: BE, LS, LSR, LSE and SYSTEM, none."""
+    """The labeled QoS class as a number, in the order BE, LS, LSR, LSE and SYSTEM; pods without the label come last."""
     return _KOORDINATOR_QOS.get(labeled_qos(labels), _NO_QOS)
 
 
 def reduction_score(
     reduction: Mapping[Resource, float], excess: Mapping[Resource, float], weights: Mapping[Resource, float]
 ) -> float:
-    """A score of 0..2, highest for the pod whose load is just the excess of the node.
+    """A score of 0..2, highest for the pod whose load is exactly the excess of the node.
 
-    Per resource with an excess, ratio = reduction / excess; below 1 the ratio, from 1 on 1 + 1/ratio; weighted mean.
-    Source: Koordinator's LowNodeLoad (its pull request 2092), so that a small excess does not move the largest pod.
+    It is the weighted mean over the resources with an excess. With ratio = reduction / excess, a resource scores the
+    ratio if it is below 1, else 1 + 1/ratio. So a small excess does not move the largest pod.
+    Source: Koordinator's LowNodeLoad (its pull request 2092).
     """
     total = weight = 0.0
     for resource, amount in excess.items():
@@ -70,7 +71,7 @@ def in_order(
     """The pods in the order in which they should leave. Source of the order: Koordinator's LowNodeLoad.
 
     Lowest class, priority, Kubernetes QoS, Koordinator QoS, deletion cost and eviction cost first; then the best
-    reduction (unmeasured pods last), then the youngest. `excess`: load (0..1 of `base`) above the aim, per resource;
+    reduction (unmeasured pods last), then the youngest. `excess`: load (0..1 of `base`) above the target, per resource;
     `capacity`: the number of pods that the node allows.
     """
 

@@ -51,32 +51,32 @@ class Mix(ScoringPolicy, frozen=True, kw_only=True, tag="mix"):
         total = np.zeros(len(nodes.load))
         usable = np.ones(len(nodes.load), np.bool_)
         for part in self.parts:
-            scores = part.policy.score(self._for(part, nodes), demand)
+            scores = part.policy.score(self._nodes_for(part, nodes), demand)
             total += part.weight * scores
             usable &= scores > 0.0
         mean: Array = np.where(usable, total / sum(part.weight for part in self.parts), 0.0)
         return mean
 
     def scores_by_part(self, nodes: CandidateNodes, demand: Demand) -> dict[str, Array]:
-        """The scores by position and name: "1 water_level"."""
+        """The scores of each part, by its position and name, such as "1 water_level"."""
         return {
-            f"{position} {part.policy.policy_name()}": part.policy.score(self._for(part, nodes), demand)
+            f"{position} {part.policy.policy_name()}": part.policy.score(self._nodes_for(part, nodes), demand)
             for position, part in enumerate(self.parts, 1)
         }
 
     def level(self, nodes: CandidateNodes) -> Resources:
         """The level of the first part that has one."""
-        levels = (part.policy.level(self._for(part, nodes)) for part in self.parts)
+        levels = (part.policy.level(self._nodes_for(part, nodes)) for part in self.parts)
         return next((level for level in levels if level != Resources()), Resources())
 
     def refuse(self, nodes: CandidateNodes, demand: Demand) -> dict[str, str] | None:
         """The nodes that any part refuses."""
-        refusals = [part.policy.refuse(self._for(part, nodes), demand) for part in self.parts]
+        refusals = [part.policy.refuse(self._nodes_for(part, nodes), demand) for part in self.parts]
         if all(refused is None for refused in refusals):
             return None
         return {name: why for refused in reversed(refusals) for name, why in (refused or {}).items()}
 
-    def _for(self, part: MixPart, nodes: CandidateNodes) -> CandidateNodes:
-        """The columns of `recent_placements` in the part's own order."""
+    def _nodes_for(self, part: MixPart, nodes: CandidateNodes) -> CandidateNodes:
+        """The nodes with the columns of `recent_placements` that this part needs, in its order."""
         columns = [self.placement_spans.index(span) for span in part.policy.placement_spans]
         return msgspec.structs.replace(nodes, recent_placements=nodes.recent_placements[:, columns])

@@ -1,11 +1,12 @@
-"""peaks: the Peaks plugin of Trimaran. First is the node whose power consumption the pod raises least.
+"""peaks: the Peaks plugin of Trimaran. The node whose power consumption the pod raises least scores highest.
 
 A node consumes k0 + k1·e^(k2·u) at a CPU utilization of u percent. The additional power is scaled to 0..100 between the
 lowest and the highest cost of the same pod in the cluster. Source: scheduler-plugins, pkg/trimaran/peaks.
 
-Three differences. In Trimaran, a node that is unknown, has no model or would be overcommitted costs nothing and is
-first; here it scores 0. Trimaran compares with the other candidates, so a third node changes the scores of two others;
-here the cluster's lowest and highest load and all models count. And the pod's expected usage counts, not its requests.
+It differs from Trimaran in three ways. In Trimaran, a node that is unknown, has no model or would be overcommitted
+costs nothing and scores highest; here it scores 0. Trimaran scales between the costs of the candidates, so one more
+candidate changes all scores; here the scale follows from all models and the lowest and highest load of the cluster. And
+the pod's expected usage counts, not its requests.
 """
 
 from collections.abc import Sequence
@@ -86,12 +87,12 @@ class Peaks(SingleWindowPolicy, frozen=True, kw_only=True, tag="peaks", dict=Tru
         `shares` are those of the candidates: the smallest and the largest represent the node sizes in the cluster.
         """
         k1, k2 = self._coefficients[:, : len(self._models)]
-        found = []
+        costs = []
         for share in (shares.min(), shares.max()):
             usable = loads[loads + share <= 1.0]
             if len(usable):
-                found += [extra_power(used, share, k1, k2) for used in (usable.min(), usable.max())]
-        return np.concatenate(found) if found else np.zeros(1)
+                costs += [extra_power(used, share, k1, k2) for used in (usable.min(), usable.max())]
+        return np.concatenate(costs) if costs else np.zeros(1)
 
     @cached_property
     def _models(self) -> Sequence[PowerModel]:

@@ -1,4 +1,4 @@
-"""All nodes at one time, as hints are computed from them."""
+"""A snapshot of all nodes, from which hints are computed."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from equipoise.scorer.state.scoring_state import ScoringState
 
 
 class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes by column, in the order of their names. The arrays do not change any more."""
+    """The nodes by column, in the order of their names. The arrays are never changed."""
 
     nodes: CandidateNodes
     hostnames: tuple[str, ...]
@@ -23,10 +23,10 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes whose load of both resources is known, that no autoscaler removes, and that a hint can name."""
 
     headroom: Array
-    """nodes × (resources, pods): what pods can request in addition; −∞ if the node is cordoned or not ready."""
+    """nodes × (resources, pods): what further pods can request; −∞ if the node is cordoned or not ready."""
 
     taints: tuple[frozenset[Taint], ...]
-    """The different sets of taints that keep pods away."""
+    """The distinct sets of taints that repel pods."""
 
     taint_set: Rows
     """The set of taints of each node, an index of `taints`."""
@@ -35,11 +35,11 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     platforms: tuple[Platform, ...]
 
     inputs: Array
-    """(nodes, then the cluster) × numbers: what points are computed from."""
+    """(nodes, then the cluster) × numbers: the inputs of the points."""
 
 
-def node_snapshot(scoring: ScoringState, known: Mapping[str, HintNode], now: float) -> NodeSnapshot:
-    """The nodes with a measured load, fresh or not."""
+def node_snapshot(scoring: ScoringState, hint_nodes: Mapping[str, HintNode], now: float) -> NodeSnapshot:
+    """The snapshot of the nodes with a measured load, whether it is fresh or not."""
     table = scoring.nodes
     names = sorted(table.names)
     rows = table.rows(names)
@@ -48,26 +48,26 @@ def node_snapshot(scoring: ScoringState, known: Mapping[str, HintNode], now: flo
     if (bands := scoring.band_room(rows, now)) is not None:
         nodes = msgspec.structs.replace(nodes, bands=bands)
     absent = unknown_node()
-    found = [known.get(name, absent) for name in names]
+    ordered = [hint_nodes.get(name, absent) for name in names]
     sets: dict[frozenset[Taint], int] = {}
-    taint_set = [sets.setdefault(each.taints, len(sets)) for each in found]
+    taint_set = [sets.setdefault(node.taints, len(sets)) for node in ordered]
     unknown = np.any(np.isnan(nodes.load).all(axis=1), axis=1)
-    usable = np.array([each.remains and bool(each.hostname) for each in found], np.bool_)
+    usable = np.array([node.remains and bool(node.hostname) for node in ordered], np.bool_)
     return NodeSnapshot(
         nodes=nodes,
-        hostnames=tuple(each.hostname for each in found),
+        hostnames=tuple(node.hostname for node in ordered),
         usable=usable & ~unknown,
-        headroom=np.array([each.headroom for each in found]).reshape(len(names), -1),
+        headroom=np.array([node.headroom for node in ordered]).reshape(len(names), -1),
         taints=tuple(sets),
         taint_set=np.array(taint_set, np.intp),
-        labels=tuple(each.labels for each in found),
-        platforms=tuple(each.platform for each in found),
+        labels=tuple(node.labels for node in ordered),
+        platforms=tuple(node.platform for node in ordered),
         inputs=_inputs(nodes),
     )
 
 
 def _inputs(nodes: CandidateNodes) -> Array:
-    """(nodes, then the cluster) × numbers: what points are computed from."""
+    """(nodes, then the cluster) × numbers: the inputs of the points."""
     count = len(nodes.load)
     parts = [nodes.load, *nodes.statistics.values(), nodes.requests / nodes.base, nodes.limits / nodes.base]
     cluster = [nodes.cluster.mean, *(np.zeros(part.shape[1:]) for part in parts[1:])]

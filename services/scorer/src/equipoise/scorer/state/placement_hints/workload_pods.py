@@ -17,7 +17,7 @@ class WorkloadPods:
         self.span = span
         self.replicas: Counter[Workload] = Counter()
         self.latest: dict[Workload, PlacedPod] = {}
-        """The pod that was placed last, also if it is gone since, by workload."""
+        """The pod that was placed last, by workload. The pod may have been deleted since."""
 
         self._on_node: dict[str, Counter[Workload]] = {}
         self._ready_on_node: dict[str, frozenset[Workload]] = {}
@@ -26,7 +26,7 @@ class WorkloadPods:
         self._recent: deque[tuple[float, Workload]] = deque()
 
     def on_placement(self, message: NodePlacement, placed: Iterable[PlacedPod], now: float) -> None:
-        """Use a node's placement; `placed` are the pods that are new on it."""
+        """Applies the placement of a node. `placed`: the pods that are new on it."""
         self._add(self._on_node.pop(message.node, Counter()), -1)
         self._ready_on_node.pop(message.node, None)
         if not message.removed:
@@ -50,7 +50,7 @@ class WorkloadPods:
 
     def recent(self, now: float) -> Counter[Workload]:
         """The number of pods that were placed within the span, by workload."""
-        self._recent = deque(each for each in self._recent if is_recent(each[0], now, self.span))
+        self._recent = deque((at, workload) for at, workload in self._recent if is_recent(at, now, self.span))
         return Counter(workload for _, workload in self._recent)
 
     def on_nodes(self, workload: Workload) -> Counter[str]:
@@ -59,15 +59,15 @@ class WorkloadPods:
 
     def ready_platforms(self, platforms: Mapping[str, Platform]) -> Mapping[Workload, frozenset[Platform]]:
         """The platforms on which pods of a workload have been ready. `platforms`: those of the nodes, by name."""
-        found: dict[Workload, set[Platform]] = {}
+        ready: dict[Workload, set[Platform]] = {}
         for node, workloads in self._ready_on_node.items():
             if node in platforms:
                 for workload in workloads:
-                    found.setdefault(workload, set()).add(platforms[node])
-        return {workload: frozenset(ready) for workload, ready in found.items()}
+                    ready.setdefault(workload, set()).add(platforms[node])
+        return {workload: frozenset(platforms) for workload, platforms in ready.items()}
 
     def retain(self, known: Iterable[Workload]) -> None:
-        """Remove what is kept of workloads that have no pod and are not among `known`."""
+        """Removes the latest pods of workloads that have no pod now and are not among `known`."""
         kept = {*known, *self.replicas}
         self.latest = {workload: pod for workload, pod in self.latest.items() if workload in kept}
 
