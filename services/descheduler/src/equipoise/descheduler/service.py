@@ -1,4 +1,5 @@
-"""The descheduler: every replica watches the API server and subscribes; only the leader evaluates and publishes."""
+"""The descheduler: every replica watches the API server and subscribes to messages; only the leader evaluates and
+publishes."""
 
 import asyncio
 

@@ -22,12 +22,13 @@ EXTENDER_WEIGHT = 5
 """The weight in k8s/scheduler/extender.yaml."""
 
 POINTS_PER_EXTENDER_WEIGHT = 50
-"""The points that a replacement's target has above other nodes: the scorer gives those at most half of its score.
+"""The points by which the target of a replacement exceeds other nodes: the scorer gives the others at most half of its
+score.
 
 kube-scheduler scales the scores of an extender to 100 points, and multiplies them by its weight."""
 
 HINT_POINTS = 180
-"""The score of NodeAffinity, 100 points with weight 2, less what the hint gives the other nodes."""
+"""The score of NodeAffinity, which is 100 points with weight 2, minus the points that the hint gives to other nodes."""
 
 WATCHABLE_WORKLOADS = frozenset(kind for _, kind in REPLACING_KINDS)
 """Kinds of workloads whose replicas can be counted."""
@@ -85,7 +86,7 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
     cooldown: CooldownSettings = CooldownSettings()
 
     strategies: tuple[AnyStrategy, ...] = (LowNodeLoad(),)
-    """The strategies plan in this order, each with the moves of the earlier ones included.
+    """The strategies plan in this order, and each takes the moves of the earlier ones as done.
 
     low_node_load relieves nodes that are hot now. level_day also moves pods between nodes that are not hot, so that
     the nodes have the same load in every hour of the day. bin_pack empties nodes that are used little.

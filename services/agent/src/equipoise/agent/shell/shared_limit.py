@@ -23,8 +23,7 @@ class SharedLimit:
         """The number of CPUs of all pods, if it is too small for a set of CPUs to limit anything."""
 
     def current_limit(self, groups: PodGroups) -> CpuLimit:
-        """The limit that the cgroups contain now, by this policy: after a restart of the agent it continues from
-        there."""
+        """The limit of this policy that the cgroups contain now. After a restart, the agent continues from it."""
         cores: float | None = None
         if self._policy == "quota" and (quota := self._writer.quota(groups)) is not None:
             cores = quota / PERIOD
@@ -34,7 +33,7 @@ class SharedLimit:
         return CpuLimit(cores=cores, reason="" if cores is None else "restart")
 
     def lift_others(self, groups: PodGroups) -> None:
-        """Lifts the limit of another policy, which an agent leaves that was killed before it could lift it itself."""
+        """Lifts a limit of another policy: an agent that was killed could not lift it."""
         if self._policy != "quota":
             self._writer.write(groups, (), None, shared=True)
         if self._policy != "cpuset":

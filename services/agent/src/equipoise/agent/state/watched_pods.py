@@ -6,7 +6,7 @@ from equipoise.contracts.load.pod_priority import PriorityClass
 
 
 class BandPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod of the bands mid, batch or free. Amounts in cores and bytes; None: it asks for none."""
+    """A pod of the bands mid, batch or free. Amounts are in cores and bytes; None if the pod requests none."""
 
     uid: str
     namespace: str
@@ -17,17 +17,19 @@ class BandPod(msgspec.Struct, frozen=True, kw_only=True):
     cpu_limit: float | None = None
     memory_limit: float | None = None
     evictable: bool = False
-    """An eviction lets a controller create it elsewhere, and it belongs to the bands batch or free."""
+    """Whether the pod may be evicted: it belongs to the band batch or free, and a controller creates it again
+    elsewhere."""
 
     terminating: bool = False
 
 
 class WatchedPods:
-    """Replaced as a whole by the thread that watches; the loop reads one mapping per round."""
+    """The pods of bands. The thread that watches replaces the mapping as a whole; the loop reads one mapping per
+    round."""
 
     def __init__(self) -> None:
         self.by_uid: dict[str, BandPod] | None = None
-        """None: not received yet. An unreachable API server leaves the last ones."""
+        """None until the pods have been received. The last ones are kept while the API server is unreachable."""
 
     def replace(self, pods: list[BandPod]) -> None:
         self.by_uid = {pod.uid: pod for pod in pods}

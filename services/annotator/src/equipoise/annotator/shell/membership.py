@@ -1,4 +1,4 @@
-"""Renews this replica's Lease among the annotators, and knows which others are alive."""
+"""Renews this replica's Lease among the annotators, and determines which others are alive."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ _RELEASE_TIMEOUT = 3.0
 
 @dataclass(kw_only=True)
 class Membership:
-    """The replicas that share the objects."""
+    """The annotators that share the objects of the cluster."""
 
     kube: Kube
     clock: Clock
@@ -51,7 +51,7 @@ class Membership:
         return None
 
     async def release(self) -> None:
-        """Leave, so that the others take over at once. Never raises for the server."""
+        """Releases the Lease, so that the others take over at once. An error of the API server is only logged."""
         self.members = frozenset()
         if self._lease is None:
             return
@@ -70,7 +70,8 @@ class Membership:
         return joined, live_members(await self._list(), self._now()) | {self.identity}
 
     async def _renewed(self, lease: Lease) -> bool:
-        """False: it was deleted or another replica holds it; take another."""
+        """Renews the Lease. False if it was deleted or another replica holds it: this replica then takes another
+        one."""
         try:
             await self._write([lease])
         except (Conflict, NotFound) as error:

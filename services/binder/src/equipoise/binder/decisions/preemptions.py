@@ -16,7 +16,7 @@ _RESOLUTION = 2.0
 def with_preempted(
     ledger: Ledger, pods: Iterable[PreemptedPod], now: float, *, within: float, retention: float
 ) -> Ledger:
-    """The ledger with an entry for every such pod that it does not have yet.
+    """The ledger with an entry for every preempted pod for which it does not have one yet.
 
     A pod counts when an eviction with its node as target was reserved at most `within` seconds before. Pods older than
     `retention` are left out: no limit reads them.

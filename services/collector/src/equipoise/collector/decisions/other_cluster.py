@@ -13,7 +13,7 @@ MANY = 10
 """The names of fewer pods prove nothing: those of StatefulSets are the same in every cluster."""
 
 FEW = 3
-"""If fewer nodes than this are unknown, one known node suffices to trust the source."""
+"""The number of unknown nodes below which one known node suffices to trust the source."""
 
 ADVICE = "set collector.prometheus.matchers, or the url of the Prometheus of this cluster"
 EXAMPLES = 3

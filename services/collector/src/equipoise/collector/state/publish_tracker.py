@@ -22,7 +22,7 @@ class PublishTracker:
         self._published.clear()
 
     def differs(self, name: str, placement: NodePlacement) -> bool:
-        """True when this placement was not the last one published."""
+        """True if this placement differs from the last one that was published."""
         return placement != self._published.get(name)
 
     def on_published(self, placements: Mapping[str, NodePlacement]) -> None:

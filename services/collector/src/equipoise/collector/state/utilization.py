@@ -21,10 +21,10 @@ from equipoise.contracts.messages.utilization import NodeUtilization, RecentUsag
 from equipoise.contracts.messages.values.resources import Resources
 
 MAX_MISSING = 20
-"""How many nodes without data a cycle names at most."""
+"""The maximum number of nodes without data that a cycle names."""
 
 MAX_NAMES = 3
-"""How many nodes a summary names for each reason."""
+"""The maximum number of nodes that a summary names for each reason."""
 
 NOT_MEASURED = UnknownUsage("no result", "not measured yet")
 
@@ -48,15 +48,15 @@ class UtilizationStore:
         forgotten.
 
         Otherwise it would look fresh until that time, and the next messages would have a time that subscribers drop. A
-        difference that the clock of the source may have (`skewUnknown`, in both directions) is no such time.
+        time that is ahead by no more than the clock of the source may be (`skewUnknown`, in both directions) is kept.
         """
         before, self.queried_at = self.queried_at, at
         if at >= before:
             return
         latest = at + 2 * self._load.freshness.skew_unknown + FUTURE_TOLERANCE
         self._readings = {
-            uid: {key: reading for key, reading in known.items() if (reading.sampled_at or 0.0) <= latest}
-            for uid, known in self._readings.items()
+            uid: {key: reading for key, reading in readings.items() if (reading.sampled_at or 0.0) <= latest}
+            for uid, readings in self._readings.items()
         }
         self._pods_at = {resource: time if time <= latest else 0.0 for resource, time in self._pods_at.items()}
         self._recent = {uid: recent for uid, recent in self._recent.items() if recent.sampled_at <= latest}
@@ -66,11 +66,11 @@ class UtilizationStore:
         """Readings by node UID from a query at `at`. A reading without a sample keeps the time of the previous one."""
         self.queried_at = max(self.queried_at, at)
         for uid, reading in readings.items():
-            known = self._readings.setdefault(uid, {})
-            before = known.get((window.name, resource))
+            kept = self._readings.setdefault(uid, {})
+            before = kept.get((window.name, resource))
             if reading.sampled_at is None and before is not None:
                 reading = msgspec.structs.replace(reading, sampled_at=before.sampled_at)  # noqa: PLW2901
-            known[(window.name, resource)] = reading
+            kept[(window.name, resource)] = reading
 
     def record_pods(
         self, usage: Mapping[str, Resources], at: float, failed: Collection[ResourceName] = ()
@@ -89,7 +89,8 @@ class UtilizationStore:
         return usage
 
     def record_recent(self, usage: Mapping[str, Resources], length: float) -> None:
-        """Usage by node UID over the last `length` seconds; of all other nodes it is unknown from now on.
+        """Records usage by node UID over the last `length` seconds. The recent usage of all other nodes becomes
+        unknown.
 
         Its age is that of the readings of the same round, which are recorded first.
         """
@@ -100,7 +101,7 @@ class UtilizationStore:
         }
 
     def retain(self, uids: Iterable[str]) -> None:
-        """Delete every node but these."""
+        """Deletes every node but these."""
         kept = set(uids)
         self._readings = {uid: value for uid, value in self._readings.items() if uid in kept}
         self._system = {uid: value for uid, value in self._system.items() if uid in kept}
@@ -169,7 +170,9 @@ class UtilizationStore:
         pods: Mapping[str, Resources],
         now: float,
     ) -> Resources:
-        """Node − Σ pods; the last known value while a pod that ran throughout the shortest window is not measured."""
+        """The usage of the node minus that of its pods. While a pod that ran throughout the shortest window is not
+        measured, it is the last known value.
+        """
         begin = now - self._load.shortest.length
         settled = {pod.uid for pod in placed if pod.running_since and pod.running_since <= begin}
         if shortest is not None and settled <= pods.keys():
@@ -184,7 +187,7 @@ class UtilizationStore:
         return system if self.queried_at - at <= self._load.lifetime(self._load.longest) else Resources()
 
     def why_unknown(self, uid: str, now: float) -> UnknownUsage | None:
-        """Why a node has no fresh load; None when it has. The shortest window's reason comes first."""
+        """Why a node has no fresh load; None when it has one. The shortest window's reason comes first."""
         limit = self._load.freshness.score
         if any(now - _oldest(known) <= limit for _, known in self._current(uid, now)):
             return None
@@ -193,14 +196,14 @@ class UtilizationStore:
             return UnknownUsage("stale", f"newest sample is {now - sampled_at:.0f} s old")
         readings = self._readings.get(uid, {})
         keys = ((window.name, resource) for window in self._load.windows for resource in RESOURCES)
-        found = (reading.unknown for key in keys if (reading := readings.get(key)) is not None)
-        return next((unknown for unknown in found if unknown is not None), NOT_MEASURED)
+        reasons = (reading.unknown for key in keys if (reading := readings.get(key)) is not None)
+        return next((unknown for unknown in reasons if unknown is not None), NOT_MEASURED)
 
     def why_incomplete(self, uid: str) -> UnknownUsage | None:
         """Why a resource of the shortest window is unknown; None when all that were measured are known."""
         readings, window = self._readings.get(uid, {}), self._load.shortest.name
-        found = (readings.get((window, resource)) for resource in RESOURCES)
-        return next((each.unknown for each in found if each is not None and each.unknown is not None), None)
+        shortest = (readings.get((window, resource)) for resource in RESOURCES)
+        return next((item.unknown for item in shortest if item is not None and item.unknown is not None), None)
 
     def cycle(
         self, expected: int, unknown: Mapping[str, UnknownUsage], *, shard: str, cycle: int, skew: float, problem: str
@@ -238,13 +241,13 @@ def _oldest(known: Mapping[ResourceName, NodeReading]) -> float:
 
 
 def _window_usage(known: Mapping[ResourceName, NodeReading]) -> WindowUsage:
-    def each(statistic: Literal["p95", "max", "deviation"]) -> Resources:
+    def resources_of(statistic: Literal["p95", "max", "deviation"]) -> Resources:
         return Resources(**{resource: reading.statistics.get(statistic) for resource, reading in known.items()})
 
     return WindowUsage(
         sampled_at=_oldest(known),
         mean=Resources(**{resource: reading.mean for resource, reading in known.items()}),
-        **{statistic: each(statistic) for statistic in STATISTICS},
+        **{statistic: resources_of(statistic) for statistic in STATISTICS},
     )
 
 

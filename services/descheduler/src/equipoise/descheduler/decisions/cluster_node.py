@@ -42,7 +42,7 @@ class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
 
     created_at: float = 0.0
     protection: str = ""
-    """Why it must not be moved; empty when it may be."""
+    """Why the pod must not be moved; empty when it may be."""
 
     platforms: frozenset[Platform] = frozenset()
     """The platforms of the nodes on which pods of its workload are ready. Empty: all nodes have the same one."""
@@ -80,8 +80,8 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The mean by window name, corrected for pods that arrived or left. Windows without a fresh value are absent."""
 
     expected: Mapping[str, Resources] = {}
-    """Cores and bytes in `usage` that are only expected, of pods that are not measured yet, by window name. They count
-    for what may be moved to the node, and not for what has to leave: no pod is evicted for load that may never come."""
+    """Cores and bytes in `usage` that are only expected, of pods that are not measured yet, by window name. They limit
+    what may be moved to the node, but no pod is evicted because of them: this load may never come."""
 
     sampled_at: Mapping[str, float] = {}
     """The time of the newest raw sample, by window name."""
@@ -90,10 +90,10 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Cores and bytes that pending moves will add, minus what they will remove; may be negative."""
 
     terminating: Resources = Resources(cpu=0.0, memory=0.0)
-    """Cores and bytes in `usage` of pods that are terminating. They count, except for what else has to leave."""
+    """Cores and bytes in `usage` that terminating pods use. They are subtracted before more pods have to leave."""
 
     terminating_production: Resources = Resources(cpu=0.0, memory=0.0)
-    """The same of production pods, which `production` does not contain."""
+    """The same for terminating production pods, which `production` does not contain."""
 
     source_refusal: str = ""
     """Why no pod may be moved away from it."""

@@ -39,7 +39,7 @@ def trimmed(pod: Pod) -> Pod:
 
 
 def without_hints(pod: Pod) -> Pod:
-    """Placement hints have many names, and the replacement gets other ones."""
+    """The pod without its placement hints: they have many names, and the replacement gets other hints."""
     nodes = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     if pod.spec.affinity is None or nodes is None or not nodes.preferred or HINTED not in pod.metadata.annotations:
         return pod
@@ -53,7 +53,7 @@ def _names_hosts(term: PreferredNodes) -> bool:
 
 
 class ClusterWatch:
-    """Runs on every replica, so that one that takes over can evaluate at once."""
+    """The watched objects. Every replica watches, so that a new leader can evaluate at once."""
 
     def __init__(self, kube: Kube, clock: Clock, settings: DeschedulerSettings, *, volumes: bool) -> None:
         """`volumes`: watch claims and volumes, which needs the permission to read them."""
@@ -89,7 +89,7 @@ class ClusterWatch:
                 tasks.create_task(reflector.run())
 
     async def synced(self, timeout: float) -> None:
-        """Returns once everything was listed. Raises TimeoutError, which names what was not."""
+        """Returns once everything has been listed. Raises TimeoutError, which names the list that is missing."""
         for reflector in self._all:
             await reflector.wait_synced(timeout)
 

@@ -58,6 +58,6 @@ class DeschedulerMetrics:
         )  # fmt: skip
 
     def on_classified(self, strategy: str, classifications: Sequence[NodeClassification]) -> None:
-        tally: Tally[str] = Tally(each.state for each in classifications)
+        tally: Tally[str] = Tally(node.state for node in classifications)
         for state in STATES:
             self._nodes.labels(strategy, state).set(tally[state])

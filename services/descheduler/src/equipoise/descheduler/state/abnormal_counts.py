@@ -40,11 +40,12 @@ def counted(
 ) -> dict[str, AbnormalCount]:
     """The counts after this evaluation.
 
-    An abnormal node counts at least `interval` seconds after it counted last, if it has a newer raw sample. A normal
-    one has no count. A node of unknown load keeps its count, which ends when the node was last abnormal longer than
-    LIFETIME ago (at least LIFETIME_INTERVALS intervals). Nodes that are not among `nodes` have no count.
+    The count of an abnormal node rises if at least `interval` seconds have passed since it rose last, and if the node
+    has a newer raw sample. A normal node has no count. A node of unknown load keeps its count, which ends LIFETIME
+    after the node was last abnormal (at least LIFETIME_INTERVALS intervals). Nodes that are not among `nodes` have no
+    count.
     """
-    following: dict[str, AbnormalCount] = {}
+    counts_after: dict[str, AbnormalCount] = {}
     oldest = now - max(LIFETIME, LIFETIME_INTERVALS * interval)
     for node in nodes:
         before = counts.get(node.node)
@@ -62,8 +63,8 @@ def counted(
             times = before.abnormal + 1
             after = AbnormalCount(abnormal=times, evaluated_at=now, sampled_at=node.sampled_at, abnormal_at=now)
         if after is not None:
-            following[node.node] = after
-    return following
+            counts_after[node.node] = after
+    return counts_after
 
 
 def abnormal_nodes(counts: AbnormalCounts, needed: int) -> frozenset[str]:

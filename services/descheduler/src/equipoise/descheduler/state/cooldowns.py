@@ -1,4 +1,4 @@
-"""Cooldowns: pods, workloads, namespaces and nodes that no intent may concern until a time."""
+"""Cooldowns: the times until which no intent may concern a pod, workload, namespace or node."""
 
 from collections.abc import Mapping
 
@@ -99,17 +99,17 @@ def _with(cooldowns: Cooldowns, key: str, cooldown: Cooldown) -> dict[str, Coold
 
 
 def merged(cooldowns: Cooldowns, others: Cooldowns) -> Cooldowns:
-    """The longer cooldown of each."""
-    found = cooldowns
+    """The cooldowns of both, each with its later end."""
+    result = cooldowns
     for key, cooldown in others.items():
-        found = _with(found, key, cooldown)
-    return found
+        result = _with(result, key, cooldown)
+    return result
 
 
 def after_outcome(
     cooldowns: Cooldowns, outcome: EvictionOutcome, settings: CooldownSettings, now: float
 ) -> dict[str, Cooldown]:
-    """The cooldowns once the outcome of an intent is known.
+    """The cooldowns after the outcome of an intent.
 
     Its times are those of the API server, whose clock may be ahead for a while: a cooldown begins no later than `now`.
     """
@@ -216,8 +216,8 @@ def pod_cooldown(
     keys = [EVERYTHING, _of_namespace(namespace), uid]
     if workload is not None:
         keys += [str(workload), _pair(workload, node)]
-    found = (cooldowns.get(key) for key in keys)
-    return next((cooldown.why for cooldown in found if cooldown is not None and cooldown.until > now), "")
+    applying = (cooldowns.get(key) for key in keys)
+    return next((cooldown.why for cooldown in applying if cooldown is not None and cooldown.until > now), "")
 
 
 def pruned(cooldowns: Cooldowns, settings: CooldownSettings, now: float) -> dict[str, Cooldown]:

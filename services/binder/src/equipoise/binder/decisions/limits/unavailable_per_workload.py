@@ -10,8 +10,8 @@ from equipoise.binder.state.ledger import LedgerView
 class UnavailablePerWorkload(MigratingPerWorkload, frozen=True, kw_only=True):
     """Replicas of one workload that are not ready, plus those that are migrating.
 
-    A migrating replica counts twice while it is both: the workload's status may not show the loss yet, and only the
-    sum is never too low.
+    A replica that is both counts twice. The workload's status may not show a migrating replica as lost yet, and only
+    the sum is never too low.
     """
 
     counts = "unavailable replicas of {eviction.workload}"

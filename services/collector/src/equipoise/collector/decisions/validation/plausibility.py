@@ -10,7 +10,7 @@ from equipoise.collector.decisions.validation.usage import Reason, UnknownUsage
 
 MIN_ZEROS = 2
 MAX_ZERO_SHARE = 0.5
-"""If at least this many nodes with pods, and this share of them, read exactly 0, the metrics path is faulty."""
+"""The metrics path is faulty if at least this many nodes with pods, and this share of them, read exactly 0."""
 
 
 def check_plausibility(readings: Readings, with_pods: Collection[str]) -> dict[ResourceName, dict[str, NodeReading]]:

@@ -49,13 +49,13 @@ class FollowUp(msgspec.Struct, frozen=True, kw_only=True):
 def proposals(
     result: StrategyResult, snapshot: Snapshot, settings: EvaluationSettings, epoch: LeaseEpoch
 ) -> list[tuple[EvictionIntent, TrackedMove]]:
-    """An intent per planned move, and the pending move that it becomes."""
+    """The intent of each planned move, and the pending move that it becomes."""
     siblings = snapshot.watched.pods_of(move.pod.workload for move in result.plan.moves)
     # Nodes above a threshold: their load should be lower soon after an eviction. Others are relieved for later hours.
-    over = {each.node: tuple(each.over) for each in result.classifications if each.over}
+    over = {state.node: tuple(state.over) for state in result.classifications if state.over}
     shortest = result.cluster.windows[0]
     usage = {node.name: node.remaining(shortest) for node in result.cluster.nodes if node.name in over}
-    found = []
+    proposed = []
     for move in result.plan.moves:
         intent, workload = (
             _intent(move, result.strategy, snapshot.now, settings.intent_lifetime, epoch),
@@ -70,8 +70,8 @@ def proposals(
             before=usage.get(intent.node, Resources()),
             over=over.get(intent.node, ()),
         )
-        found.append((intent, tracked))
-    return found
+        proposed.append((intent, tracked))
+    return proposed
 
 
 def _intent(move: PodMove, strategy: str, now: float, lifetime: float, epoch: LeaseEpoch) -> EvictionIntent:
@@ -192,31 +192,34 @@ def _planned(strategy: str, move: PodMove, preferred: Mapping[tuple[str, str], s
 def _planned_nodes(
     result: StrategyResult, moves: Sequence[PodMove], snapshot: Snapshot, settings: EvaluationSettings
 ) -> list[PlannedNode]:
-    """Every node that is abnormal, or source or target of a move; the latter first, then the most loaded."""
+    """Every node that is abnormal, or the source or target of a move. Sources and targets come first, then the most
+    loaded."""
     touched = {move.pod.node for move in moves} | {move.target for move in moves}
     by_name = {node.name: node for node in result.cluster.nodes}
     counts = snapshot.counts.get(result.strategy, {})
-    found = []
-    for each in result.classifications:
-        node = by_name[each.node]
-        if not each.abnormal and each.node not in touched:
+    planned = []
+    for classification in result.classifications:
+        node = by_name[classification.node]
+        if not classification.abnormal and classification.node not in touched:
             continue
-        count = _count(counts, each.node)
-        found.append(
+        count = _count(counts, classification.node)
+        planned.append(
             PlannedNode(
                 strategy=result.strategy,
-                node=each.node,
-                state=each.state,
-                before=each.load,
+                node=classification.node,
+                state=classification.state,
+                before=classification.load,
                 after=load_after(node, result.window, moves),
                 batch_work=_batch_work(node),
                 bands=_bands(node),
                 abnormal_evaluations=count,
-                missing_evaluations=max(0, settings.consecutive_abnormalities - count) if each.abnormal else 0,
-                why=(each.abnormal and node.source_refusal) or each.why,
+                missing_evaluations=max(0, settings.consecutive_abnormalities - count)
+                if classification.abnormal
+                else 0,
+                why=(classification.abnormal and node.source_refusal) or classification.why,
             )
         )
-    return sorted(found, key=lambda each: (each.node not in touched, -_highest(each.before), each.node))
+    return sorted(planned, key=lambda item: (item.node not in touched, -_highest(item.before), item.node))
 
 
 def _batch_work(node: ClusterNode) -> Resources | None:
@@ -229,18 +232,18 @@ def _batch_work(node: ClusterNode) -> Resources | None:
 
 
 def _bands(node: ClusterNode) -> dict[OfferedBand, PlannedBand]:
-    found = {}
+    bands = {}
     for band in OFFERED_BANDS:
         offered = amounts_of_band(node.allocatable, band)
         if offered != Resources():
             requested = amounts_of_band(dict.fromkeys(node.allocatable, 0.0) | node.requested, band)
             bounded = bounded_resources(cpu=requested.cpu, memory=requested.memory)
-            found[band] = PlannedBand(offered=offered, requested=bounded)
-    return found
+            bands[band] = PlannedBand(offered=offered, requested=bounded)
+    return bands
 
 
 def load_after(node: ClusterNode, window: str, moves: Sequence[PodMove]) -> Resources:
-    """Load once the pending moves and these are done."""
+    """The load once the pending moves and these moves are done."""
     usage = node.projected(window)
     for move in moves:
         if move.pod.node == node.name:

@@ -33,7 +33,8 @@ class MeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
     base: Resources = Resources()
     usage: Mapping[str, Resources] = {}
     expected: Mapping[str, Resources] = {}
-    """The part of `usage` that is only expected, of pods that are not measured yet, by window. Absent: none."""
+    """The part of `usage` that is only expected, because pods are not measured yet; by window. An absent window has
+    none."""
 
     sampled_at: Mapping[str, float] = {}
     """The time of the newest raw sample, by window."""

@@ -107,11 +107,11 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
 
 
 def preferred_nodes(evaluation: Evaluation) -> Mapping[tuple[str, str], str]:
-    """The node that kube-scheduler's own scores prefer for its replacement, by strategy and UID of each planned pod.
+    """The node that kube-scheduler's own scores prefer for the replacement of a planned pod, by strategy and pod UID.
 
     If several nodes are preferred equally, it is the target of the move. Earlier moves of the plan count as done.
     """
-    found: dict[tuple[str, str], str] = {}
+    preferred_by_pod: dict[tuple[str, str], str] = {}
     for result in evaluation.results:
         if not result.plan.moves:
             continue
@@ -120,36 +120,38 @@ def preferred_nodes(evaluation: Evaluation) -> Mapping[tuple[str, str], str]:
         for move in result.plan.moves:
             preferred = [names[position] for position in fit.preferred(move.pod).tolist()]
             if preferred:
-                found[result.strategy, move.pod.uid] = move.target if move.target in preferred else preferred[0]
+                preferred_by_pod[result.strategy, move.pod.uid] = (
+                    move.target if move.target in preferred else preferred[0]
+                )
             fit.move(move.pod, names.index(move.target))
-    return found
+    return preferred_by_pod
 
 
 def classify(strategy: Strategy, cluster: ClusterView) -> list[NodeClassification]:
     """The classification of every node, with the time of its oldest sample."""
     windows = strategy.windows_of(cluster)
     samples = {node.name: node.oldest_sample(windows) for node in cluster.nodes}
-    return [msgspec.structs.replace(each, sampled_at=samples[each.node]) for each in strategy.classify(cluster)]
+    return [msgspec.structs.replace(item, sampled_at=samples[item.node]) for item in strategy.classify(cluster)]
 
 
 def unexpected_annotations(watched: WatchedObjects) -> str:
     """Which objects have an opt-out annotation with another value than "false"; "" when none has.
 
-    It protects all the same, but its author may have meant the opposite.
+    The annotation protects nevertheless, but its author may have meant the opposite.
     """
     objects: dict[str, Iterable[Object]] = {
         "namespace": watched.namespaces.values(), "workload": watched.workloads.values(), "pod": watched.pods
     }  # fmt: skip
-    found = [
+    unexpected = [
         f'{kind} {metadata.namespace}/{metadata.name} ("{_value(metadata)}")'.replace(" /", " ")
         for kind, values in objects.items()
         for value in values
         if has_invalid_opt_out(metadata := value.metadata)
     ]
-    if not found:
+    if not unexpected:
         return ""
-    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-    named = ", ".join(found[:MAX_NAMED])
+    more = f" and {len(unexpected) - MAX_NAMED} more" if len(unexpected) > MAX_NAMED else ""
+    named = ", ".join(unexpected[:MAX_NAMED])
     return f'annotation {OPT_OUT} protects whatever its value, only "false" is expected: {named}{more}'
 
 

@@ -18,7 +18,7 @@ from equipoise.descheduler.state.pending_moves import TrackedMove, dry_runs
 from equipoise.scheduling.model.pod_info import PodInfo, PodReader
 
 ByNode = Mapping[str, Sequence[Pod]]
-"""Nodes without such a pod may be absent."""
+"""Pods by node. Nodes without any may be absent."""
 
 
 class PodsByNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,8 +103,8 @@ def _read(reader: PodReader, pod: Pod) -> tuple[Pod, PodInfo]:
     try:
         return pod, reader.read(pod)
     except Exception as error:  # whatever it is, it concerns this pod only
-        known = with_known_amounts(pod)
-        pod = unknown_pod(pod, str(error)) if known is pod else known
+        without_unknown = with_known_amounts(pod)
+        pod = unknown_pod(pod, str(error)) if without_unknown is pod else without_unknown
         return pod, reader.read(pod)
 
 

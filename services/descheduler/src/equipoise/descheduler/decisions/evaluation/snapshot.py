@@ -62,15 +62,15 @@ class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
         by_node = {node.metadata.name: platform_of(node.metadata.labels) for node in self.nodes}
         if len({*by_node.values()}) < 2:
             return {}
-        found: dict[Workload, set[Platform]] = {}
+        ready: dict[Workload, set[Platform]] = {}
         lookup = workload_lookup(self.workload_of)
         for pod in self.pods:
             platform = by_node.get(pod.spec.node_name)
             if platform is not None and occupies_node(pod) and is_ready(pod.status.conditions):
                 workload = lookup(pod)
                 if workload is not None:
-                    found.setdefault(workload, set()).add(platform)
-        return {workload: frozenset(platforms) for workload, platforms in found.items()}
+                    ready.setdefault(workload, set()).add(platform)
+        return {workload: frozenset(platforms) for workload, platforms in ready.items()}
 
     def candidate(self, pod: Pod, workload: Workload | None) -> Candidate:
         """The pod with its namespace and owners. `workload`: the pod's own."""
@@ -85,16 +85,16 @@ class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
 
     def pods_of(self, workloads: Iterable[Workload | None]) -> dict[Workload, list[Pod]]:
         """The pods of these workloads on any node."""
-        found: dict[Workload, list[Pod]] = {workload: [] for workload in workloads if workload is not None}
+        pods_of_workloads: dict[Workload, list[Pod]] = {workload: [] for workload in workloads if workload is not None}
         lookup = workload_lookup(self.workload_of)
-        for pod in self.pods if found else ():
+        for pod in self.pods if pods_of_workloads else ():
             workload = lookup(pod)
-            if workload is not None and workload in found:
-                found[workload].append(pod)
-        return found
+            if workload is not None and workload in pods_of_workloads:
+                pods_of_workloads[workload].append(pod)
+        return pods_of_workloads
 
     def locations(self, uids: Collection[str]) -> dict[str, PodLocation]:
-        """The node and workload of those of these pods that run and are not terminating, by UID."""
+        """The node and workload of each of these pods, by UID. Pods that do not run or are terminating are left out."""
         return {
             pod.metadata.uid: PodLocation(node=pod.spec.node_name, workload=self.workload_of(pod))
             for pod in (self.pods if uids else ())
@@ -103,7 +103,7 @@ class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What is watched, received and tracked at one time."""
+    """The watched, received and tracked values at one time."""
 
     now: float
     watched: WatchedObjects

@@ -107,14 +107,15 @@ class PoolClassification:
             applied = deviating(known_loads, deviation.high, deviation.low, floor, applied)
             used = np.where(complete, loads.production, np.nan)
             production = deviating(self._known(used, used), deviation.prod_high, deviation.prod_low, floor, production)
-            # The mean lacks the nodes of unknown production: they are not compared with it.
+            # The mean excludes the nodes of unknown production, so these are not compared with it.
             by_mean = ~np.isnan(row(shares_of(deviation.prod_high)))
             by_production = np.where(by_mean, used, loads.production)
         self.applied: AppliedThresholds = applied
         self.production: AppliedThresholds | None = production if with_production else None
-        # Hot: measured above the high threshold in any resource, over every window. Idle: at or below the low threshold
-        # in every resource, over every window, with what is expected. Resources are independent: a node of unknown
-        # memory may be hot in CPU.
+        # A node is hot if its measured load is above the high threshold in any resource, over every window. It is idle
+        # if its load, including what is expected, is at or below the low threshold in every resource, over every
+        # window.
+        # Resources are independent: a node of unknown memory may be hot in CPU.
         hot: Flags = loads.least_measured > row(applied.hot)
         prod_hot = np.zeros_like(hot)
         if self.production is not None:
@@ -124,7 +125,7 @@ class PoolClassification:
 
         above: Flags = loads.least > row(applied.hot)
         self._only_expected = [flags.any() for flags in above & ~hot.any(axis=1, keepdims=True)]
-        """Whether each node would be hot with what is only expected."""
+        """Whether each node is above a threshold only because of load that is expected."""
 
         self._missing = np.array([resource in applied.limited for resource in MEASURED]) & np.isnan(loads.most)
         """Nodes × resources: there is a threshold, and the load is not known over some window."""
@@ -139,8 +140,8 @@ class PoolClassification:
     def sources(self, scope: Scope, abnormal: Collection[str]) -> list[tuple[int, ClusterNode]]:
         """The hot nodes among `abnormal`, with their indexes; never one of unknown load."""
         nodes = self.members.nodes
-        found = [(index, nodes[index]) for index in np.flatnonzero(self._hot[scope].any(axis=1)).tolist()]
-        return [(index, node) for index, node in found if node.name in abnormal and not node.unknown]
+        hot = [(index, nodes[index]) for index in np.flatnonzero(self._hot[scope].any(axis=1)).tolist()]
+        return [(index, node) for index, node in hot if node.name in abnormal and not node.unknown]
 
     def refused_idle(self) -> Counter[str]:
         """Why idle nodes are no targets, with the number of nodes."""
@@ -242,4 +243,4 @@ def _names(flags: Flags) -> list[Resource]:
 
 
 def _any(*thresholds: ResourceThresholds) -> bool:
-    return any(getattr(each, resource) is not None for each in thresholds for resource in MEASURED)
+    return any(getattr(item, resource) is not None for item in thresholds for resource in MEASURED)

@@ -1,4 +1,4 @@
-"""The moves that even out the forecast day: single ones, and pairs of which one makes room for the other."""
+"""The moves that even out the forecast day: single moves, and pairs in which one move makes room for the other."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
@@ -15,10 +15,12 @@ from equipoise.descheduler.state.draft import MOVES_OF_NODE, PlanDraft, name_of_
 from equipoise.descheduler.state.projection import Projection
 
 _MAX_CELLS = 4_000_000
-"""Pods times nodes that a plan considers: in a larger cluster the most uneven nodes come first."""
+"""The maximum number of pods times nodes that a plan considers. In a larger cluster the most uneven nodes come
+first."""
 
 _BATCH = 200
-"""Pods for which pairs are searched at a time, and pairs that are tried for them."""
+"""The number of pods for which pairs are searched at a time, and the maximum number of pairs that are tried for
+them."""
 
 _MAX_LOAD = 0.95
 """Load (0..1) up to which a node may be filled beyond its high threshold."""
@@ -27,7 +29,7 @@ _BATCH_WORK = "it is batch work, which ends within hours"
 
 
 class DayPlanner:
-    """Makes one plan: the table finds the move with the largest gain, the draft whether it is allowed."""
+    """Makes one plan: the table finds the move with the largest gain, and the draft decides whether it is allowed."""
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class DayPlanner:
         thresholds = row(shares_of(cluster.thresholds.high), missing=np.inf)[: len(RESOURCES)]
         above_mean = np.minimum(self._table.mean + max_above_mean / 100, _MAX_LOAD)
         self._ceiling = np.maximum(thresholds[:, np.newaxis], above_mean)
-        """resources × slots: no target is filled beyond it, unless the source is as high at that time."""
+        """resources × slots: the highest load of a target, unless the load of the source is higher at that time."""
 
         self._allowed = np.array([not (node.target_refusal or node.unknown) for node in cluster.nodes], dtype=np.bool_)
         self._unchanged: Callable[[], Projection] = cache(partial(Projection, cluster, window))
@@ -74,25 +76,25 @@ class DayPlanner:
     # which pods are considered
 
     def _add_pods(self, indexes: Sequence[int], most: int) -> None:
-        """Add the pods of these nodes to the table, node by node, at most this many."""
+        """Adds the pods of these nodes to the table, node by node, at most `most` pods."""
         added: list[MovablePod] = []
         days: list[tuple[Array, Array]] = []
         locations: list[int] = []
-        known = set(self._table.location.tolist())
+        in_table = set(self._table.location.tolist())
         for index in indexes:
             node = self._nodes[index]
-            if index in known or node.unknown:
+            if index in in_table or node.unknown:
                 continue
             if node.source_refusal:
                 self._draft.refuse(node, node.source_refusal)
                 continue
-            pods, theirs = self._movable(node)
+            pods, days_of_pods = self._movable(node)
             if added and len(added) + len(pods) > most:
                 break
             added += pods
-            days += theirs
+            days += days_of_pods
             locations += [index] * len(pods)
-        # All at once: to add to a table is to copy it.
+        # All pods are added at once, because each addition copies the table.
         if added:
             everything, explained = np.array(days).swapaxes(0, 1)
             self._table.add(added, locations, everything, explained, self._allowed)
@@ -118,7 +120,7 @@ class DayPlanner:
     # which moves are planned
 
     def _add_best(self) -> bool:
-        """Plan the move with the largest gain per pod moved; False when none has enough."""
+        """Plans the move, or pair of moves, with the largest gain per moved pod; False if none has enough."""
         single = self._best_single()
         min_gain = 2.0 * max(self._min_gain, single.gain if single is not None else 0.0)
         if self._paired_moves and self._draft.room > 1 and self._add_pair(min_gain):
@@ -174,7 +176,7 @@ class DayPlanner:
     # which moves are allowed
 
     def _may_move(self, row: int, target: int, relieved: int) -> bool:
-        """Checked with the moves planned so far. A move that is not allowed is excluded from the table.
+        """Whether a move is allowed after the moves planned so far. If it is not, it is excluded from the table.
 
         `relieved`: the pod of the hot node for which the move is planned.
         """
@@ -187,7 +189,7 @@ class DayPlanner:
             if not self._excluded_by_constraints(row, target):
                 self._table.exclude(row, target)
             return False
-        # What pods of this plan free on a node is not available yet.
+        # The room that pods of this plan leave on a node is not available yet.
         if self._draft.moves_from(self._nodes[target]) and self._unchanged().fit.refuses(pod, target):
             self._table.exclude(row, target)
             return False

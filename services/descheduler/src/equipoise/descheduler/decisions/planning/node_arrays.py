@@ -1,4 +1,4 @@
-"""Usage of nodes as arrays over nodes and resources: the same is computed for thousands of nodes per pod."""
+"""Usage of nodes as arrays over nodes and resources, because it is compared on thousands of nodes for each pod."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ REQUEST_TOLERANCE = (1e-9, 1.0, 0.0)
 
 
 def row(values: Mapping[Resource, float], missing: float = math.nan) -> Array:
-    """A value per column."""
+    """The values in the order of the columns."""
     return np.array([values.get(resource, missing) for resource in MEASURED])
 
 
 def _known(values: Array) -> Array:
-    """NaN for what is no amount: unknown, infinite, negative."""
+    """The values; NaN for those that are unknown, infinite or negative."""
     return np.where(np.isfinite(values) & (values >= 0), values, np.nan)
 
 
@@ -45,9 +45,10 @@ def amounts(nodes: Sequence[ClusterNode], window: str, *, projected: bool) -> Ar
 
 
 def expected_amounts(nodes: Sequence[ClusterNode], window: str) -> Array:
-    """Nodes × resources: what is only expected in `amounts`, of pods that are not measured yet. Their number is known.
+    """Nodes × resources: the part of `amounts` that is only expected, because pods are not measured yet. The number of
+    pods is known.
 
-    It counts where pods may be moved to, and not where they have to leave.
+    This part limits where pods may be moved to. It is no reason to move pods away.
     """
     nothing = Resources()
     usages = [node.expected.get(window, nothing) for node in nodes]
@@ -70,7 +71,7 @@ def production_amounts(nodes: Sequence[ClusterNode]) -> tuple[Array, Flags]:
 
 
 def terminating_amounts(nodes: Sequence[ClusterNode], *, production: bool = False) -> Array:
-    """Nodes × resources: what terminating pods still use. Their number is not counted: it is in no projection."""
+    """Nodes × resources: what terminating pods still use. Their number is 0 here, because no projection contains it."""
     usages = [node.terminating_production if production else node.terminating for node in nodes]
     values = [(usage.cpu, usage.memory, 0.0) for usage in usages]
     return np.nan_to_num(_known(np.array(values, dtype=np.float64).reshape(-1, len(MEASURED))))

@@ -1,4 +1,4 @@
-"""Pools: groups of nodes with thresholds of their own. Pods stay in their pool, a node is in at most one."""
+"""Pools: groups of nodes with thresholds of their own. Pods stay in their pool. A node is in at most one pool."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
@@ -29,7 +29,8 @@ class Requirement(Section, frozen=True, kw_only=True):
 
 
 class Selector(Section, frozen=True, kw_only=True):
-    """Selects what has all of these labels and satisfies all of these expressions; an empty one selects everything."""
+    """Selects objects that have all of these labels and satisfy all of these expressions. An empty selector selects
+    all."""
 
     match_labels: dict[str, str] = msgspec.field(default_factory=dict)
     match_expressions: tuple[Requirement, ...] = ()
@@ -71,7 +72,7 @@ class NodePool(Section, frozen=True, kw_only=True):
     prod_low: ResourceThresholds | None = None
 
     deviation: Deviation | Literal["off"] | None = None
-    """off: fixed thresholds, though the strategy has a deviation."""
+    """off: fixed thresholds, even if the strategy has a deviation."""
 
     weights: ComparisonWeights | None = None
     number_of_nodes: IdleNodes | None = None

@@ -26,8 +26,7 @@ class TargetChoice(msgspec.Struct, frozen=True, kw_only=True):
     target: ClusterNode | None = None
     why: str = ""
     too_large: bool = False
-    """Whether no target can hold the pod within its limits, from whatever source: then none can hold a larger pod,
-    either."""
+    """Whether no target can hold the pod within its limits, whatever the source is. Then none can hold a larger pod."""
 
 
 class TargetNodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,8 +110,9 @@ def least_loaded_target(
     """The node with the lowest load including the pod, of those on which it fits within their limits.
 
     `hot`: the resources in which the source is hot. They are compared first: memory must not decide when CPU is
-    leveled. `production`: they are those of its production pods. `min_reduction`: given, the source may fill idle
-    nodes; other nodes only if the pod reduces its load by this much (0..1) and it stays hotter than they become.
+    leveled. `production`: it is hot by its production pods. With `min_reduction`, pods may move to idle nodes, and to
+    others only if the pod reduces the load of the source by this much (0..1) and the source stays hotter than the
+    target.
     """
     columns = [MEASURED.index(resource) for resource in hot]
     source_row = projection.positions[source.name]
@@ -202,20 +202,20 @@ def _within_limits(
 
 def _above(after: Array, production: Array | None, limits: Array, caps: Array) -> list[tuple[Flags, str]]:
     """The targets that would be above a limit with the pod, and the reason, by resource."""
-    found = [
+    excluded = [
         (after[:, column] > limits[:, column] + TOLERANCE, f"{resource} would be above the target's threshold")
         for column, resource in enumerate(MEASURED)
     ]
     if production is not None:
         # The limit of unknown production usage is −∞, and comparisons with NaN are false.
-        found += [
+        excluded += [
             (
                 ~(production[:, column] <= caps[:, column] + TOLERANCE) & ~np.isposinf(caps[:, column]),
                 f"{resource} of production would be above the target's threshold",
             )
             for column, resource in enumerate(MEASURED)
         ]
-    return found
+    return excluded
 
 
 def first_that_fits(

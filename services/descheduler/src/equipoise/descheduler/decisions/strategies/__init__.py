@@ -14,18 +14,19 @@ AnyStrategy = LowNodeLoad | LevelDay | BinPack
 
 
 class Strategy(Protocol):
-    """Classifies nodes and plans moves. Pure: the same cluster gives the same result. Its fields are its settings.
+    """Classifies nodes and plans moves. Pure: the same cluster gives the same result. The fields of a strategy are its
+    settings.
 
-    Laws, tested for every entry of the table: no protected pod moves, no pod moves twice, no target comes above its
+    Laws, tested for every entry of the table: no protected pod moves, no pod moves twice, no target exceeds its
     threshold, a node of unknown load is neither source nor target.
     """
 
     def windows_of(self, cluster: ClusterView) -> Sequence[str]:
-        """Names of the windows that it uses; the first is the one that it predicts."""
+        """Names of the windows that the strategy uses. It predicts the load over the first one."""
         ...
 
     def classify(self, cluster: ClusterView) -> list[NodeClassification]:
-        """The state of every node; `hot` or `sparse` at enough evaluations in a row makes a node abnormal."""
+        """The state of every node; a node that is `hot` or `sparse` at enough evaluations in a row is abnormal."""
         ...
 
     def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
@@ -38,5 +39,5 @@ STRATEGIES: Mapping[str, type[Strategy]] = {kind.__struct_config__.tag: kind for
 
 
 def name_of(strategy: Strategy) -> str:
-    """Its name in the configuration."""
+    """The name of a strategy in the configuration."""
     return next(name for name, kind in STRATEGIES.items() if isinstance(strategy, kind))

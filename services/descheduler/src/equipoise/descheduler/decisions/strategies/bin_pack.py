@@ -30,10 +30,11 @@ TriedMove = tuple[MovablePod, ClusterNode]
 
 
 class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pack"):
-    """Its fields are its settings."""
+    """The strategy `bin_pack` and its settings."""
 
     windows: tuple[str, ...] = ()
-    """A node is sparse when it is so over each of these; the first also predicts. Default: the shortest."""
+    """A node is sparse if it is sparse over each of these windows. The first one also predicts the load. Default: the
+    shortest."""
 
     node_selector: Selector = Selector()
     """The pool: other nodes are neither emptied nor filled."""
@@ -70,9 +71,10 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
         ]
 
     def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
-        """Moves that empty the sparse nodes among `abnormal`, the emptiest first, each only if it can be emptied."""
-        classifications = {each.node: each for each in self.classify(cluster)}
-        sparse = {name for name, each in classifications.items() if each.state == "sparse"}
+        """Moves that empty the sparse nodes among `abnormal`, the emptiest first. Only nodes that can be emptied have
+        moves."""
+        classifications = {item.node: item for item in self.classify(cluster)}
+        sparse = {name for name, item in classifications.items() if item.state == "sparse"}
         nodes = self._pool(cluster)
         sources = [node for node in nodes if node.name in sparse and node.name in abnormal]
         if not sources:
@@ -90,7 +92,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
         return draft.plan("the pending moves are sufficient")
 
     def windows_of(self, cluster: ClusterView) -> Sequence[str]:
-        """The windows that it uses."""
+        """The windows that the strategy uses."""
         return self.windows or (cluster.windows[0],)
 
     def ceilings(self, cluster: ClusterView) -> dict[str, Ceilings]:

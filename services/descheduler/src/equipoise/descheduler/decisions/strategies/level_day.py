@@ -1,7 +1,7 @@
 """Evens out the forecast day: moves pods so that the 24-hour load of every node, CPU and memory, is the cluster's.
 
 `low_node_load` relieves nodes that are hot now. This strategy uses the daily profiles of workloads, and the current
-load as far as profiles are not trusted. The gain of a move is by how much it reduces the sum of the squared distances
+load as far as profiles are not trusted. The gain of a move is the reduction of the sum of the squared distances
 between the nodes and the cluster.
 
 An hour counts only if it was measured on most nodes; with fewer than 20 measured hours nothing is planned. A node or
@@ -9,7 +9,7 @@ pod that was not measured in an hour that counts takes no part (docs/decisions/0
 
 Of batch work only a part counts (`load.batchWorkWeight`), and it is not moved: it
 ends within hours. Where memory is almost fully requested, single moves find no target. Then two moves
-are planned, one of which makes room for the other: the first is proposed at once, the second once the first is done.
+are planned, the first of which makes room for the second. The second one is proposed when the first one is done.
 
 Planned on a trace of 100 nodes (Alibaba 2018, 82 % of the memory requested) with 10 % of the pods moved: single moves
 leave a spread of 60 percentage points, pairs of moves 25 to 30.
@@ -33,7 +33,7 @@ from equipoise.descheduler.state.projection import Projection
 
 
 class DayWeights(Section, frozen=True, kw_only=True):
-    """How much a squared percentage point of each counts."""
+    """How much a squared percentage point of each resource counts."""
 
     cpu: Weight = 1.0
     memory: Weight = 0.1
@@ -44,10 +44,10 @@ class DayWeights(Section, frozen=True, kw_only=True):
 
 
 class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_day"):
-    """Its fields are its settings."""
+    """The strategy `level_day` and its settings."""
 
     windows: tuple[str, ...] = ()
-    """Windows of the current load; the first predicts. Default: the shortest."""
+    """Windows of the current load. The first one predicts it. Default: the shortest."""
 
     node_selector: Selector = Selector()
     """The nodes that are evened out. Others are neither source nor target, and do not count for the mean."""
@@ -66,8 +66,9 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
     """
 
     max_above_mean: Percent = 15.0
-    """Points above the cluster's load of an hour up to which a node may be filled, where that is more than its high
-    threshold: a busy cluster is evened out too. Never above 95 %, and always as high as the source.
+    """A node may be filled up to this many points above the cluster's load of an hour if that is more than its high
+    threshold, so that a busy cluster is evened out too. It is never filled above 95 %, except up to the load of the
+    source.
     """
 
     paired_moves: bool = True
@@ -76,7 +77,7 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
     weights: DayWeights = DayWeights()
 
     def windows_of(self, cluster: ClusterView) -> Sequence[str]:
-        """The windows that it uses."""
+        """The windows that the strategy uses."""
         return self.windows or (cluster.windows[0],)
 
     def classify(self, cluster: ClusterView) -> list[NodeClassification]:
