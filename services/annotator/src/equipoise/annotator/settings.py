@@ -50,10 +50,10 @@ class HintsWebhookSettings(Section, frozen=True, kw_only=True):
     """Port of the Service `equipoise-hints-webhook`."""
 
     concurrency: Annotated[int, Meta(ge=1)] = 64
-    """Maximum number of pods at once; more are created without hints."""
+    """Maximum number of pods that are handled at once. Further pods are created without hints."""
 
     max_body_bytes: Annotated[int, Meta(ge=2**20)] = 4 * 2**20
-    """Maximum size of a request: a pod has at most 1.5 MiB. Larger ones are created without hints."""
+    """Maximum size of a request: a pod has at most 1.5 MiB. Pods of larger requests are created without hints."""
 
 
 class HintWriteSettings(HintWriteThreshold, frozen=True, kw_only=True):
@@ -101,8 +101,8 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
     """The maximum for all replicas together. A replica reads each object before it writes it for the first time.
 
     150: a lost replica's objects are taken over within 38 s. Its 2,500 nodes (half of 5,000) are then read within the
-    rest of a minute. To API priority and fairness the read of one object occupies one seat for some milliseconds: so
-    many a second occupy about one of the seats that service accounts share.
+    rest of a minute. For API priority and fairness, the read of one object occupies one seat for some milliseconds.
+    150 reads per second occupy about one of the seats that service accounts share.
     """
 
     hints: HintWriteSettings = HintWriteSettings()
@@ -111,6 +111,6 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
 
     @property
     def node_threshold(self) -> WriteThreshold:
-        """The same as `nodes`, but as often as crane's annotations need it if they are enabled."""
+        """The same as `nodes`. With crane's annotations, the refresh period is at most the period that these need."""
         period = min(self.nodes.refresh_period, max(Duration(crane.PERIOD), self.nodes.min_interval))
         return msgspec.structs.replace(self.nodes, refresh_period=period) if self.crane else self.nodes

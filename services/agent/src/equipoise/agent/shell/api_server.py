@@ -22,14 +22,15 @@ WATCH_SECONDS = 300
 """The time after which the API server ends a watch."""
 
 LONGEST = 12 * 2**20
-"""Bytes of a response, or of an event, that are held: a pod has at most 9 MiB (`contracts.unreadable.long_objects`)."""
+"""The maximum size of a response or an event that is kept, in bytes: a pod has at most 9 MiB
+(`contracts.unreadable.long_objects`)."""
 
 PAGE = 50
-"""Pods of a response. A node has some 110: a page takes less memory than all of them."""
+"""The number of pods in a response. A node has some 110 pods: a page takes less memory than all of them."""
 
 
 class RequestFailed(Exception):
-    """No response, or an error: `status` 0 stands for no response."""
+    """The API server did not respond (`status` 0), or responded with an error."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -76,26 +77,27 @@ class AgentApi:
         self._authority = b""
 
     def list_pods(self, node: str, read: Callable[[Pod], None]) -> str:
-        """Reads the pods of a node one by one, and returns the version from which a watch goes on.
+        """Reads the pods of a node one by one, and returns the version from which a watch continues.
 
-        One that cannot be decoded completely has `metadata.unreadable`. Raises RequestFailed and DECODE_ERRORS.
+        A pod that cannot be decoded completely has `metadata.unreadable`. Raises RequestFailed and DECODE_ERRORS.
         """
-        size, following = PAGE, ""
+        size, next_page = PAGE, ""
         while True:
-            body = self._page(node, size, following)
+            body = self._page(node, size, next_page)
             if len(body) > LONGEST and size > 1:
                 size //= 7
                 continue
             metadata = read_pods(body if len(body) <= LONGEST else page_of_long_object(body), read)
-            following = metadata.next_page
-            if not following:
+            next_page = metadata.next_page
+            if not next_page:
                 return metadata.resource_version
 
-    def _page(self, node: str, size: int, following: str) -> bytes:
-        """The body of the response, read no further than what shows that it is too long. Raises RequestFailed."""
+    def _page(self, node: str, size: int, next_page: str) -> bytes:
+        """The body of the response. Of a body longer than LONGEST, only LONGEST + 1 bytes are read. Raises
+        RequestFailed."""
         path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&limit={size}"
         with closing(self._connect()) as connection:
-            response = self._send(connection, "GET", path + (f"&continue={following}" if following else ""))
+            response = self._send(connection, "GET", path + (f"&continue={next_page}" if next_page else ""))
             try:
                 return response.read(LONGEST + 1)
             except (OSError, http.client.HTTPException) as error:
@@ -110,7 +112,7 @@ class AgentApi:
         with closing(self._connect()) as connection:
             response = self._send(connection, "GET", path)
             if connection.sock is not None:
-                # Nothing is sent for minutes when no pod changes. The kernel reports a server that is gone.
+                # The server sends nothing for minutes when no pod changes. The kernel detects a server that is gone.
                 connection.sock.settimeout(WATCH_SECONDS + TIMEOUT)
             try:
                 yield from read_events(response)
@@ -118,7 +120,7 @@ class AgentApi:
                 raise RequestFailed(0, f"the watch broke: {error or type(error).__name__}") from error
 
     def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Evicts this very pod: one of the same name that was created since is not evicted. Raises RequestFailed."""
+        """Evicts the pod with this UID, never a later pod of the same name. Raises RequestFailed."""
         body: dict[str, Any] = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -168,7 +170,7 @@ class AgentApi:
         return connection
 
     def _read(self, name: str) -> bytes:
-        """Read for each request: the kubelet renews it."""
+        """A file of the ServiceAccount. It is read for each request, because the kubelet renews it."""
         try:
             with open(os.path.join(self._folder, name), "rb") as file:
                 return file.read()
@@ -185,7 +187,7 @@ def read_pods(body: bytes, read: Callable[[Pod], None]) -> PageMeta:
 
 
 def read_events(response: BufferedIOBase) -> Iterator[PodEvent]:
-    """Each line of a watch. Raises RequestFailed if the last one has no end, and DECODE_ERRORS.
+    """Each line of a watch. Raises RequestFailed if the last line is incomplete, and DECODE_ERRORS.
 
     The pod of a line that is longer than LONGEST has its names, and `metadata.unreadable`.
     """

@@ -39,18 +39,18 @@ class EvictionClient:
         return self._throttling.remaining(_API_SERVER, self.clock.monotonic())
 
     def throttle(self, seconds: float) -> float:
-        """The API server throttles: this process works on no intent for a while. Returns the seconds."""
+        """Records that the API server throttles: this process works on no intent for a while. Returns the seconds."""
         waiting = self._throttling.refused(_API_SERVER, self.clock.monotonic(), seconds)
         self.health.set_problem("throttled", f"the API server throttles requests: the next one in {waiting:.0f} s")
         return waiting
 
     def end_throttling(self) -> None:
-        """The API server responds normally."""
+        """Records that the API server responds normally."""
         self._throttling.reset(_API_SERVER)
         self.health.set_problem("throttled", None)
 
     def check_budget(self, intent: EvictionIntent, workload: Workload | None) -> Proceed[None] | Finish | Retry:
-        """Does not proceed while the workload's disruption budget is in backoff."""
+        """Decides whether to proceed: not while the workload's disruption budget is in backoff."""
         budget, wait = self._budgets.remaining(workload, self.clock.monotonic())
         if wait <= 0:
             return Proceed(None)
@@ -69,8 +69,8 @@ class EvictionClient:
     ) -> Finish | Retry:
         """Sends the POST. Raises KubeError when it must read the pod and cannot.
 
-        `within`: seconds in which it must be sent; `timeout`: until the response; `taken_over`: another binder may have
-        sent a POST for this reservation.
+        `within`: seconds within which the POST must be sent; `timeout`: seconds until the response; `taken_over`:
+        another binder may have sent a POST for this reservation.
         """
         response = await self._post(intent, within, timeout, dry_run=dry_run)
         self.health.set_problem("eviction_refused", response.operator_action or None)
@@ -96,7 +96,8 @@ class EvictionClient:
         )
 
     async def _post(self, intent: EvictionIntent, within: float, timeout: float, *, dry_run: bool) -> EvictionResponse:
-        """The ledger relies on the timeout: no POST is pending for longer than its intent lives."""
+        """Sends the POST and reads the response. The ledger relies on the timeout: no POST is pending after its intent
+        expires."""
         request = self.kube.evict(intent.namespace, intent.pod, uid=intent.pod_uid, dry_run=dry_run, within=within)
         try:
             result = await run_with_guard(request, timeout_after(self.clock, timeout))

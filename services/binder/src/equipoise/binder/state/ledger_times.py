@@ -1,4 +1,6 @@
-"""Times of a ledger after a clock was wrong: what lies in the future begins now, and no window ends early."""
+"""Corrects the times of a ledger after a clock was wrong: times in the future become the present, so that no window
+ends early.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,15 +19,17 @@ from equipoise.binder.state.ledger import (
 _replace = msgspec.structs.replace
 
 MAX_LIFETIME = DAY
-"""Seconds after which no intent is valid any more: an entry that expires later was written with a wrong clock."""
+"""Seconds for which an intent is valid at most. An entry that expires later was written with a wrong clock."""
 
 
 def with_possible_times(ledger: Ledger, now: float) -> Ledger:
-    """The ledger as it is if none of its times is in the future, else with those set to `now`, and an outage.
+    """The ledger itself if none of its times is in the future. Otherwise these times are set to `now`, and an outage is
+    recorded.
 
-    A time that is further ahead than the clocks of API servers may differ was written while a clock was wrong. When it
-    was is not known, and `now` is the safe choice: the eviction counts, and the grace period lasts, for their whole
-    length from now on. What lies in the past is not changed.
+
+    A time that is further ahead than the clocks of API servers may differ was written while a clock was wrong. The
+    true time is unknown, and `now` is the safe choice: the eviction counts, and the grace period lasts, for their whole
+    length from now on. Times in the past are not changed.
     """
     ahead = max(_times(ledger), default=now) - now
     if ahead <= MAX_CLOCK_TOLERANCE:
@@ -35,9 +39,10 @@ def with_possible_times(ledger: Ledger, now: float) -> Ledger:
 
 
 def counting_again(ledger: Ledger, now: float) -> Ledger:
-    """The ledger whose evictions all count for the whole length of each window again: their age is not known.
+    """The ledger in which all evictions count for the whole length of each window again, because their age is unknown.
 
-    The clock was set forward, perhaps by a day: by it they would be old. Their hours do not have them any more.
+    The clock was set forward, perhaps by a day, and would make them appear old. The hourly counts of their time do not
+    include them any more.
     """
     entries = tuple(_counting_again(entry, now) if entry.counted else entry for entry in ledger.entries)
     return _replace(ledger, entries=entries, complete_since=now)
@@ -51,7 +56,7 @@ def _counting_again(entry: LedgerEntry, now: float) -> LedgerEntry:
 
 
 def _times(ledger: Ledger) -> Iterator[float]:
-    """All times that were the present when they were written; the end of an intent's life is left to `MAX_LIFETIME`."""
+    """All times that were the present when they were written; the end of an intent is compared with `MAX_LIFETIME`."""
     yield from (ledger.created_at, ledger.started_at, ledger.retention_needed_at, ledger.complete_since)
     yield from (hour.begin for hour in ledger.hours)
     yield from (time for past in ledger.past for time in (past.reserved_at, past.settled_at))
@@ -93,15 +98,15 @@ def _past_not_after(past: PastEviction, now: float) -> PastEviction:
 
 
 def _hours_not_after(hours: Sequence[HourlyCount], now: float) -> tuple[HourlyCount, ...]:
-    """What hours of the future have is added to the present hour, as its entries are."""
-    found: dict[float, HourlyCount] = {}
+    """The counts of future hours are added to the present hour, to which the entries are moved as well."""
+    by_begin: dict[float, HourlyCount] = {}
     for hour in hours:
         begin = hour.begin if hour.begin <= now else now - now % HOUR
-        other = found.get(begin, HourlyCount(begin=begin))
+        other = by_begin.get(begin, HourlyCount(begin=begin))
         evictions, dry_runs = other.evictions + hour.evictions, other.dry_runs + hour.dry_runs
         unknown = other.unknown_fields | hour.unknown_fields
-        found[begin] = HourlyCount(begin=begin, evictions=evictions, dry_runs=dry_runs, unknown_fields=unknown)
-    return tuple(found[begin] for begin in sorted(found))
+        by_begin[begin] = HourlyCount(begin=begin, evictions=evictions, dry_runs=dry_runs, unknown_fields=unknown)
+    return tuple(by_begin[begin] for begin in sorted(by_begin))
 
 
 def _earlier(time: float | None, now: float) -> float | None:

@@ -78,7 +78,7 @@ class ClusterBuilder:
             default_selector=SpreadSelectors({}, owners_by_name(watched.workloads)),  # Services are not watched
         )
         self._placed: ClusterSnapshot | None = None
-        """All nodes with their pods, once a plan needs it."""
+        """The snapshot of all nodes with their pods; None until a plan needs it."""
 
         self._ready_platforms = cache(watched.ready_platforms)
         self._set_pending(snapshot.pending)
@@ -99,7 +99,9 @@ class ClusterBuilder:
             self._to.setdefault(move.target, []).append(move)
 
     def with_planned(self, moves: Sequence[PodMove]) -> "ClusterBuilder":
-        """The same snapshot with these moves pending. Nodes that they do not touch are not built again."""
+        """A builder for the same snapshot in which these moves are pending. Only the nodes that they change are built
+        again.
+        """
         added = {move.id: move for move in map(planned, moves)}
         changed = {name for move in added.values() for name in (move.node, move.target)}
         other = copy(self)
@@ -147,11 +149,11 @@ class ClusterBuilder:
 
     def _pods_after_moves(self, nodes: Sequence[str]) -> list[NodePods | None]:
         """The pods that count on each node once the pending moves are done; None without utilization."""
-        found: list[NodePods | None] = []
+        pods_of_nodes: list[NodePods | None] = []
         for name in nodes:
             utilization = self._snapshot.nodes.get(name)
             if utilization is None:
-                found.append(None)
+                pods_of_nodes.append(None)
                 continue
             coming = self._to.get(name, ())
             pods = self._staying(name)
@@ -162,8 +164,8 @@ class ClusterBuilder:
                 dry_runs = {pod.metadata.uid: self._usage_of(pod) for pod in self._pods.moved_to.get(name, ())}
                 measured = {**measured, **brought, **dry_runs}
             usage_of = partial(self._usage_after_moves, name)
-            found.append(NodePods(utilization, pods, usage_of, measured))
-        return found
+            pods_of_nodes.append(NodePods(utilization, pods, usage_of, measured))
+        return pods_of_nodes
 
     def _staying(self, node: str) -> list[RunningPod]:
         """The pods that count on a node, are not terminating and have no pending move."""
@@ -175,7 +177,9 @@ class ClusterBuilder:
         ]
 
     def _usage_after_moves(self, node: str, uid: str, workload: Workload | None) -> Resources:
-        """Usage as measured at the move's proposal, else as measured now, else that of a replica of its workload."""
+        """The usage of a pod: as measured when its move was proposed, else as measured now, else that of a replica of
+        its workload.
+        """
         if uid in self._moving:
             return self._moving[uid].expected_reduction
         dry_run = self._pods.dry_runs.get(uid)
@@ -193,7 +197,8 @@ class ClusterBuilder:
         return self._measured[name]
 
     def _usage_of(self, pod: Pod) -> Resources:
-        """Usage as measured on the node where it runs; for an unmeasured pod of a dry run, as when it was proposed."""
+        """The usage measured on the pod's node. For an unmeasured pod of a dry run, it is that at the proposal of the
+        move."""
         usage = self._measured_node(pod.spec.node_name).pods.get(pod.metadata.uid, Resources())
         move = self._pods.dry_runs.get(pod.metadata.uid)
         if move is None:
@@ -236,7 +241,7 @@ class ClusterBuilder:
             unknown=measured.unknown,
             pods=LazySequence(lambda: [self._movable(pod, name) for pod in pods]),
             production=LazySequence(lambda: self._production(name, pods)),
-            batch_work=LazySequence(lambda: self._yielding(name)),
+            batch_work=LazySequence(lambda: self._staying_batch_work(name)),
             leaving=len(self._off.get(name, ())),
             going=len(going),
             object=node,
@@ -260,7 +265,7 @@ class ClusterBuilder:
         ]
         return staying + [move.expected_reduction for move in self._to.get(node, ())]
 
-    def _yielding(self, node: str) -> list[Resources]:
+    def _staying_batch_work(self, node: str) -> list[Resources]:
         """Usage of the pods that give way to others and stay."""
         return [
             self._usage_of(pod)
@@ -271,7 +276,8 @@ class ClusterBuilder:
     def _going(self, node: str, pods: Sequence[Pod]) -> list[TrackedMove]:
         """The pending moves away from a node whose pod is still running.
 
-        One that is terminating is in `ClusterNode.terminating`; one that is gone is subtracted from the window's mean.
+        A terminating pod is in `ClusterNode.terminating` instead. A pod that is gone is subtracted from the window's
+        mean.
         """
         off = self._off.get(node, ())
         running = {pod.metadata.uid for pod in pods if pod.metadata.deletion_timestamp is None} if off else ()
@@ -296,7 +302,7 @@ class ClusterBuilder:
         """The pod with everything that decides whether it may leave. If the rules cannot be applied to it, it is
         protected, and named in `ClusterView.failed`."""
         try:
-            return self._judged(pod, node)
+            return self._with_protection(pod, node)
         except Exception as error:
             meta, why = pod.metadata, rules_failed(error)
             self._failed[f"{meta.namespace}/{meta.name}"] = why
@@ -305,7 +311,7 @@ class ClusterBuilder:
                 uid=meta.uid, namespace=meta.namespace, name=meta.name, node=node, protection=why, info=info
             )
 
-    def _judged(self, pod: Pod, node: str) -> MovablePod:
+    def _with_protection(self, pod: Pod, node: str) -> MovablePod:
         meta = pod.metadata
         workload = self._workload_of(pod)
         candidate = self._watched.candidate(pod, workload)
@@ -382,7 +388,7 @@ def _replacement(move: TrackedMove) -> PodInfo | None:
 
 def owners_by_name(workloads: Mapping[Workload, WorkloadObject]) -> Mapping[tuple[str, str, str], WorkloadObject]:
     """The objects by kind, namespace and name, with the kind, which the items of a list do not have."""
-    keys = {(each.kind, each.namespace, each.name): each for each in workloads if each.group == "apps"}
+    keys = {(key.kind, key.namespace, key.name): key for key in workloads if key.group == "apps"}
     return LazyMapping(keys, lambda key: msgspec.structs.replace(workloads[keys[key]], kind=key[0]))
 
 

@@ -1,14 +1,14 @@
 """The gain of moving each pod to each node, as one table that is updated while a plan is made.
 
-How uneven a cluster is: the sum over its nodes of the squared distance between their load and the cluster's, as the
-weighted mean over the hours of the forecast day and the current load, CPU and memory by their weights. A pod of usage p
+The unevenness of a cluster is the sum over its nodes of the squared distance between their load and the cluster's. It
+is a weighted mean over the hours of the forecast day and the current load, and over CPU and memory. A pod of usage p
 that arrives on a node of base b at distance d changes the sum by Σ 2·d·p/b + (p/b)²; one that leaves by Σ −2·d·p/b +
 (p/b)². So the table for all pods and nodes is a product of matrices.
 
 Each node and pod has two usages. The usage of a pod that leaves a node is the part explained by measurements on that
 node; on the node where it arrives, it is added to all usage that is expected there. So no pod is evicted because of
 load that may never come, and none is moved to a node where such load may come. The mean is that of the explained usage,
-so what is only expected makes no other node hot.
+so usage that is only expected makes no other node hot.
 """
 
 import math
@@ -87,16 +87,16 @@ class DayGainTable:
         self._requests = np.zeros((0, room.shape[1]))
         self._squares = np.zeros((0, base.shape[1]))
         self._gain = np.zeros((0, nodes))
-        """Pods × nodes: by how much the move would reduce the sum."""
+        """Pods × nodes: the amount by which the move would reduce the sum."""
 
         self._excluded = np.zeros((0, nodes), dtype=np.bool_)
-        """Pods × nodes: excluded for the rest of the plan."""
+        """Pods × nodes: whether the move is excluded for the rest of the plan."""
 
         self._best: Indexes = np.zeros(0, dtype=np.int64)
         self._best_gain = np.zeros(0)
 
     def distance(self, used: Array) -> Array:
-        """Nodes × resources × slots: load above the cluster's, negative below; 0 for a node without a forecast.
+        """Nodes × resources × slots: load minus that of the cluster; 0 for a node without a forecast.
 
         `used`: `self.used`, or `self.explained`.
         """
@@ -112,7 +112,7 @@ class DayGainTable:
         `allowed`: per node, whether it may be a target.
         """
         amounts = [pod.info.requests for pod in pods]
-        requests = [(each.get("cpu", 0) / 1_000, float(each.get("memory", 0)), 1.0) for each in amounts]
+        requests = [(amount.get("cpu", 0) / 1_000, float(amount.get("memory", 0)), 1.0) for amount in amounts]
         self.pods += pods
         self.location = np.concatenate([self.location, np.array(locations, dtype=np.int64)])
         numbers = [self._workloads.setdefault(pod.workload, len(self._workloads)) for pod in pods]
@@ -139,7 +139,7 @@ class DayGainTable:
         return gains
 
     def exclude(self, pod: int, nodes: Flags | int) -> None:
-        """The pod cannot move to these nodes for the rest of the plan."""
+        """Excludes moves of the pod to these nodes for the rest of the plan."""
         self._excluded[pod, nodes] = True
         self._find_best(np.array([pod]))
 
@@ -151,7 +151,7 @@ class DayGainTable:
         )
 
     def keep(self, pod: int) -> None:
-        """The pod does not move for the rest of the plan."""
+        """Excludes all moves of the pod for the rest of the plan."""
         self._excluded[pod] = True
         self._find_best(np.array([pod]))
 
@@ -164,7 +164,7 @@ class DayGainTable:
         return SingleMove(pod=row, target=int(self._best[row]), gain=gain) if gain > 0 else None
 
     def promising(self, rows: Indexes) -> Indexes:
-        """The pods among these with a positive gain on some node, whether they fit or not; the largest gain first."""
+        """The pods among these with a positive gain on block node, whether they fit or not; the largest gain first."""
         gains = np.where(self._excluded[rows], -np.inf, self._gain[rows]).max(axis=1, initial=-np.inf)
         ordered: Indexes = rows[np.argsort(-gains, kind="stable")]
         return ordered[: int((gains > 0).sum())]
@@ -172,7 +172,7 @@ class DayGainTable:
     def best_pairs(self, seconds: Indexes, *, most: int, min_gain: float) -> list[MovePair]:
         """The best pairs of moves with a gain above `min_gain`, at most `most`, best first.
 
-        In each, one of these pods is moved, and another makes room for it on its target.
+        In each pair, one of the pods `seconds` is moved, and another pod makes room for it on its target.
         """
         seconds, firsts = self._likely_pairs(seconds, min_gain)
         if not len(seconds):
@@ -183,8 +183,8 @@ class DayGainTable:
         gains = single_gain + self._best_gain[firsts]
         gains[self._pointless(seconds, targets, self._requests[firsts], single_gain)] = -np.inf
         gains[self._workload[seconds][:, np.newaxis] == self._workload[firsts]] = -np.inf
-        # Usage of both in the same hours adds to the gain where one takes the place of the other: on the target, and
-        # on the source as well if the other pod moves back to it.
+        # Usage of both pods in the same hours adds to the gain on the node where one pod replaces the other. That is
+        # the target, and also the source if the first pod moves to it.
         back = np.nonzero(np.isfinite(gains) & (self._best[firsts] == self.location[seconds][:, np.newaxis]))
         for resource, weight in enumerate(self._resources):
             common = (self.day[seconds, resource] * self._slots) @ self.day[firsts, resource].T
@@ -211,8 +211,8 @@ class DayGainTable:
     def _likely_pairs(self, seconds: Indexes, min_gain: float) -> tuple[Indexes, Indexes]:
         """The pods among these that may gain more than `min_gain` in a pair, and the other pods of such pairs.
 
-        Computed with bounds per node, which are far fewer than pods. By Cauchy and Schwarz the common usage of two pods
-        in the same hours is at most the root of the product of their squares.
+        It is computed with bounds per node, because there are far fewer nodes than pods. By Cauchy and Schwarz the
+        common usage of two pods in the same hours is at most the root of the product of their squares.
         """
         firsts = np.flatnonzero(np.isfinite(self._best_gain))
         targets, index = np.unique(self.location[firsts], return_inverse=True)
@@ -261,19 +261,20 @@ class DayGainTable:
         self._excluded[pod] = True
         changed = np.array([source, target])
         everyone = np.arange(len(self.pods))
-        on_them = np.flatnonzero(np.isin(self.location, changed))
+        on_changed = np.flatnonzero(np.isin(self.location, changed))
         self._gain[:, changed] = self._gains(everyone, changed)
-        self._gain[on_them] = self._gains(on_them, np.arange(len(self.base)))
+        self._gain[on_changed] = self._gains(on_changed, np.arange(len(self.base)))
         self._find_best_after(source, target)
 
     def _gains(self, pods: Indexes, nodes: Indexes) -> Array:
-        """pods × nodes, as one product of matrices: terms of both, of the node, and of the pod."""
+        """pods × nodes: the gains as one product of matrices, with the terms of pod and node, of the node, and of the
+        pod."""
         base, location = self.base, self.location[pods]
         weights = self._slots * self._resources[:, np.newaxis]
-        from_there = (self.distance(self.explained) / base[:, :, np.newaxis])[location]
+        from_source = (self.distance(self.explained) / base[:, :, np.newaxis])[location]
         explained = self._explained_day[pods] / base[location][:, :, np.newaxis]
         leaving = np.einsum("prs,prs,rs->p", explained, explained, weights)
-        leaving -= 2.0 * np.einsum("prs,prs,rs->p", self._explained_day[pods], from_there, weights)
+        leaving -= 2.0 * np.einsum("prs,prs,rs->p", self._explained_day[pods], from_source, weights)
         along = self.distance(self.used) / base[:, :, np.newaxis]
         days, squares = self.day[pods] * weights, self._squares[pods] * self._resources
         flat = math.prod(days.shape[1:])
@@ -284,7 +285,8 @@ class DayGainTable:
         return gains
 
     def _find_best_after(self, *changed: int) -> None:
-        """The same as `_find_best` for every pod, after a move between these nodes: other columns did not change."""
+        """Does the same as `_find_best` for every pod after a move between these nodes. Only their columns have
+        changed."""
         lost = np.isin(self._best, changed) | np.isin(self.location, changed)
         self._find_best(np.flatnonzero(lost))
         others = np.flatnonzero(~lost)
@@ -302,16 +304,16 @@ class DayGainTable:
     def _find_best(self, pods: Indexes) -> None:
         """Finds, for each pod, the node with the largest gain on which its requests fit."""
         for begin in range(0, len(pods), _BLOCK):
-            some = pods[begin : begin + _BLOCK]
-            gains = np.where(self._excluded[some], -np.inf, self._gain[some])
+            block = pods[begin : begin + _BLOCK]
+            gains = np.where(self._excluded[block], -np.inf, self._gain[block])
             best = gains.argmax(axis=1)
             # The pod usually fits on the best node. All nodes are checked only for the others.
-            crowded = np.flatnonzero(~(self._requests[some] <= self._room[best] + REQUEST_TOLERANCE).all(axis=1))
+            crowded = np.flatnonzero(~(self._requests[block] <= self._room[best] + REQUEST_TOLERANCE).all(axis=1))
             for column in range(self._room.shape[1]) if len(crowded) else ():
                 room = self._room[np.newaxis, :, column] + REQUEST_TOLERANCE[column]
                 gains[crowded] = np.where(
-                    self._requests[some[crowded], column, np.newaxis] <= room, gains[crowded], -np.inf
+                    self._requests[block[crowded], column, np.newaxis] <= room, gains[crowded], -np.inf
                 )
             best[crowded] = gains[crowded].argmax(axis=1)
-            self._best[some] = best
-            self._best_gain[some] = gains[np.arange(len(some)), best]
+            self._best[block] = best
+            self._best_gain[block] = gains[np.arange(len(block)), best]

@@ -1,4 +1,4 @@
-"""The latest messages of the collector and the binders, with what the descheduler needs of them."""
+"""The latest messages of the collector and the binders, reduced to what the descheduler needs."""
 
 import math
 from collections.abc import Collection
@@ -11,23 +11,23 @@ from equipoise.contracts.messages.placement import NodePlacement, PlacedHint
 
 
 def with_recent_pods(placement: NodePlacement, begin: float) -> NodePlacement:
-    """The placement with only the pods that left, or that started after `begin`. Every window contains the others from
-    its beginning to its end, so its mean needs no correction for them."""
+    """The placement with only the pods that left, or that started after `begin`. The other
+    pods ran throughout every window, so its mean needs no correction for them."""
     recent = [pod for pod in placement.pods if (pod.running_since or math.inf) > begin]
     return msgspec.structs.replace(placement, pods=recent, labels={}, taints=[])
 
 
 class LatestMessages(ClusterMessages):
-    """Placements have only the pods that `with_recent_pods` keeps."""
+    """The latest messages. Placements have only the pods that `with_recent_pods` keeps."""
 
     def __init__(self) -> None:
         super().__init__()
         self._binders: dict[str, tuple[float, str]] = {}
 
     def hint(self, node: str, namespace: str, pod: str) -> PlacedHint | None:
-        """The hint with which this pod on the node was created; None: unknown."""
+        """The hint with which this pod on the node was created; None if it is unknown."""
         pods = self.placements[node].pods if node in self.placements else []
-        return next((each.hint for each in pods if (each.namespace, each.name) == (namespace, pod)), None)
+        return next((placed.hint for placed in pods if (placed.namespace, placed.name) == (namespace, pod)), None)
 
     def on_heartbeat(self, message: Heartbeat, now: float) -> None:
         """Keep a heartbeat of a binder. `now`: our monotonic clock."""

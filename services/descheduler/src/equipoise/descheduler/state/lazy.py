@@ -8,7 +8,8 @@ T = TypeVar("T")
 
 
 class LazySequence(Sequence[T]):
-    """The pods of a node: strategies read those of few nodes, and checking every pod of a cluster is expensive."""
+    """A sequence such as the pods of a node: strategies read the pods of few nodes, and checking all pods is
+    expensive."""
 
     __slots__ = ("_made", "_make")
 
@@ -32,7 +33,7 @@ class LazySequence(Sequence[T]):
 
 
 class LazyMapping(Mapping[K, T]):
-    """The keys are known; each value is computed once. A decision reads one or two of many windows."""
+    """A mapping with known keys. Each value is computed when it is first read: a decision reads few of many windows."""
 
     __slots__ = ("_keys", "_made", "_make")
 

@@ -1,4 +1,5 @@
-"""Whether the load of a node fell after pods were evicted from it. If it does not, no further pod is evicted there."""
+"""Decides whether the load of a node fell after pods were evicted from it. If it did not, no more pods are evicted
+there."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,10 +13,10 @@ from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.state.pending_moves import TrackedMove
 
 MIN_SHARE = 0.5
-"""Share of the expected reduction that counts as a reduction."""
+"""The share of the expected reduction from which a node counts as reduced."""
 
 MAX_WINDOWS = 3.0
-"""Windows after an eviction, after which a node whose load was never known is not evaluated any more."""
+"""The number of windows after an eviction for which the load of a node is awaited."""
 
 
 class ReductionTrial(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +35,7 @@ ReductionTrials = Mapping[str, ReductionTrial]
 
 
 def after_eviction(trials: ReductionTrials, move: TrackedMove) -> dict[str, ReductionTrial]:
-    """The trials once the pod of a move was evicted. Without the node's usage before, there is nothing to compare."""
+    """The trials once the pod of a move was evicted. Unchanged if the node's usage before the eviction is unknown."""
     if move.evicted_at is None or move.before == Resources():
         return dict(trials)
     trial = trials.get(move.node)
@@ -56,21 +57,22 @@ def completed(
     trials: ReductionTrials, nodes: Sequence[ClusterNode], *, window: str, length: float
 ) -> list[LoadReduction]:
     """The results of nodes with a sample taken at least one window (`length` seconds) after the last eviction."""
-    found = []
+    results = []
     for node in nodes:
         trial = trials.get(node.name)
         if trial is None or node.unknown or node.sampled_at.get(window, 0.0) < trial.since + length:
             continue
         result = _result(node.name, trial, node.remaining(window))
         if result is not None:
-            found.append(result)
-    return found
+            results.append(result)
+    return results
 
 
 def remaining(
     trials: ReductionTrials, results: Sequence[LoadReduction], *, length: float, now: float
 ) -> dict[str, ReductionTrial]:
-    """The trials without a result that are not older than `MAX_WINDOWS`, nor of the time of a clock that was ahead."""
+    """The trials without a result. Those older than `MAX_WINDOWS`, and those from a clock that was ahead, are
+    dropped."""
     done = {result.node for result in results}
     return {
         name: trial
@@ -87,10 +89,10 @@ def _result(node: str, trial: ReductionTrial, after: Resources) -> LoadReduction
     ]
     reduced: list[bool] = []
     for name in over:
-        was, left, expected = (known(getattr(each, name)) for each in (trial.before, after, trial.expected))
-        if was is None or left is None or expected is None:
+        before, now, expected = (known(getattr(usage, name)) for usage in (trial.before, after, trial.expected))
+        if before is None or now is None or expected is None:
             return None
-        reduced.append(was - left >= MIN_SHARE * expected)
+        reduced.append(before - now >= MIN_SHARE * expected)
     if not reduced:
         return None
     intents = list(trial.intents)
@@ -98,8 +100,8 @@ def _result(node: str, trial: ReductionTrial, after: Resources) -> LoadReduction
 
 
 def _sum(left: Resources, right: Resources) -> Resources:
-    def of(name: str) -> float | None:
-        amounts = [amount for each in (left, right) if (amount := known(getattr(each, name))) is not None]
+    def total(name: str) -> float | None:
+        amounts = [amount for usage in (left, right) if (amount := known(getattr(usage, name))) is not None]
         return sum(amounts) if amounts else None
 
-    return Resources(cpu=of("cpu"), memory=of("memory"))
+    return Resources(cpu=total("cpu"), memory=total("memory"))

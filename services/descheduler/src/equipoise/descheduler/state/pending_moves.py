@@ -25,24 +25,26 @@ if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
     from equipoise.scheduling.model.pod_info import PodInfo
 
 MAX_DRY_RUN_MOVES = 5_000
-"""The oldest are dropped beyond this. With default settings at most 2,880 are proposed in a day."""
+"""The maximum number of dry-run moves: beyond it the oldest are dropped. By default at most 2,880 are proposed in a
+day."""
 
 
 class TrackedMove(Move, frozen=True, kw_only=True, gc=True):
-    """One pod that is moving, or would be, from a node to another."""
+    """The move of one pod from a node to another, which is pending or was made in a dry run."""
 
     id: str
     """Id of the intent."""
 
     pod_uid: str
     expected_reduction: Resources
-    """Cores and bytes that the pod used when it was proposed."""
+    """Cores and bytes that the pod used when the move was proposed."""
 
     expires_at: float = 0.0
     """The time at which the intent expires; 0 when another leader proposed the move."""
 
     until: float
-    """The time at which it expires: without an outcome or a replacement, or at the end of a dry run's lifetime."""
+    """The time at which the move expires if there is no outcome or replacement, or at which the lifetime of a dry run
+    ends."""
 
     evicted_at: float | None = None
     dry_run_at: float | None = None
@@ -94,32 +96,32 @@ def planned(move: PodMove) -> TrackedMove:
 def after_outcome(
     moves: PendingMoves, outcome: EvictionOutcome, *, replacement_timeout: float, dry_run_lifetime: float, now: float
 ) -> dict[str, TrackedMove]:
-    """The moves once the outcome of an intent is known. Receiving the same outcome twice changes nothing.
+    """The moves after the outcome of an intent. Receiving the same outcome twice changes nothing.
 
     An evicted pod's move waits for the replacement, a dry run's move is kept for its lifetime, every other move ends.
     Outcomes of another leader's intents count as well, so that a change of leaders loses nothing.
     """
-    following = dict(moves)
-    following.pop(outcome.intent_id, None)
+    moves_after = dict(moves)
+    moves_after.pop(outcome.intent_id, None)
     evicted = outcome.outcome is Outcome.EVICTED
     if not evicted and (outcome.outcome is not Outcome.DRY_RUN or not outcome.target):
-        return following
+        return moves_after
     settled_at = min(outcome.settled_at, now)  # the API server's clock may be ahead for a while
     until = settled_at + (replacement_timeout if evicted else dry_run_lifetime)
     if evicted or until > now:
-        for id in [move.id for move in following.values() if move.pod_uid == outcome.pod_uid and not move.real]:
-            del following[id]
+        for id in [move.id for move in moves_after.values() if move.pod_uid == outcome.pod_uid and not move.real]:
+            del moves_after[id]
     if until <= now:
-        return following
+        return moves_after
     move = moves.get(outcome.intent_id) or converted(outcome, TrackedMove, id=outcome.intent_id, until=until)
     if evicted:
-        following[move.id] = msgspec.structs.replace(move, evicted_at=settled_at, until=until)
+        moves_after[move.id] = msgspec.structs.replace(move, evicted_at=settled_at, until=until)
     else:
-        following[move.id] = msgspec.structs.replace(move, dry_run_at=settled_at, until=until)
-        if len(following) > MAX_DRY_RUN_MOVES:
-            for id in [move.id for move in following.values() if not move.real][:-MAX_DRY_RUN_MOVES]:
-                del following[id]
-    return following
+        moves_after[move.id] = msgspec.structs.replace(move, dry_run_at=settled_at, until=until)
+        if len(moves_after) > MAX_DRY_RUN_MOVES:
+            for id in [move.id for move in moves_after.values() if not move.real][:-MAX_DRY_RUN_MOVES]:
+                del moves_after[id]
+    return moves_after
 
 
 def earlier(moves: PendingMoves, seconds: float, now: float) -> dict[str, TrackedMove]:
@@ -137,28 +139,29 @@ def earlier(moves: PendingMoves, seconds: float, now: float) -> dict[str, Tracke
 
 
 def replacements(moves: PendingMoves, pods: Mapping[Workload, Sequence[Pod]]) -> dict[str, Pod]:
-    """The pod that replaces an evicted one, once it is on a node, by intent id. One pod replaces one.
+    """The replacement of each evicted pod, once it is on a node, by intent id. A pod replaces only one evicted pod.
 
-    `pods`: those of the workloads of evicted pods.
+    `pods`: the pods of the workloads of evicted pods.
     """
     waiting: dict[Workload, list[TrackedMove]] = {}
     for move in sorted(moves.values(), key=lambda move: (move.evicted_at or 0.0, move.id)):
         if move.evicted_at is not None and move.workload is not None:
             waiting.setdefault(move.workload, []).append(move)
-    found: dict[str, Pod] = {}
+    by_intent: dict[str, Pod] = {}
     for workload, evicted in waiting.items():
         for pod in sorted(pods.get(workload, ()), key=lambda pod: (created_at(pod), pod.metadata.uid)):
             move_of = next((move for move in evicted if pod.spec.node_name and _replaces(pod, move)), None)
             if move_of is not None:
-                found[move_of.id] = pod
+                by_intent[move_of.id] = pod
                 evicted.remove(move_of)
-    return found
+    return by_intent
 
 
 def _replaces(pod: Pod, move: TrackedMove) -> bool:
     if pod.metadata.uid == move.pod_uid or pod.metadata.uid in move.siblings:
         return False
-    # The siblings are known of our own moves only. Otherwise times decide: creation times are whole seconds, and an
+    # The siblings are known for our own moves only. For others the times decide: creation times are whole seconds, and
+    # an
     # outcome is reported shortly after the eviction.
     assert move.evicted_at is not None
     return bool(move.siblings) or created_at(pod) >= int(move.evicted_at) - 1
@@ -215,8 +218,8 @@ def without_outcome(moves: PendingMoves) -> int:
 
 def reported_dry_runs(moves: PendingMoves) -> list[DryRunMove]:
     """The moves of dry runs as messages, newest first."""
-    found = [converted(move, DryRunMove, since=move.dry_run_at) for move in moves.values() if not move.real]
-    return sorted(found, key=lambda move: (-move.since, move.namespace, move.pod))
+    dry_run_moves = [converted(move, DryRunMove, since=move.dry_run_at) for move in moves.values() if not move.real]
+    return sorted(dry_run_moves, key=lambda move: (-move.since, move.namespace, move.pod))
 
 
 def reported_pending(moves: PendingMoves) -> list[PendingMove]:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
 
 
 MAX_OUTSCORED = 300
-"""Pods without a target, since the last move, for which the scores of kube-scheduler are computed. Without Equipoise's
-scores, a large cluster has thousands of such pods, and each takes about a millisecond with 5,000 nodes."""
+"""The number of pods without a target, since the last move, for which the scores of kube-scheduler are computed.
+Without Equipoise's scores, a large cluster has thousands of such pods, and each takes about a millisecond with 5,000
+nodes."""
 
 
 class Projection:
@@ -41,10 +42,10 @@ class Projection:
         """Nodes × resources: cores, bytes and pods; NaN where unknown."""
 
         self.expected = expected_amounts(cluster.nodes, window)
-        """Nodes × resources: what is only expected in `amounts`."""
+        """Nodes × resources: the part of `amounts` that is only expected."""
 
         self.terminating = terminating_amounts(cluster.nodes)
-        """Nodes × resources: what terminating pods use, which is not in `amounts`. It is free when they have ended."""
+        """Nodes × resources: what terminating pods use, which is not in `amounts`. It becomes free when they end."""
 
         self.terminating_production = terminating_amounts(cluster.nodes, production=True)
         if production:
@@ -67,7 +68,7 @@ class Projection:
         return known_loads(self.amounts[index] / self.base[index])
 
     def measured_load(self, node: ClusterNode) -> dict[Resource, float]:
-        """`load` without what is only expected: what has to leave the node is decided by it."""
+        """`load` without the part that is only expected. It decides what has to leave the node."""
         index = self.positions[node.name]
         return known_loads(self.measured(index) / self.base[index])
 
@@ -93,13 +94,13 @@ class Projection:
 
     @property
     def fit(self) -> "NodeFit":
-        """Nodes by row. Made when it is first needed."""
+        """The fit of pods on the nodes, by row. It is created when it is first needed."""
         if self._fit is None:
             self._fit = self._cluster.fit(self._nodes)
         return self._fit
 
     def outscored(self, pod: MovablePod, targets: Indexes | int) -> Flags | None:
-        """The flags of `NodeFit.outscored`, per node; None: not computed after MAX_OUTSCORED pods without a target.
+        """The flags of `NodeFit.outscored`, per node; None after MAX_OUTSCORED pods without a target.
 
         `targets`: the nodes to which the pod may be moved.
         """
@@ -111,14 +112,14 @@ class Projection:
 
     def move(self, pod: MovablePod, target: str) -> None:
         self._outscored = 0
-        source, there, amount = self.positions[pod.node], self.positions[target], amount_of(pod)
+        source, target_row, amount = self.positions[pod.node], self.positions[target], amount_of(pod)
         for values in (self.amounts, self.production) if pod.production else (self.amounts,):
             values[source] = np.maximum(values[source] - amount, 0.0)
-            values[there] += amount
+            values[target_row] += amount
         if pod.batch_work:
             self._batch_work[source] = np.maximum(self._batch_work_of(source) - amount, 0.0)
-            self._batch_work[there] = self._batch_work_of(there) + amount
-        self.fit.move(pod, there)
+            self._batch_work[target_row] = self._batch_work_of(target_row) + amount
+        self.fit.move(pod, target_row)
 
     def saved(self) -> "Projection":
         """A copy to restore after moves that were only tried."""
@@ -128,7 +129,7 @@ class Projection:
         return saved
 
     def restore(self, saved: "Projection", tried: Sequence[MovablePod]) -> None:
-        """`tried`: the pods that were moved since `saved`."""
+        """Undoes moves. `tried`: the pods that were moved since `saved`."""
         self.amounts, self.production, self._batch_work = saved.amounts, saved.production, saved._batch_work
         self._outscored = max(saved._outscored, self._outscored)
         for pod in tried:

@@ -29,7 +29,8 @@ class TrackerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tracker:
-    """Updated by messages and by published intents. A new leader starts with the outcomes that the stream retains."""
+    """The state of a descheduler. Messages and published intents update it. A new leader starts with the outcomes that
+    the stream retains."""
 
     def __init__(self, settings: TrackerSettings) -> None:
         self._settings = settings
@@ -68,7 +69,7 @@ class Tracker:
         self.pending = {id: move for id, move in self.pending.items() if id != intent_id}
 
     def read_clock(self, now: float) -> None:
-        """Corrects the kept times if this clock was set back: what ends later ends as many seconds from now as before.
+        """Corrects the kept times if this clock was set back: the remaining time of moves and cooldowns stays the same.
         Call it before `now` is used.
 
         Otherwise nothing would be moved until those times, perhaps for a year. Counts begin anew.
@@ -82,7 +83,7 @@ class Tracker:
         self._latest = now
 
     def on_outcome(self, outcome: EvictionOutcome, now: float) -> None:
-        """Records the outcome of an intent. The same outcome a second time changes nothing."""
+        """Records the outcome of an intent. Recording the same outcome twice changes nothing."""
         self.read_clock(now)
         self.pending = pending_moves.after_outcome(
             self.pending,
@@ -150,17 +151,17 @@ class Tracker:
         return pending_moves.current(waiting, locations, nodes, now)
 
     def load_reductions(self, nodes: Sequence[ClusterNode], window: Window, now: float) -> list[LoadReduction]:
-        """The load reductions of earlier evictions that `window` (the shortest) now covers.
+        """The load reductions after earlier evictions, once `window` (the shortest) begins after them.
 
         A node whose load repeatedly did not fall enters a cooldown.
         """
-        found = load_reductions.completed(self._trials, nodes, window=window.name, length=window.length)
-        self._trials = load_reductions.remaining(self._trials, found, length=window.length, now=now)
-        for result in found:
+        results = load_reductions.completed(self._trials, nodes, window=window.name, length=window.length)
+        self._trials = load_reductions.remaining(self._trials, results, length=window.length, now=now)
+        for result in results:
             self._cooldowns = cooldowns.after_reduction(self._cooldowns, result, self._settings.cooldown, now)
-        return found
+        return results
 
     def end_dry_runs(self) -> None:
-        """Discard dry-run moves and their cooldowns: binders evict now, and these pods still have to be moved."""
+        """Discards dry-run moves and their cooldowns: binders evict now, and these pods still have to be moved."""
         self.pending = pending_moves.real_moves(self.pending)
         self._dry_run_cooldowns = {}

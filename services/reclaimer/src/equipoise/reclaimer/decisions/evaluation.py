@@ -1,4 +1,4 @@
-"""What each node offers now: the amounts of its bands, what of it its status should contain, and why."""
+"""Decides what each node offers now: the amounts of its bands, the amounts that its status should contain, and why."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ _UNITS = (1_000.0, 1.0)
 """The factors by resource: cores to milli-cores, bytes to bytes."""
 
 DISABLED = "its strategy offers nothing"
-"""`degraded` of a node that is to offer nothing."""
+"""The value of `degraded` for a node that should offer nothing."""
 
 
 CONTESTED = f"""another program changes the mid and batch resources of its status. Run only one of them; writes go on \
@@ -60,29 +60,29 @@ class Evaluated(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The decision about one node."""
 
     message: ReclaimedNode
-    """Its epoch and sequence are those of its publisher."""
+    """The publisher sets its epoch and sequence."""
 
     last: Amounts
     """The amounts for the next evaluation."""
 
     amounts: Mapping[str, int | None]
-    """The amounts that its status should contain, by resource name; None: nothing."""
+    """The amounts that its status should contain, by resource name. None: the status should not contain the name."""
 
     due: bool
     """Whether the amounts are written now."""
 
     contested: bool = False
-    """Whether another program writes the same names. If so, nothing is written, and what is in the status is
+    """Whether another program writes the same names. If so, nothing is written, and the amounts in the status are
     offered."""
 
     shrinks: bool
-    """Whether an amount becomes smaller: such a write must not wait for those that only grow."""
+    """Whether an amount becomes smaller: such a write must not wait for writes that only increase amounts."""
 
 
 def evaluate(
     nodes: Sequence[ObservedNode], settings: ReclaimEvaluation, *, max_age: float, now: float
 ) -> list[Evaluated]:
-    """`max_age`: seconds for which a sample counts as current."""
+    """The decision about each node. `max_age`: seconds for which a sample counts as current."""
     reclaim_nodes = [
         ReclaimNode(
             observed=node,
@@ -121,7 +121,7 @@ def _evaluate(
     else:
         terms = _terms(node, node.usage, strategy, reclaim_node.reserved)
         target = last = _amounts(node, node.usage, strategy, terms, forecast)
-        idle = {resource: reclaimed(each) for resource, each in terms.items()}
+        idle = {resource: reclaimed(resource_terms) for resource, resource_terms in terms.items()}
         bands["free"] = ReclaimedBand(reclaimed=Resources(cpu=idle.get("cpu"), memory=idle.get("memory")))
     unknown = bool(degraded)
     requested = requested_by_band(node.placement)
@@ -134,7 +134,7 @@ def _evaluate(
             requested=_resources(requested[band]),
             hours=hours,
         )
-    unused = not strategy.enabled and not any(each.any() for each in requested.values())
+    unused = not strategy.enabled and not any(amount.any() for amount in requested.values())
     if node.contested:
         degraded = degraded or f"nothing is written: {CONTESTED}"
     return Evaluated(
@@ -152,25 +152,29 @@ def _evaluate(
             sequence=0,
         ),
         last=last,
-        amounts={name: None if unused else each.amount for name, each in offers.items()},
+        amounts={name: None if unused else offered.amount for name, offered in offers.items()},
         due=not node.contested
         and (
             node.inconsistent
-            or (any(name in node.existing for name in offers) if unused else any(each.due for each in offers.values()))
+            or (
+                any(name in node.existing for name in offers)
+                if unused
+                else any(offered.due for offered in offers.values())
+            )
         ),
-        shrinks=any(each.amount < node.existing.get(name, 0) for name, each in offers.items()),
+        shrinks=any(offered.amount < node.existing.get(name, 0) for name, offered in offers.items()),
     )
 
 
 def _offers(node: ObservedNode, target: Amounts, requested: Amounts, settings: OfferSettings) -> dict[str, Offer]:
-    """The offers by resource name. Where nothing is known of the capacity, what the status contains stays."""
+    """The offers by resource name. If the capacity is unknown, the amounts in the status stay."""
     offers, running = {}, requested_by_band(node.placement, running=True)
     capacity = amounts(node.placement.capacity)
     for band in OFFERED_BANDS:
         for row, name in enumerate(RESOURCE_NAMES[band]):
             unit, existing = _UNITS[row], node.existing.get(name)
             # 8.05 cores are 8050.000000000001 milli-cores.
-            in_use, bound = (round(float(each[band][row]) * unit, 3) for each in (running, requested))
+            in_use, bound = (round(float(amount_of[band][row]) * unit, 3) for amount_of in (running, requested))
             needed = requested_amount(existing=existing, running=in_use, bound=bound)
             amount = float(target[band][row]) * unit
             if existing is None and not amount and not needed:
@@ -190,7 +194,7 @@ def _offers(node: ObservedNode, target: Amounts, requested: Amounts, settings: O
 
 
 def _contested(node: ObservedNode) -> dict[str, Offer]:
-    """What the status contains, whoever wrote it."""
+    """The amounts that the status contains, whoever wrote them."""
     return {name: Offer(amount=node.existing.get(name, 0), due=False) for name in OFFERED_NAMES}
 
 
@@ -224,7 +228,7 @@ def _terms(
 
 
 def _bounded(resource: str, terms: ReclaimedTerms) -> ReclaimedTerms:
-    """All pods of a node may request more than any machine has."""
+    """The terms with requests of at most what a machine can have: all pods of a node may request more."""
     return msgspec.structs.replace(terms, high_priority=bounded(resource, terms.high_priority))
 
 
@@ -235,7 +239,9 @@ def _amounts(
     terms: Mapping[str, ReclaimedTerms],
     forecast: NodeForecast,
 ) -> Amounts:
-    """Mid counts before batch. Neither is more than what is idle now, which a forecast may exceed."""
+    """The amounts of the bands. Mid is subtracted before batch. Both are limited to what is idle now, which a forecast
+    may exceed.
+    """
     target = {band: np.full(len(RESOURCES), np.nan) for band in OFFERED_BANDS}
     batch_caps = (strategy.batch_cpu_cap, strategy.batch_memory_cap)
     mid_caps = (strategy.mid_cpu_cap, strategy.mid_memory_cap)
@@ -261,7 +267,8 @@ def _amounts(
 
 
 def _reduced(node: ObservedNode, last: Amounts, settings: DegradeSettings) -> tuple[Amounts, str]:
-    """A part of the last known amounts, smaller with the age of the newest sample."""
+    """The part of the last known amounts that is still offered, which shrinks with the age of the newest sample, and
+    why."""
     share = share_kept(node.age, settings)
     why = f"its newest sample is {node.age:.0f} s old" if node.sampled_at else "the node has not been measured"
     effect = "the amounts stay" if share == 1.0 else f"{share:.0%} of the last known amounts are offered"

@@ -1,7 +1,7 @@
 """How much of a node stays idle for some hours.
 
-`lasting` uses the errors of earlier forecasts. Until they are known, `lowest_reclaimable` is the lowest of what the
-typical day and the last day leave.
+`lasting` uses the errors of earlier forecasts. Until these are known, `lowest_reclaimable` is used: the lowest amount
+that the typical day and the last day leave.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.numeric import Array, np
 
 SUPPRESSED = 0.03
-"""Share of its hours for which the last core of batch resources may be suppressed (docs/decisions/0036)."""
+"""The last core of batch resources may be suppressed for this share of its hours (docs/decisions/0036)."""
 
 
 def lowest_reclaimable(
@@ -22,7 +22,7 @@ def lowest_reclaimable(
 
     `limit` (nodes): what all pods and the system together may use. `expected` and `recent_worst` (nodes × 24 hours of
     the day, UTC): usage of high-priority pods and of the system, of the typical day and the highest of the last 24 h.
-    `margin` (nodes): what the typical day is exceeded by. An hour without either is unknown.
+    `margin` (nodes): the amount by which usage may exceed the typical day. An hour without either is unknown.
     """
     slots = (now_hour + np.arange(min(hours, SLOTS - 1) + 1)) % SLOTS
     usage = np.fmax(expected[:, slots] + margin[:, None], recent_worst[:, slots])
@@ -31,28 +31,29 @@ def lowest_reclaimable(
 
 
 class NodesAhead(msgspec.Struct, frozen=True, kw_only=True):
-    """One resource of nodes, now and in the coming hours. A NaN is unknown, and then so is the result of the node."""
+    """One resource of nodes, now and in the coming hours. If a value of a node is NaN (unknown), its result is unknown
+    too."""
 
     idle: Array
-    """nodes: what is reclaimable now."""
+    """nodes: the amount that is reclaimable now."""
 
     limit: Array
-    """nodes: what all pods and the system together may use."""
+    """nodes: the amount that all pods and the system together may use."""
 
     typical: Array
     """nodes × hours ahead: usage of high-priority pods and of the system on the typical day."""
 
     deviation: Array
-    """nodes × hours ahead: how far usage is expected to be above that."""
+    """nodes × hours ahead: how far usage is expected to exceed the typical day."""
 
     errors: Array
-    """nodes × hours ahead × levels of equal probability: how far usage was above what was expected."""
+    """nodes × hours ahead × levels of equal probability: how far usage exceeded the expectation."""
 
     running: Array
-    """nodes: requested by the pods of the band."""
+    """nodes: the amount that the running pods of the band request."""
 
     remaining: Array
-    """nodes × hours ahead: of these, what is then still requested."""
+    """nodes × hours ahead: the part of `running` that is still requested then."""
 
 
 def hours_ahead(day: Array, hour_of_day: float, hours: int = SLOTS) -> Array:
@@ -65,11 +66,11 @@ def hours_ahead(day: Array, hour_of_day: float, hours: int = SLOTS) -> Array:
 
 
 def lasting(nodes: NodesAhead, *, hours: Sequence[int], suppressed: float, margin: Array) -> Array:
-    """nodes × `hours` (ascending): how much lasts that long.
+    """nodes × `hours` (ascending): the amount that lasts for so many hours.
 
     It is the highest amount whose last core (or byte) is expected to be suppressed for at most a share `suppressed`
-    (0..1) of these hours. Running pods are part of it, and leave space when they end. It is never more than what is
-    idle now, and never more for longer. `margin` (nodes): part of the limit that is not used.
+    (0..1) of these hours. Running pods are part of it, and leave space when they end. It never exceeds what is
+    idle now, and never grows with the hours. `margin` (nodes): the part of the limit that must stay unused.
     """
     usage = nodes.typical + nodes.deviation + nodes.remaining
     left = (nodes.limit - margin)[:, np.newaxis] - usage
@@ -84,10 +85,11 @@ def lasting(nodes: NodesAhead, *, hours: Sequence[int], suppressed: float, margi
 
 
 def _quantile(values: Array, share: float) -> Array:
-    """The quantile of each row, between two values; NaN if one is unknown. Faster than `numpy.quantile`."""
-    place = share * (values.shape[1] - 1)
-    low = int(place)
+    """The quantile of each row, interpolated between two values; NaN if a value is unknown. Faster than
+    `numpy.quantile`."""
+    position = share * (values.shape[1] - 1)
+    low = int(position)
     ordered = np.partition(values, (low, min(low + 1, values.shape[1] - 1)), axis=1)
-    between = ordered[:, low] + (ordered[:, min(low + 1, values.shape[1] - 1)] - ordered[:, low]) * (place - low)
+    between = ordered[:, low] + (ordered[:, min(low + 1, values.shape[1] - 1)] - ordered[:, low]) * (position - low)
     quantile: Array = np.where(np.isnan(values).any(axis=1), np.nan, between)
     return quantile

@@ -1,4 +1,4 @@
-"""What each node leaves in the coming hours: the amounts of its bands that forecasts allow."""
+"""The amounts of the bands that forecasts allow on each node in the coming hours."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class ReclaimNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NodeForecast(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one node leaves, as far as its day is known. A NaN is unknown."""
+    """The forecast amounts of one node; NaN where its day is unknown."""
 
     lowest: Amounts
     """The lowest amount, by band and resource, that high-priority pods and the system leave in the band's hours."""
@@ -52,14 +52,14 @@ def band_hours(forecast: ForecastSettings) -> dict[OfferedBand, int]:
 
 def reserved_amount(placement: NodePlacement) -> Array:
     """Capacity minus allocatable, or the reservation, whichever is more; 0 where they are unknown."""
-    capacity, allocatable = (np.array(amounts(each)) for each in (placement.capacity, placement.allocatable))
+    capacity, allocatable = (np.array(amounts(resources)) for resources in (placement.capacity, placement.allocatable))
     reservation = _or_zero(placement.colocation.reserved)
     reserved: Array = np.fmax(np.maximum(capacity - allocatable, 0.0), reservation)
     return reserved
 
 
 def third_party_amount(placement: NodePlacement, band: OfferedBand) -> Array:
-    """The amount of the band that programs which are no pods use, by resource; 0 where it is not stated."""
+    """The amount of the band that programs outside pods use, by resource; 0 where it is not stated."""
     return _or_zero(placement.colocation.third_party.get(band, Resources()))
 
 
@@ -102,7 +102,9 @@ def _lowest(nodes: Sequence[ReclaimNode], forecast: ForecastSettings, now: float
 def _lasting_batch(nodes: Sequence[ReclaimNode], forecast: ForecastSettings, now: float) -> Array:
     """nodes × resources: batch resources that last for their hours, by the errors of earlier forecasts.
 
-    NaN: these are not known yet, or the policy is not `usage`: what requests exceed usage by has no day.
+    NaN if the errors are not known yet, or if the policy is not `usage`: the excess of requests over usage has no daily
+    forecast.
+
     """
     hours, hour = forecast.batch_hours, forecast.day / SLOTS
     batch = np.full((len(nodes), len(RESOURCES)), np.nan)
@@ -156,7 +158,7 @@ def _is_learned(node: ObservedNode) -> bool:
 
 
 def _remaining(pods: Array, hours: int, now: float, hour: float) -> Array:
-    """resources × hours ahead (of `hour` seconds): what is requested in the middle of each.
+    """resources × hours ahead (of `hour` seconds): the requests in the middle of each hour.
 
     A pod that runs longer than expected stays.
     """
