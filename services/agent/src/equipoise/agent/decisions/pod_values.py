@@ -1,4 +1,4 @@
-"""What is written into the cgroup of a pod, from what it asks for."""
+"""The values that are written into the cgroup of a pod, from its requests and limits."""
 
 import msgspec
 
@@ -11,7 +11,8 @@ MIN_QUOTA = 1_000
 """Microseconds: the kernel refuses a shorter quota."""
 
 PAGE = 4_096
-"""Bytes: the kernel rounds memory down to pages, so a value that is none would never read back."""
+"""Bytes. The kernel rounds memory down to whole pages, so any other value would differ from the one that is read
+back."""
 
 MIN_SHARES, MAX_SHARES = 2, 262_144
 """The limits of CPU shares on cgroup v1. The kubelet gives the minimum to each best-effort pod."""
@@ -24,7 +25,7 @@ class PodValues(msgspec.Struct, frozen=True, kw_only=True):
     """Microseconds per period."""
 
     shares: int
-    """CPU shares of cgroup v1. `weight_of` is what v2 has in its place."""
+    """CPU shares of cgroup v1. cgroup v2 has `weight_of` these shares instead."""
 
     memory_high: int | None
     """Bytes above which the kernel reclaims memory of the pod and slows it down. Nothing is killed."""

@@ -25,13 +25,13 @@ MIN_QUOTA = 2_000
 MIN_CPUS = 2
 
 BUSY = 80.0
-"""Percent of the node: with more CPU time left than that, fewer batch pods would not help those that wait."""
+"""CPU load in percent of the node. Below it, less CPU time for batch pods would not help the pods that wait."""
 
 LIFT_ROUNDS = 10
-"""Rounds for which a limit is not needed before it is removed."""
+"""A limit is removed when it was not needed for this many rounds."""
 
 NEEDED_SHARE = 0.8
-"""A limit is needed while more of it is used."""
+"""A limit is needed while at least this share of it is used."""
 
 
 Policy = Literal["quota", "cpuset", "off"]
@@ -46,12 +46,13 @@ class CpuSuppression(Section, frozen=True, kw_only=True):
 
     pressure_threshold: Annotated[float, Meta(gt=0, le=100)] | None = 10.0
     """Percent of the time in which a latency-sensitive pod waits for CPU time (PSI), above which best-effort pods are
-    halved. Below half of it they grow again. Measured: 1 % with the weights of the kubelet, 10 % where batch pods
-    harm. null: never."""
+    halved. Below half of this value, they get more CPU time again. Measured: 1 % with the weights of the kubelet, 10 %
+    where batch pods harm. null: never."""
 
     cpu_threshold: Annotated[float, Meta(gt=0, le=100)] | None = None
     """CPU load of the node in percent above which best-effort pods get only what is left below it, as Koordinator does
-    at 65. null: never. The weights protect the others as well, and this costs nearly half of the batch work."""
+    at 65. null: never. The weights of cgroups already protect the other pods, and this threshold costs nearly half of
+    the batch work."""
 
     min_cpu: Percent = 5.0
     """Percent of the node that best-effort pods always keep, or they would hold memory and never end."""
@@ -113,7 +114,7 @@ def next_limit(rules: CpuSuppression, usage: CpuUsage, before: CpuLimit) -> CpuL
     wanted = _wanted(rules, usage, before)
     if before.cores is None or wanted.reason:
         return wanted
-    # Nothing asks for a limit. It grows step by step, until the node is free or nobody needs what it leaves.
+    # No rule requires a limit. It grows in steps, until it reaches the whole node or best-effort pods do not need more.
     unneeded = before.unneeded + 1 if usage.best_effort < NEEDED_SHARE * before.cores else 0
     cores = before.cores + usage.capacity * STEP / 100
     if cores >= usage.capacity or unneeded >= LIFT_ROUNDS:
@@ -122,7 +123,7 @@ def next_limit(rules: CpuSuppression, usage: CpuUsage, before: CpuLimit) -> CpuL
 
 
 def _wanted(rules: CpuSuppression, usage: CpuUsage, before: CpuLimit) -> CpuLimit:
-    """The limit that the rules ask for; without a reason if nothing asks for one."""
+    """The limit that the rules require; without a reason if no rule requires one."""
     limits = []
     if rules.cpu_threshold is not None:
         above = usage.node > usage.capacity * rules.cpu_threshold / 100
@@ -157,7 +158,8 @@ def _harmed(threshold: float, usage: CpuUsage) -> bool:
 
 
 def next_quota(cores: float, before: int | None, capacity: float, *, period: int = PERIOD) -> int | None:
-    """Microseconds per period for this limit. None: the present quota `before` (None: there is none) stays."""
+    """Microseconds per period for this limit. None if the present quota `before` stays. `before` is None if there is no
+    quota."""
     node = capacity * period
     wanted = max(round(cores * period), MIN_QUOTA)
     if before is None:

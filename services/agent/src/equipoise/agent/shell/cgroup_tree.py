@@ -55,7 +55,7 @@ class CgroupTree:
         return self._root if self.version == 2 else f"{self._root}/unified"
 
     def groups(self) -> PodGroups | None:
-        """None: there is no group of pods, so that this is not a node with a kubelet, or the root is another."""
+        """The groups of the kubelet. None if there are none: this is no node with a kubelet, or the root is wrong."""
         top = self.hierarchy("cpu")
         for kubepods in self._parents:
             if os.path.isdir(f"{top}/{kubepods}"):
@@ -86,13 +86,13 @@ class CgroupTree:
         return self._names[name]
 
     def containers(self, controller: Controller, path: str) -> list[str]:
-        """The groups of containers below a pod's, parents first."""
-        found = []
+        """The groups of containers below the group of a pod, parents first."""
+        paths = []
         for name in _directories(f"{self.hierarchy(controller)}/{path}"):
             if is_container(name):
                 below = f"{path}/{name}"
-                found += [below, *self.containers(controller, below)]
-        return found
+                paths += [below, *self.containers(controller, below)]
+        return paths
 
 
 def _directories(path: str) -> Iterator[str]:

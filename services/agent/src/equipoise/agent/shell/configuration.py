@@ -11,10 +11,10 @@ PROGRAM = "equipoise.agent.shell.configuration_program"
 
 
 class AgentConfiguration(msgspec.Struct, frozen=True):
-    """What the agent runs with, or why it cannot."""
+    """The configuration of the agent, or the errors in it."""
 
     version: str = ""
-    """The version of this package: the module that knows it takes memory."""
+    """The version of this package. The module that reads it takes memory."""
 
     hash: str = ""
     agent: AgentSettings = AgentSettings()
@@ -26,7 +26,7 @@ class AgentConfiguration(msgspec.Struct, frozen=True):
 
 
 def read_configuration() -> AgentConfiguration:
-    """Starts the program that reads it and waits for the result."""
+    """Starts the program that reads the configuration, and waits for the result."""
     reading, writing = os.pipe()
     actions = [(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_CLOSE, reading)]
     child = os.posix_spawn(sys.executable, [sys.executable, "-m", PROGRAM], os.environ, file_actions=actions)
@@ -43,7 +43,8 @@ Stamp = tuple[int, int, int] | None
 
 
 class ConfigurationFile:
-    """Detects changes of the file. One is reported when the file is unchanged for one call: writes may go on."""
+    """Detects changes of the file. A change is reported only if the file is the same at the next call, because it may
+    still be written."""
 
     def __init__(self, path: str | None) -> None:
         self._path = path

@@ -20,17 +20,17 @@ VERSION = version("equipoise-agent")
 def main() -> None:
     path = os.environ.get("EQUIPOISE_CONFIG") or None
     try:
-        found = load_configuration(path, "agent", AgentSettings, os.environ)
+        configuration = load_configuration(path, "agent", AgentSettings, os.environ)
     except ConfigurationError as error:
         document: dict[str, object] = {"version": VERSION, "errors": str(error)}
     else:
         document = {
             "version": VERSION,
-            "hash": found.hash,
-            "agent": found.own,
-            "service_account": found.shared.kubernetes.service_account,
-            "log_format": found.shared.logging.format,
-            "log_level": found.shared.logging.level,
+            "hash": configuration.hash,
+            "agent": configuration.own,
+            "service_account": configuration.shared.kubernetes.service_account,
+            "log_format": configuration.shared.logging.format,
+            "log_level": configuration.shared.logging.level,
         }
     sys.stdout.buffer.write(msgspec.json.encode(document, enc_hook=encode_value))
 

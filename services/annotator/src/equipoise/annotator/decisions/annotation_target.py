@@ -38,7 +38,7 @@ class AnnotationTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Empty for workloads: their messages have none, and the name identifies them."""
 
     annotation: str
-    """The key of our annotation. Objects with several ones are written for each."""
+    """The key of our annotation. An object with several of them has a target for each."""
 
     subject: str
     threshold: WriteThreshold

@@ -14,10 +14,10 @@ MAX_VERSION_AGE = 2.0
 
 
 def existing_value(target: AnnotationTarget, annotations: Mapping[str, str], now: float) -> WrittenValue | None:
-    """The value, as if it was written when it was sampled; None when there is none, or an invalid one.
+    """The value that an object has, as if it was written when it was sampled. None if there is no valid value.
 
-    The real time of the write is unknown, usually seconds later. A later guess would leave a change unwritten for up to
-    98 s after its writer was lost.
+    The real time of the write is unknown, usually seconds later. If a later time was assumed, a change could stay
+    unwritten for up to 98 s after its writer was lost.
     """
     value, _ = read_annotation(annotations, target.annotation)
     if value is None or value.sampled_at.timestamp() > now + CLOCK_TOLERANCE:
@@ -34,13 +34,14 @@ class Precondition(msgspec.Struct, frozen=True, kw_only=True):
     """resourceVersion: the object was not changed since, not even by a kubelet."""
 
     value: Mapping[str, str] = {}
-    """Our annotation of it."""
+    """Our annotation of the object."""
 
     read_at: float = 0.0
     """The time at which the version was read (monotonic seconds)."""
 
     def is_current(self, now: float) -> bool:
-        """False when it is likely to fail: our value stays until it is changed, a version changes often."""
+        """Whether the precondition is likely to hold. A version is soon outdated, because it changes often; a value is
+        not."""
         return not self.version or now - self.read_at <= MAX_VERSION_AGE
 
 

@@ -43,7 +43,7 @@ from equipoise.runtime.kubernetes.paced_requests import RETRY_PERIOD, PacedReque
 from equipoise.runtime.process.lifecycle import Runtime
 
 FENCE = "equipoise-hints-fence"
-"""The admission policy without which a ServiceAccount writes no hints."""
+"""The admission policy that restricts this ServiceAccount. No hints are written before it is in effect."""
 
 POLICY_PERIOD = 30.0
 """Seconds between two checks of the policy that adds the hints to pods."""
@@ -55,10 +55,10 @@ WRITERS = 4
 """Tasks: a slow request does not block others."""
 
 NAMESPACES_PER_BATCH = 5
-"""Compared at once: at most some hundred workloads each, and some milliseconds."""
+"""Namespaces that are compared without a pause. Each has at most some hundred workloads: this takes milliseconds."""
 
 MAX_BACKOFF = 120.0
-"""Seconds."""
+"""The longest pause after a failed write, in seconds."""
 
 
 class _Newest(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,8 +112,8 @@ class HintWriter:
         interval: Callable[[float], float],
         results: Counter,
     ) -> None:
-        """`is_ours`: whether this replica writes what has this key. `interval`: seconds between two requests of this
-        replica, at a rate of all replicas together.
+        """`is_ours`: whether this replica writes the object with this key. `interval`: the seconds between two requests
+        of this replica, for a rate that all replicas share.
         """
         self._kube, self._clock, self._health = runtime.kube, runtime.clock, runtime.health
         self._settings = settings = runtime.own.hints
@@ -137,19 +137,19 @@ class HintWriter:
     @property
     def hinted_namespaces(self) -> list[str]:
         """The namespaces that have hints, whichever replica writes them."""
-        return [name for name, known in self._namespaces.items() if known.newest.hints]
+        return [name for name, namespace in self._namespaces.items() if namespace.newest.hints]
 
     def _left_out(self) -> float:
-        return float(sum(known.newest.left_out for known in list(self._namespaces.values())))
+        return float(sum(namespace.newest.left_out for namespace in list(self._namespaces.values())))
 
     # Decide
 
     def on_hints(self, message: PlacementHints, now: float) -> bool:
-        """False for hints that are not newer than the known ones, or of the future."""
-        known = self._namespaces.get(message.namespace)
+        """False for hints that are not newer than those we have, or that are dated in the future."""
+        namespace = self._namespaces.get(message.namespace)
         latest = now + CLOCK_TOLERANCE
         # Hints of the future were received while this clock was ahead.
-        earlier = known.newest.computed_at if known and known.newest.computed_at <= latest else -math.inf
+        earlier = namespace.newest.computed_at if namespace and namespace.newest.computed_at <= latest else -math.inf
         if not earlier < message.computed_at <= latest:
             return False
         stored = stored_hints(message.hints, MAX_BYTES)
@@ -160,10 +160,10 @@ class HintWriter:
             stored=stored,
             left_out=len(message.hints) - len(stored.hints),
         )
-        if known is None:
+        if namespace is None:
             self._namespaces[message.namespace] = _Namespace(newest=newest)
         else:
-            known.newest = newest
+            namespace.newest = newest
         self._consider(message.namespace)
         return True
 
@@ -174,47 +174,51 @@ class HintWriter:
         """
         now, late, refusals = self._now(), 0, []
         async for batch in in_batches(self._namespaces.items(), NAMESPACES_PER_BATCH):
-            for name, known in batch:
-                # Nobody computes its hints any more, and it may be deleted; or a clock was ahead that computed them.
-                if not now < self._until(known) <= now + self._settings.validity + CLOCK_TOLERANCE:
+            for name, namespace in batch:
+                # Its hints are no longer computed (it may be deleted), or were computed by a clock that was ahead.
+                if not now < self._until(namespace) <= now + self._settings.validity + CLOCK_TOLERANCE:
                     self._namespaces.pop(name, None)
                     self._due.put(name, None)
                     continue
                 self._consider(name)
-                late += known.written is not None and bool(known.written.hints) and known.written.until <= now
-                refusals += [known.refusal] if known.refusal else []
+                late += (
+                    namespace.written is not None and bool(namespace.written.hints) and namespace.written.until <= now
+                )
+                refusals += [namespace.refusal] if namespace.refusal else []
         why = f"{late} namespaces have expired hints, because writes wait: raise annotator.hints.requestsPerSecond"
         self._health.set_problem("hints expired", why if late else None)
         self._health.set_problem("hints refused", refusals[0] if refusals else None)
 
     def _consider(self, name: str) -> None:
-        known = self._namespaces.get(name)
-        if known is None or known.busy:
+        namespace = self._namespaces.get(name)
+        if namespace is None or namespace.busy:
             return
         if not self._is_ours(_key(name)):
-            known.is_read, known.written, known.refusal = False, None, ""  # another replica writes it now
+            namespace.is_read, namespace.written, namespace.refusal = False, None, ""  # another replica writes it now
         self._due.put(name, self._decide(name))
 
     def _decide(self, name: str) -> DueWrite | None:
         """Whether to write the object of this namespace now, or to read it first."""
-        known = self._namespaces.get(name)
-        if known is None or self._policy is None or not self._is_ours(_key(name)):
+        namespace = self._namespaces.get(name)
+        if namespace is None or self._policy is None or not self._is_ours(_key(name)):
             return None
-        if self._clock.monotonic() < known.not_before:
+        if self._clock.monotonic() < namespace.not_before:
             return None
-        if not known.is_read:
+        if not namespace.is_read:
             return DueWrite(why="not read before")
-        wanted = self._wanted(known, self._policy)
+        wanted = self._wanted(namespace, self._policy)
         return decide_hints(
-            known.written, wanted, now=self._now(), threshold=self._settings, replacing=known.newest.replacing
+            namespace.written, wanted, now=self._now(), threshold=self._settings, replacing=namespace.newest.replacing
         )
 
-    def _wanted(self, known: _Namespace, policy: OwnerReference) -> WrittenHints:
-        return WrittenHints(until=self._until(known), hints=known.newest.hints, owner=policy.uid)
+    def _wanted(self, namespace: _Namespace, policy: OwnerReference) -> WrittenHints:
+        return WrittenHints(until=self._until(namespace), hints=namespace.newest.hints, owner=policy.uid)
 
-    def _until(self, known: _Namespace) -> float:
-        """Counted from the computation, not from the write: a scorer that ended renews nothing."""
-        return self._kube.server_time(known.newest.computed_at) + self._settings.validity
+    def _until(self, namespace: _Namespace) -> float:
+        """The time at which the hints expire. It counts from their computation, not from the write: writing hints again
+        must not renew those of a scorer that ended.
+        """
+        return self._kube.server_time(namespace.newest.computed_at) + self._settings.validity
 
     def _now(self) -> float:
         return self._kube.server_time(self._clock.now())
@@ -240,10 +244,10 @@ class HintWriter:
         while True:
             before, problem = self._policy, None
             try:
-                found, problem = await (self._find_webhook() if self._by_webhook else self._find_policy())
-                if found and not before:
+                policy, problem = await (self._find_webhook() if self._by_webhook else self._find_policy())
+                if policy and not before:
                     await until_fenced(self._kube, FENCE, HINTS, probe, self._clock, self._health)
-                self._policy = found
+                self._policy = policy
             except KubeError as error:
                 problem = f"it is unknown whether the API server adds placement hints to pods: {error}"
             self._health.set_problem("hints", problem)
@@ -259,11 +263,11 @@ class HintWriter:
         if not await self._kube.served_versions(GROUP, KIND):
             return None, f"the API server does not know the kind {KIND}: {INSTALL}"
         try:
-            found = await self._kube.get(mutating_policies(version), NAME)
+            policy = await self._kube.get(mutating_policies(version), NAME)
         except NotFound:
             return None, f"there is no {POLICY_KIND} {NAME}, which would add the hints to pods: {INSTALL}"
         reference = OwnerReference(
-            api_version=f"{API_GROUP}/{version}", kind=POLICY_KIND, name=NAME, uid=found.metadata.uid
+            api_version=f"{API_GROUP}/{version}", kind=POLICY_KIND, name=NAME, uid=policy.metadata.uid
         )
         return reference, None
 
@@ -272,87 +276,88 @@ class HintWriter:
         if not await self._kube.served_versions(GROUP, KIND):
             return None, f"the API server does not know the kind {KIND}: {INSTALL}"
         try:
-            found = await self._kube.get(WEBHOOK_CONFIGURATIONS, NAME)
+            configuration = await self._kube.get(WEBHOOK_CONFIGURATIONS, NAME)
         except NotFound:
             return None, f"there is no {CONFIGURATION_KIND} {NAME}, by which pods get the hints: {INSTALL}"
         kind = WEBHOOK_CONFIGURATIONS.kind
         version = f"{WEBHOOK_CONFIGURATIONS.group}/{WEBHOOK_CONFIGURATIONS.version}"
-        return OwnerReference(api_version=version, kind=kind, name=NAME, uid=found.metadata.uid), None
+        return OwnerReference(api_version=version, kind=kind, name=NAME, uid=configuration.metadata.uid), None
 
     async def _work(self) -> NoReturn:
         while True:
             name = await self._due.take()
-            known = self._namespaces.get(name)
-            if known is None:
+            namespace = self._namespaces.get(name)
+            if namespace is None:
                 continue
-            known.busy = True
+            namespace.busy = True
             try:
-                await (self._write(name, known) if known.is_read else self._read(name, known))
+                await (self._write(name, namespace) if namespace.is_read else self._read(name, namespace))
             except Conflict:
-                known.is_read = False  # another replica wrote it
+                namespace.is_read = False  # another replica wrote it
             except NotFound:
-                self._on_not_found(name, known)
+                self._on_not_found(name, namespace)
             except (KubeError, TimeoutError) as error:
-                self._on_error(name, known, error)
+                self._on_error(name, namespace, error)
             finally:
-                known.busy = False
+                namespace.busy = False
             self._consider(name)
 
-    async def _read(self, name: str, known: _Namespace) -> None:
+    async def _read(self, name: str, namespace: _Namespace) -> None:
         if not await self._limiter.acquire(lambda: self._decide(name)):
             return
         try:
-            found = await self._send(self._kube.get(HINTS, NAME, name))
+            stored = await self._send(self._kube.get(HINTS, NAME, name))
         except NotFound:
-            known.is_read, known.version, known.written = True, "", None
+            namespace.is_read, namespace.version, namespace.written = True, "", None
             return
-        known.is_read, known.version, known.written = True, found.metadata.resource_version, _written(found)
+        namespace.is_read, namespace.version = True, stored.metadata.resource_version
+        namespace.written = _written(stored)
 
-    async def _write(self, name: str, known: _Namespace) -> None:
+    async def _write(self, name: str, namespace: _Namespace) -> None:
         if not await self._limiter.acquire(lambda: self._decide(name)) or self._policy is None:
             return
-        wanted = self._wanted(known, self._policy)
+        wanted = self._wanted(namespace, self._policy)
         metadata = ObjectMeta(
-            name=NAME, namespace=name, resource_version=known.version, owner_references=[self._policy]
+            name=NAME, namespace=name, resource_version=namespace.version, owner_references=[self._policy]
         )
         value = HintsObject(
             metadata=metadata,
             until=datetime.fromtimestamp(wanted.until, UTC),
-            hostnames=known.newest.stored.hostnames,
-            hints=known.newest.stored.hints,
+            hostnames=namespace.newest.stored.hostnames,
+            hints=namespace.newest.stored.hints,
         )
-        writing = self._kube.replace(HINTS, value) if known.version else self._kube.create(HINTS, value)
+        writing = self._kube.replace(HINTS, value) if namespace.version else self._kube.create(HINTS, value)
         stored = await self._send(writing)
-        known.version, known.written = stored.metadata.resource_version, wanted
-        known.backoff, known.refusal = 0.0, ""
+        namespace.version, namespace.written = stored.metadata.resource_version, wanted
+        namespace.backoff, namespace.refusal = 0.0, ""
         self._results.labels(KIND, "written").inc()
 
     async def _send(self, request: Awaitable[HintsObject]) -> HintsObject:
-        found = await self._requests.send(request)
+        stored = await self._requests.send(request)
         self._health.set_problem("api server", None)
-        return found
+        return stored
 
-    def _on_not_found(self, name: str, known: _Namespace) -> None:
-        """The object was deleted, or its namespace: then it cannot be created either."""
-        if known.version:
-            known.is_read = False
+    def _on_not_found(self, name: str, namespace: _Namespace) -> None:
+        """Reads the object again if it was deleted. If it cannot be created either, its namespace was deleted."""
+        if namespace.version:
+            namespace.is_read = False
         else:
-            self._on_namespace_deleted(name, known)
+            self._on_namespace_deleted(name, namespace)
 
-    def _on_namespace_deleted(self, name: str, known: _Namespace) -> None:
+    def _on_namespace_deleted(self, name: str, namespace: _Namespace) -> None:
         self._results.labels(KIND, "gone").inc()
-        if self._namespaces.get(name) is known:
+        if self._namespaces.get(name) is namespace:
             del self._namespaces[name]
 
-    def _on_error(self, name: str, known: _Namespace, error: KubeError | TimeoutError) -> None:
+    def _on_error(self, name: str, namespace: _Namespace, error: KubeError | TimeoutError) -> None:
         if isinstance(error, Forbidden) and "is being terminated" in error.message:
-            self._on_namespace_deleted(name, known)
+            self._on_namespace_deleted(name, namespace)
             return
-        known.backoff = retry_backoff(known.backoff, RETRY_PERIOD, MAX_BACKOFF)
-        known.not_before = self._clock.monotonic() + known.backoff
+        namespace.backoff = retry_backoff(namespace.backoff, RETRY_PERIOD, MAX_BACKOFF)
+        namespace.not_before = self._clock.monotonic() + namespace.backoff
         if concerns_one_object(error):
             self._results.labels(KIND, "refused").inc()
-            known.refusal = f"the hints of namespace {name} cannot be written: {error}"
+            namespace.refusal = f"the hints of namespace {name} cannot be written: {error}"
         else:
             self._results.labels(KIND, "failed").inc()
             self._health.set_problem("api server", f"the API server does not accept placement hints: {error}")
@@ -363,9 +368,9 @@ def _key(namespace: str) -> str:
     return f"hints/{namespace}"
 
 
-def _written(found: HintsObject) -> WrittenHints | None:
-    """None: an object without a time is none of ours."""
-    if found.until is None:
+def _written(stored: HintsObject) -> WrittenHints | None:
+    """The hints that an object holds; None for an object without a time, which we did not write."""
+    if stored.until is None:
         return None
-    owner = found.metadata.owner_references[0].uid if found.metadata.owner_references else ""
-    return WrittenHints(until=found.until.timestamp(), hints=workload_hints(found), owner=owner)
+    owner = stored.metadata.owner_references[0].uid if stored.metadata.owner_references else ""
+    return WrittenHints(until=stored.until.timestamp(), hints=workload_hints(stored), owner=owner)

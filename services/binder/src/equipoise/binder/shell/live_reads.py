@@ -41,7 +41,7 @@ class Unreadable(Exception):
 
 
 def has_left(pod: Pod | None, uid: str) -> bool:
-    """Is the pod with this UID gone or terminating?"""
+    """Whether the pod with this UID is gone or terminating."""
     return pod is None or pod.metadata.uid != uid or pod.metadata.deletion_timestamp is not None
 
 
@@ -59,7 +59,7 @@ async def read_candidate(kube: Kube, pod: Pod) -> Candidate:
 
 
 async def _owners(kube: Kube, pod: Pod) -> tuple[tuple[WorkloadObject, ...], str]:
-    """The pod's controller and the controller of that, and what could not be read.
+    """The pod's controller and its own controller, and the reason why one of them could not be read.
 
     Owners that are not the controller are ignored; a pod without a controller is bare.
     """

@@ -41,9 +41,8 @@ class BinderMetrics:
         for limit in limits.table:
             self._rejections.labels(limit)
         for state in LEDGER_STATES:
-            self._ledger.labels(
-                state
-            )  # 0 until the first read: while the binder waits for its fence, the state is unknown
+            # 0 until the first read: while the binder waits for its fence, the state is unknown.
+            self._ledger.labels(state)
 
     def on_outcome(self, outcome: Outcome, limit: str) -> None:
         """`limit`: the limit that rejected the intent, or ""."""

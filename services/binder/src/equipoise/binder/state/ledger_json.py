@@ -13,10 +13,10 @@ from equipoise.binder.state.ledger import FORMAT_VERSION, HourlyCount, Ledger, L
 from equipoise.contracts.messages.eviction import Outcome
 
 _SUMMARY_ENTRIES = 20
-"""The latest entries in the summary: it must stay small."""
+"""The number of latest entries in the summary, which must stay small."""
 
 _SUMMARY_DETAIL = 120
-"""Characters of a reason there."""
+"""The maximum number of characters of a reason in the summary."""
 
 
 def encode(ledger: Ledger) -> str:
@@ -66,18 +66,18 @@ def _entry(entry: dict[str, Any]) -> dict[str, Any]:
     known = _with_known(entry, LedgerEntry.__struct_encode_fields__)
     if not isinstance(outcome, str) or outcome in _OUTCOMES:
         return known
-    # Without an outcome it would be a reservation that another binder carries out.
+    # Without an outcome the entry would be a reservation that another binder carries out.
     return known | {"outcome": Outcome.FAILED.value, "unknownFields": known["unknownFields"] | {"outcome": outcome}}
 
 
 def _with_known(document: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The other fields are in `unknownFields`."""
+    """The document with only the fields of these names. Its other fields are in `unknownFields`."""
     known = {name: value for name, value in document.items() if name in names and name != "unknownFields"}
     return known | {"unknownFields": {name: value for name, value in document.items() if name not in names}}
 
 
 def _with_unknown(document: dict[str, Any]) -> dict[str, Any]:
-    """The inverse."""
+    """The document with the fields of `unknownFields` at their old place."""
     unknown: dict[str, Any] = document.pop("unknownFields", {})
     return document | unknown
 

@@ -14,7 +14,7 @@ class MeasuredPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     workload: Workload
     usage: Resources
     sampled_at: float
-    """Newest raw sample of its node."""
+    """The time of the newest raw sample of its node."""
 
 
 class ReplicaMean(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -74,14 +74,15 @@ class RecentMeans(msgspec.Struct, frozen=True, kw_only=True):
     """The length of the shortest window; seconds."""
 
     horizon: float
-    """Length of the longest window that is made of them; seconds."""
+    """The length of the longest window that is computed from these means; seconds."""
 
     newest: ShortestWindow = ShortestWindow(at=0.0, means={})
     kept: tuple[ShortestWindow, ...] = ()
     """Newest first."""
 
     def add(self, at: float, means: ReplicaMeans) -> "RecentMeans":
-        """The means with those of the shortest window that ended at `at`, without later ones: the clock went back."""
+        """Adds the means of the shortest window that ended at `at`. Windows after `at` are dropped: the clock went
+        back."""
         newest = ShortestWindow(at=at, means=means)
         kept = tuple(window for window in self.kept if at - self.horizon < window.at <= at)
         apart = not kept or at - kept[0].at >= self.length
@@ -94,16 +95,16 @@ class RecentMeans(msgspec.Struct, frozen=True, kw_only=True):
         is left out.
         """
         parts = list(self._parts(length))
-        found = {}
+        usage_of = {}
         for workload in self.newest.means:
             usages = [(seconds, mean.usage) for seconds, means in parts if (mean := means.get(workload)) is not None]
             usage = weighted_mean(usages, coverage * length)
             if usage != Resources():
-                found[workload] = usage
-        return found
+                usage_of[workload] = usage
+        return usage_of
 
     def _parts(self, length: float) -> list[tuple[float, ReplicaMeans]]:
-        """Newest first: seconds of the window that only this part covers, and its means."""
+        """The parts of a window, newest first: the seconds that only this part covers, and its means."""
         parts = []
         begin, end = self.newest.at - length, self.newest.at
         for window in (self.newest, *self.kept):
@@ -115,7 +116,7 @@ class RecentMeans(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkloadRound(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known after a round of the shortest window."""
+    """The means after a round of the shortest window."""
 
     recent: RecentMeans
     means: Mapping[str, Mapping[Workload, Resources]]

@@ -1,6 +1,6 @@
 """Usage per replica of every workload: windows, and the 24-hour profile.
 
-Most of what a source is queried for are pods, so they are queried in the shortest window only. The mean of a longer
+Most series of a source belong to pods, so pods are queried in the shortest window only. The mean of a longer
 window, up to `podWindowLimit`, is computed from consecutive means of the shortest one, weighted by the time that each
 covers. The mean of a still longer window is computed from the slots of the profile. Each slot is queried when it has
 ended, with a window of exactly its length, and smoothed over days.
@@ -35,7 +35,8 @@ class LearnedProfile:
         self._measured: dict[int, Resources] = {}
 
     def add(self, ended_at: float, length: float, usage: Resources, weight: float) -> None:
-        """The mean of the slot that ended then, once; `weight` is the share of the new day in the smoothed slot."""
+        """Adds the mean of the slot that ended at `ended_at`, once. `weight`: the share of the new day in the smoothed
+        slot."""
         slot, number = slot_of(ended_at, length), round(ended_at / length)
         if number in self._measured:
             return
@@ -45,14 +46,14 @@ class LearnedProfile:
         self._measured = {at: value for at, value in self._measured.items() if at > newest - SLOTS}
 
     def restore(self, profile: Sequence[Resources]) -> None:
-        """Fill the slots that were not measured. It is no measurement: no window is made of it."""
+        """Fill the slots that were not measured. A restored slot is no measurement: no window is computed from it."""
         self._slots = [_smoothed(slot, old, 0.0) for slot, old in zip(self._slots, profile, strict=True)]
 
     def window(self, length: float, slot: float, now: float, coverage: float) -> WindowUsage | None:
         """The mean over a window that ends with the newest full slot.
 
-        A resource that is known in too few of its slots is unknown. None when both are, and for a window of more slots
-        than are kept.
+        A resource that is known in too few of its slots is unknown. None if both are unknown, or if the window has more
+        slots than are kept.
         """
         count, last = round(length / slot), int(now // slot)
         slots = {number: value for number, value in self._measured.items() if last - count < number <= last}
@@ -68,14 +69,14 @@ class LearnedProfile:
 
 
 def _smoothed(before: Resources, usage: Resources, weight: float) -> Resources:
-    def each(old: float | None, new: float | None) -> float | None:
+    def smoothed(old: float | None, new: float | None) -> float | None:
         return new if old is None else old if new is None else (1 - weight) * old + weight * new
 
-    return Resources(cpu=each(before.cpu, usage.cpu), memory=each(before.memory, usage.memory))
+    return Resources(cpu=smoothed(before.cpu, usage.cpu), memory=smoothed(before.memory, usage.memory))
 
 
 class WorkloadStore:
-    """The usage of every workload. One without pods for a day is deleted."""
+    """The usage of every workload. A workload without pods for a day is deleted."""
 
     def __init__(self, *, load: LoadSettings, slot: float, weight: float, recent_limit: float) -> None:
         """`slot` is the length of a slot; windows longer than `recent_limit` are made of slots. Seconds."""
@@ -87,7 +88,7 @@ class WorkloadStore:
         self._profiles: dict[Workload, LearnedProfile] = {}
 
     def with_means(self, means: ReplicaMeans, at: float) -> WorkloadRound:
-        """The round that follows from these means of the shortest window at `at`. Changes nothing: see `record`."""
+        """The round with these means of the shortest window at `at`. Changes nothing: see `record`."""
         recent, coverage = self._round.recent.add(at, means), self._load.coverage.window
         shortest = {workload: mean.usage for workload, mean in means.items()}
         longer = {
@@ -101,7 +102,7 @@ class WorkloadStore:
         self._round = finished
 
     def record_slot(self, ended_at: float, usage: Mapping[Workload, Resources]) -> None:
-        """Usage per replica over the slot that ended then."""
+        """Usage per replica over the slot that ended at `ended_at`."""
         for workload, used in usage.items():
             self._profiles.setdefault(workload, LearnedProfile()).add(ended_at, self._slot, used, self._weight)
 

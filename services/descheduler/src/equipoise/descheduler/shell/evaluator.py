@@ -33,7 +33,7 @@ from equipoise.runtime.bus import AlreadyQueued, BusError
 from equipoise.runtime.process.lifecycle import Runtime
 
 MAX_PODS_INLINE = 2_000
-"""The most pods for decisions without a thread: more take seconds, and the event loop has to send heartbeats."""
+"""With more pods, decisions run in a thread: they take seconds, and the event loop has to send heartbeats."""
 
 MAX_MESSAGE = 900_000
 """Bytes of a decision or plan. The bus takes 1 MiB, and more only where NATS is configured for it."""
@@ -56,7 +56,7 @@ async def compute(pods: int, decide: Callable[P, T], *args: P.args, **kwargs: P.
 
 @dataclass
 class Evaluator:
-    """`run` while the Lease is held; `prune` on the other replicas."""
+    """Evaluates with `run` while the Lease is held. The other replicas call `prune`."""
 
     runtime: Runtime[DeschedulerSettings]
     watch: ClusterWatch
@@ -82,14 +82,14 @@ class Evaluator:
                 await self._clock.sleep(self.runtime.own.warm_up)
                 while True:
                     begun = self._clock.monotonic()
-                    # Whatever it is: the next evaluation may succeed, and a restart would not help.
+                    # After any error the next evaluation may succeed, and a restart would not help.
                     with self._health.unreadable.guard("evaluations", "the last evaluation"):
                         await self._evaluate(epoch)
                     duration = self._clock.monotonic() - begun
                     self.metrics.evaluation_duration.observe(duration)
                     await self._clock.sleep(max(0.0, self._settings.interval - duration))
         finally:
-            # Only evaluations update these.
+            # Only evaluations update these problems and metrics.
             for key in ("coverage", "cooldown", "approvals", "binders"):
                 self._health.set_problem(key, None)
             self.metrics.nodes_in_cooldown.set(0)
@@ -163,33 +163,34 @@ class Evaluator:
         )
 
     async def _update(self, watched: WatchedObjects, now: float) -> list[ReplacementPlaced]:
-        """Drops what expired; returns the replacements that were placed."""
+        """Drops expired messages, moves and cooldowns; returns the replacements that were placed."""
         load = self._settings.load
         self.messages.prune(nodes=self.watch.node_names(), before=now - load.lifetime(load.longest))
         changes = await self._compute(observe, watched, self.tracker.awaited_workloads(), self.tracker.pending)
         self._health.set_problem("annotations", changes.unexpected_annotations or None)
         placed = self.tracker.update(changes.awaited, changes.locations, changes.nodes, now)
-        for each in placed:
-            self.metrics.replacements.labels(each.result).inc()
-            if each.result == "returned":
+        for replacement in placed:
+            self.metrics.replacements.labels(replacement.result).inc()
+            if replacement.result == "returned":
                 self.metrics.returns.inc()
-                log.warning("replacement returned to the evicted node", pod=each.pod_name, node=each.node)
+                log.warning("replacement returned to the evicted node", pod=replacement.pod_name, node=replacement.node)
         return [
-            msgspec.structs.replace(each, hint=self.messages.hint(each.placed_on, each.namespace, each.replacement))
-            for each in placed
+            msgspec.structs.replace(item, hint=self.messages.hint(item.placed_on, item.namespace, item.replacement))
+            for item in placed
         ]
 
     def _follow_up(self, cluster: ClusterView, placed: Sequence[ReplacementPlaced], now: float) -> FollowUp:
         """The results of earlier moves, and the nodes that are in cooldown."""
         reductions = self.tracker.load_reductions(cluster.nodes, self._settings.load.shortest, now)
-        for each in reductions:
-            self.metrics.load_reductions.labels("reduced" if each.reduced else "not_reduced").inc()
+        for reduction in reductions:
+            self.metrics.load_reductions.labels("reduced" if reduction.reduced else "not_reduced").inc()
         cooldowns = nodes_in_cooldown(self.tracker.cooldowns, now)
         dry_runs = reported_dry_runs(self.tracker.pending)
         self.metrics.nodes_in_cooldown.set(len(cooldowns))
         self.metrics.dry_run_moves.set(len(dry_runs))
         named = "; ".join(
-            f"{each.node} for {each.until - now:.0f} s: {each.why}" for each in cooldowns[:MAX_NAMED_NODES]
+            f"{cooldown.node} for {cooldown.until - now:.0f} s: {cooldown.why}"
+            for cooldown in cooldowns[:MAX_NAMED_NODES]
         )
         more = f"; and {len(cooldowns) - MAX_NAMED_NODES} more" if len(cooldowns) > MAX_NAMED_NODES else ""
         self._health.set_problem("cooldown", f"nodes in cooldown: {named}{more}" if cooldowns else None)
@@ -214,7 +215,7 @@ class Evaluator:
         return problem or unknown
 
     async def _publish(self, proposed: Sequence[tuple[EvictionIntent, TrackedMove]]) -> list[EvictionIntent]:
-        """Returns the intents that the bus accepted."""
+        """Publishes the intents of moves; returns those that the bus accepted."""
         published: list[EvictionIntent] = []
         for intent, move in proposed:
             self.tracker.proposed(move)

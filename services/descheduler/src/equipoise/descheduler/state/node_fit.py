@@ -37,14 +37,14 @@ class RefusedNodes(msgspec.Struct, frozen=True, kw_only=True):
 
     def reasons(self, positions: Indexes) -> Counter[str]:
         """The number of these nodes by reason. A node that lacks several resources counts for each of them."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for _, refusal in self.diagnosis.refusals:
-            found[refusal.reason] += int(refusal.nodes[positions].sum())
-        return +found
+            counts[refusal.reason] += int(refusal.nodes[positions].sum())
+        return +counts
 
 
 class NodeFit:
-    """A working copy. Nodes are given by their position in `names`."""
+    """A working copy of the cluster. Nodes are given by their position in `names`."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class NodeFit:
         return shares
 
     def refusals(self, pod: MovablePod) -> RefusedNodes:
-        """The nodes that refuse the pod by any filter. The pod itself occupies nothing."""
+        """The nodes that refuse the pod by any filter. The pod's own requests count as free."""
         return RefusedNodes(diagnosis=self._refusals(pod, self._everywhere))
 
     def constraint_refusals(self, pod: MovablePod) -> Flags:
@@ -99,7 +99,8 @@ class NodeFit:
         return not self._refusals(pod, np.array([position]), constraints=constraints).passed[0]
 
     def preferred(self, pod: MovablePod) -> Indexes:
-        """The nodes that kube-scheduler's own scores prefer, without those of Equipoise; none: no node is feasible."""
+        """The nodes that kube-scheduler's own scores prefer, without the scores of Equipoise. Empty if no node is
+        feasible."""
         feasible, totals = self._totals(pod)
         best: Indexes = feasible[totals == totals.max(initial=0)]
         return best

@@ -1,4 +1,6 @@
-"""What the pods of each node use and request, computed when a message arrives: evaluations then compute arrays only."""
+"""The usage and requests of the pods of each node. They are computed when a message arrives, so that evaluations only
+compute arrays.
+"""
 
 import msgspec
 
@@ -22,13 +24,13 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Arrays are per resource, cores and bytes. Pods of the bands batch and free are not part of any usage."""
 
     requests: Array
-    """resources × pods: of high-priority and mid pods. 0 without a request."""
+    """resources × pods: the requests of high-priority and mid pods. 0 without a request."""
 
     usage: Array
     """The usage, shaped as `requests`; NaN: not measured."""
 
     exclusive: Flags
-    """pods: which have cores of their own."""
+    """pods: whether each pod has exclusive cores."""
 
     unplaced: Array
     """Usage of measured pods that the placement does not contain."""
@@ -40,13 +42,13 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Usage of high-priority pods and of the system, now. A pod that is not measured counts with its request."""
 
     typical: Array
-    """resources × hours of the day (UTC): the same on a typical day."""
+    """resources × hours of the day (UTC): the usage of `used` on a typical day."""
 
     typical_or_requested: Array
     """The same as `typical`, with the request of each pod where that is more than its usage."""
 
     constant: Array
-    """The part of `typical` that is the usage of now: of the system and of pods without a profile."""
+    """The part of `typical` that is present usage: that of the system and of pods without a profile."""
 
     batch_pods: Array
     """Batch pods × (Unix seconds when it was bound, requested cores, bytes)."""
@@ -64,7 +66,7 @@ def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles:
     # A request beyond the node is of a pod that somebody bound by hand, or of a node that became smaller.
     requests = np.fmin(requests, np.array(amounts(placement.allocatable))[:, np.newaxis])
     exclusive = np.array([pod.exclusive for pod in pods], np.bool_)
-    # Pods that left are still measured for a while: they are no pods of unknown importance.
+    # Pods that left are still measured for a while: they must not count as pods of unknown importance.
     placed = {pod.uid for pod in placement.pods} | {pod.uid for pod in placement.gone}
     unplaced = np.zeros(len(RESOURCES))
     for uid, amount in measured.items():
@@ -115,13 +117,12 @@ def _known(amount: Resources) -> list[float]:
 
 def _by_importance(pods: list[PlacedPod]) -> tuple[list[PlacedPod], list[PlacedPod], list[PlacedPod]]:
     """High-priority pods, mid pods, and those of the bands batch and free."""
-    found: tuple[list[PlacedPod], list[PlacedPod], list[PlacedPod]] = ([], [], [])
+    high: list[PlacedPod] = []
+    mid: list[PlacedPod] = []
+    low: list[PlacedPod] = []
     for pod in pods:
-        if pod.batch_work:
-            found[2].append(pod)
-        else:
-            found[pod.priority_class == "mid"].append(pod)
-    return found
+        (low if pod.batch_work else mid if pod.priority_class == "mid" else high).append(pod)
+    return high, mid, low
 
 
 class WorkloadProfiles:

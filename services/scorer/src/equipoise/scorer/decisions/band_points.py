@@ -1,4 +1,5 @@
-"""The points of a pod of a band: how much of the band is left with the pod, as a share of the node."""
+"""The points for a pod of a band: the amount of the band that is left after the pod is placed, as a share of the
+node."""
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand
 from equipoise.contracts.numeric import Array, np
@@ -6,7 +7,8 @@ from equipoise.scorer.decisions.arrays import BandRoom, Demand
 
 
 def band_points(bands: BandRoom, demand: Demand) -> Array:
-    """The points of each node, 0..100, by the scarcer resource; 0 if less than nothing is left, or that is unknown.
+    """The points of each node, 0..100, by the scarcer resource; 0 if the band does not suffice, or if what is left is
+    unknown.
 
     A resource that the pod does not request of its band does not count.
     """

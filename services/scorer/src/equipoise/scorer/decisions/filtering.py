@@ -1,4 +1,6 @@
-"""Which nodes a pod may not use because they would be too hot. Never all of them: a pod must be able to run."""
+"""Decides which nodes a pod may not use because they would be too hot. All nodes are never refused: a pod must be able
+to run.
+"""
 
 from collections.abc import Mapping, Sequence
 

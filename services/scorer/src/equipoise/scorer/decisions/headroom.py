@@ -1,4 +1,4 @@
-"""What pods can request of a node in addition to what its pods request."""
+"""The amounts of a node that further pods can request."""
 
 from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS
 from equipoise.contracts.load.correction import RESOURCES, amounts
@@ -6,7 +6,7 @@ from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.numeric import Array, Flags, np
 
 _ROUNDING = 1e-9
-"""Share of the allocatable by which sums of requests may be inexact."""
+"""The rounding error of sums of requests, as a share of the allocatable amount."""
 
 
 def headroom(placement: NodePlacement, requests: Array) -> Array:
@@ -24,8 +24,8 @@ def headroom(placement: NodePlacement, requests: Array) -> Array:
 def fits(headrooms: Array, requests: Array) -> Flags:
     """pods × nodes: can each node take one more pod with these requests?
 
-    `headrooms` are nodes × (resources, pods), `requests` pods × resources. A pod without a request for a resource needs
-    none of it; an unknown headroom is none.
+    `headrooms` are nodes × (resources, pods), `requests` pods × resources. A pod without a request for a resource also
+    fits if the headroom is negative. No pod fits if the headroom is unknown.
     """
     fit: Flags = np.broadcast_to(headrooms[:, -1] >= 1.0, (len(requests), len(headrooms))).copy()
     for resource in range(len(RESOURCES)):

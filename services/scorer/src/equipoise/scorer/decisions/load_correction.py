@@ -1,4 +1,4 @@
-"""A node's load with the pods that its windows do not show yet, and without those that have left.
+"""The load of a node including pods that its windows do not show yet, and excluding pods that have left.
 
 The corrected load depends on the times of the samples, not on the time of a request: it is computed once per message.
 """
@@ -51,24 +51,24 @@ def corrected_load(
     """(mean, then each statistic) × windows × resources, as a share (0..1) of the node's base.
 
     NaN for windows that are missing and for what is not measured. A standard deviation is not corrected: the effect of
-    a pod on it is not known. With the recent usage of the node no value is lower than that: new pods may use more than
-    is expected. `batch_work`: the pods of the placement whose usage counts in part (`weighted_pods`).
+    a pod on it is not known. If the recent usage of the node is known, no value is lower than it: new pods may use more
+    than is expected. `batch_work`: the pods of the placement whose usage counts in part (`weighted_pods`).
     """
-    found = window_loads(utilization, placement, usage_of, load=load, statistics=statistics, batch_work=batch_work)
-    return at_least_recent(found, load, statistics)
+    loads = window_loads(utilization, placement, usage_of, load=load, statistics=statistics, batch_work=batch_work)
+    return at_least_recent(loads, load, statistics)
 
 
 def at_least_recent(loads: Array, load: LoadSettings, statistics: tuple[Statistic, ...] = MEAN_ONLY) -> Array:
-    """The result of `window_loads` without the recent usage: means, p95 and maxima are at least as high as that."""
+    """The result of `window_loads` without the recent usage; means, p95 and maxima are raised to the recent usage."""
     windows = len(load.windows)
     if loads.shape[1] == windows:
         return loads
     recent = np.nan_to_num(loads[0, windows], nan=-np.inf)
-    found = loads[:, :windows]
+    raised = loads[:, :windows]
     for position, statistic in enumerate((None, *statistics)):
         if _ramp(statistic, 1.0):
-            found[position] = np.maximum(found[position], recent)
-    return found
+            raised[position] = np.maximum(raised[position], recent)
+    return raised
 
 
 def window_loads(
@@ -119,18 +119,20 @@ def window_loads(
 
 def windows_of(utilization: NodeUtilization, load: LoadSettings) -> list[tuple[float, WindowUsage | None]]:
     """Length and value of each window, None where it is missing; the recent usage is the last one, if there is any."""
-    found: list[tuple[float, WindowUsage | None]] = [
+    windows: list[tuple[float, WindowUsage | None]] = [
         (window.length, utilization.windows.get(window.name)) for window in load.windows
     ]
     if (recent := utilization.recent) is not None:
-        found.append((recent.length, WindowUsage(sampled_at=recent.sampled_at, mean=recent.mean)))
-    return found
+        windows.append((recent.length, WindowUsage(sampled_at=recent.sampled_at, mean=recent.mean)))
+    return windows
 
 
 def unexpected_usage(
     utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf, load: LoadSettings
 ) -> Array:
-    """Cores and bytes that the node has used recently above what is measured, or else expected, of its pods and itself.
+    """Cores and bytes by which the recent usage of the node exceeds the measured, or else expected, usage of its pods
+    and of the system.
+
 
     0 for most nodes: the recent usage is known only while pods are new.
     """
@@ -153,7 +155,7 @@ def without_recent_usage(utilization: NodeUtilization, usage: Resources) -> Node
 
 
 def is_weighted(pod: PlacedPod) -> bool:
-    """Whether its usage counts in part: it gives way to other pods."""
+    """Whether the usage of a pod counts in part, because it gives way to other pods."""
     return pod.priority_class != "prod" and pod.batch_work  # the first decides for nearly all pods
 
 
@@ -211,7 +213,7 @@ def measured_part(
 ) -> Array:
     """The part of the measured values that comes from one present pod, shaped as `window_loads`.
 
-    Estimated for p95 and maximum; 0 for statistics that are no measurement of the node as a whole.
+    Estimated for p95 and maximum; 0 for statistics that do not measure the node as a whole.
     """
     lifetime = lifetime_on_node(pod, utilization, usage_of)
     amount = np.nan_to_num(amounts(lifetime.usage))

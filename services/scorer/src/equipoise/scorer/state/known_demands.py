@@ -1,6 +1,6 @@
 """The expected usage of the pods of each workload, kept until anything that it is computed from changes.
 
-The pods of a burst are alike, and to compute it takes as long as to score all nodes.
+The pods of a burst are alike, and computing the expected usage takes as long as scoring all nodes.
 """
 
 import msgspec
@@ -15,7 +15,7 @@ from equipoise.scorer.decisions.demand import expected_demand
 from equipoise.scorer.state.node_table import NodeTable
 
 _MAX_KNOWN = 1_000
-"""Workloads; about 1 KiB each."""
+"""The maximum number of workloads. Each takes about 1 KiB."""
 
 
 class _Inputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -51,7 +51,7 @@ class KnownDemands:
     """The latest demand of each workload."""
 
     def __init__(self, nodes: NodeTable, chain: tuple[EstimateSource, ...]) -> None:
-        """`chain` is the policy's."""
+        """`chain`: the estimate sources of the policy, in their order."""
         self._nodes = nodes
         self._chain = chain
         self._known: dict[Workload | None, tuple[_Inputs, Demand]] = {}

@@ -12,7 +12,7 @@ class EvictionsPerCluster(WindowedLimit, frozen=True, kw_only=True):
     counts = "evictions in the cluster in {limit.window}"
 
     max: ShareOrCount = "1%"
-    """A share is one of all pods on the nodes."""
+    """The allowed number of evictions, or the share of all pods on the nodes."""
 
     max_count: Count = 20
     window: Duration = Duration(600)

@@ -52,7 +52,7 @@ class AppliedThresholds(msgspec.Struct, frozen=True, kw_only=True):
     """The load above which a node is hot, in any resource."""
 
     ceiling: Mapping[Resource, float]
-    """The load above which a move must not bring its target, in any resource."""
+    """The highest load to which a move may bring its target, in any resource."""
 
     idle: Mapping[Resource, float]
     """The load at or below which, in every resource, a node is idle."""
@@ -66,7 +66,7 @@ class AppliedThresholds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ceilings(msgspec.Struct, frozen=True, kw_only=True):
-    """Load (0..1) above which no move may bring a node."""
+    """The highest load (0..1) to which a move may bring a node."""
 
     node: Mapping[Resource, float]
     production: Mapping[Resource, float] = {}
@@ -123,7 +123,8 @@ def capping_level(load: Array, base: Array, missing: float) -> float:
 def deviating(
     known: KnownLoads, above: ResourceThresholds, below: ResourceThresholds, floor: float, configured: AppliedThresholds
 ) -> AppliedThresholds:
-    """`configured`, with thresholds around the mean of the known loads where there is a distance. `floor`: 0..1.
+    """The thresholds of `configured`; those with a distance are replaced by thresholds around the mean of the known
+    loads. `floor`: 0..1.
 
     Idle nodes can only be filled by what other nodes give away. If the nodes above mean + high do not have enough, the
     hot threshold is lowered, at most to the mean, to the level at which they do. Otherwise a few empty nodes would stay
@@ -147,7 +148,7 @@ def deviating(
         if resource not in down:
             continue
         targets, sources = measured & known.target, measured & known.source
-        # A node that is filled by pods that are not measured yet lacks nothing.
+        # Pods that are not measured yet count as load, so that a node that they fill lacks nothing.
         lacking = np.maximum(0.0, idle[resource] - known.expected[targets, column])
         missing = float((lacking * base[targets]).sum())
         if missing:

@@ -43,10 +43,11 @@ NodeOrder = Literal["weighted", "memoryThenCpu"]
 
 
 class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low_node_load"):
-    """Its fields are its settings. The thresholds are those of the shared section `thresholds`."""
+    """The strategy `low_node_load` and its settings. The thresholds are those of the shared section `thresholds`."""
 
     windows: tuple[str, ...] = ()
-    """A node is hot (idle) when it is so over each of these; the first also predicts. Default: the shortest."""
+    """A node is hot (or idle) if it is hot (or idle) over each of these windows. The first one also predicts the load.
+    Default: the shortest."""
 
     node_selector: Selector = Selector()
     """Other nodes are neither source nor target."""
@@ -78,16 +79,16 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
     """Which hot node is relieved first: that with the highest weighted load, or with the most memory, then CPU."""
 
     margin: Percent = 2.0
-    """Points below its threshold to which a hot node is brought, so that it is not hot again at once."""
+    """A hot node is brought this many points below its threshold, so that it is not hot again at once."""
 
     target_threshold: Percent = 50.0
     """How far a node that is not idle may be filled, between its low (0) and its high threshold (100).
 
-    With a deviation it may be filled further by pods of a node that stays hotter than it becomes.
+    With a deviation, pods may fill a node further if they come from a node that stays hotter than this node becomes.
     """
 
     min_load_reduction: Percent = 0.5
-    """Points by which a move must at least reduce the load of its source."""
+    """The least reduction of the load of the source by a move, in points."""
 
     weights: ComparisonWeights = ComparisonWeights()
 
@@ -98,7 +99,7 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
 
     def classify(self, cluster: ClusterView) -> list[NodeClassification]:
         """Every selected node as hot, idle, between or unknown, with its load over the first window."""
-        return [each for pool in self._pools(cluster) for each in pool.classify()]
+        return [classification for pool in self._pools(cluster) for classification in pool.classify()]
 
     def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
         """Moves away from the hot nodes among `abnormal`, hottest first, until each is below its threshold."""
@@ -115,7 +116,7 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
         return draft.plan("the pending moves are sufficient")
 
     def windows_of(self, cluster: ClusterView) -> Sequence[str]:
-        """The windows that it uses."""
+        """The windows that the strategy uses."""
         return self.windows or (cluster.windows[0],)
 
     def ceilings(self, cluster: ClusterView) -> dict[str, Ceilings]:
@@ -129,7 +130,7 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
         }
 
     def may_move(self, pod: MovablePod) -> str:
-        """Which of its settings excludes the pod; "" when it may be moved."""
+        """The setting that excludes the pod, as a reason; "" if the pod may be moved."""
         if self.namespaces is not None and not self.namespaces.allow(pod.namespace, ""):
             return "its namespace is excluded by the strategy"
         if self.pod_selectors and not any(chosen.selector.matches(pod.info.labels) for chosen in self.pod_selectors):
@@ -171,8 +172,8 @@ class _HotNode(msgspec.Struct, frozen=True, kw_only=True):
     """The resources in which it is above its threshold."""
 
     overloaded: bool
-    """Whether the node is above its threshold as it was before thresholds were lowered. If not, it is hot only because
-    idle nodes should be filled."""
+    """Whether the node is above its threshold before thresholds were lowered. If not, the node is hot only because idle
+    nodes should be filled."""
 
     by_batch_work: bool
     """Whether the node would not be hot without the pods that give way to others: then only these may leave.
@@ -232,7 +233,7 @@ class _HotNodePlanner:
         )
 
     def _is_overloaded(self, node: ClusterNode, scope: Scope, hot: Sequence[Resource], *, margin: float) -> bool:
-        """Whether it is above a threshold, minus the margin (0..1), as it was before any was lowered."""
+        """Whether the node is above a threshold minus the margin (0..1), before thresholds were lowered."""
         load, applied = self._load(node, scope), self._pool.applied_to(scope)
         return any(
             applied.hot[name] >= applied.ceiling[name]
@@ -247,7 +248,7 @@ class _HotNodePlanner:
         return not self._above("node", hot, load, margin=0.0)
 
     def _order(self, node: ClusterNode, scope: Scope) -> tuple[float, float, str]:
-        """The hottest first."""
+        """The sort key of a hot node: the hottest node comes first."""
         load = self._load(node, scope)
         if self._strategy.node_order == "memoryThenCpu":
             return -load.get("memory", 0.0), -load.get("cpu", 0.0), node.name
@@ -261,7 +262,7 @@ class _HotNodePlanner:
         return projection.measured_load(node) if scope == "node" else projection.production_load(node)
 
     def _relieve(self, source: _HotNode) -> None:
-        """Plan moves until the node is below its thresholds or nothing more may leave."""
+        """Plans moves until the node is below its thresholds or nothing more may leave."""
         waiting: list[MovablePod] | None = None
         while self._still_hot(source) and self._draft.room_from(source.node) > 0:
             if self._draft.room <= 0:
@@ -285,7 +286,7 @@ class _HotNodePlanner:
         return batch_work
 
     def _still_hot(self, source: _HotNode) -> list[Resource]:
-        """The hot resources that are not yet the margin below their thresholds."""
+        """The hot resources whose load is not yet below their threshold minus the margin."""
         load, margin = self._load(source.node, source.scope), self._strategy.margin / 100
         return self._above(source.scope, source.hot, load, margin=margin)
 
@@ -314,7 +315,7 @@ class _HotNodePlanner:
         return not why
 
     def _move_one(self, source: _HotNode, waiting: Sequence[MovablePod]) -> MovablePod | None:
-        """Plan the best move; None when there is none."""
+        """Plans the best move. Returns its pod; None when there is none."""
         node, draft = source.node, self._draft
         load, aim = self._load(node, source.scope), self._pool.applied_to(source.scope).aim
         hot = self._still_hot(source)
@@ -333,7 +334,9 @@ class _HotNodePlanner:
         return None
 
     def _target_for(self, pod: MovablePod, source: _HotNode, hot: Sequence[Resource]) -> TargetChoice:
-        """The target of a pod. Where hundreds of hot nodes have none, most pods are larger than one refused before."""
+        """The target of a pod. A pod that is larger than one without a target has none either: this saves most of the
+        work if hundreds of hot nodes find no target.
+        """
         if why := self._without_target.reason(pod):
             return TargetChoice(why=why)
         margin = self._strategy.margin / 100

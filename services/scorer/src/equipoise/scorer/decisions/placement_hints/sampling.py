@@ -7,12 +7,12 @@ which ones these are.
 from math import ceil, log
 
 _MISSED = 0.005
-"""Share (0..1) of pods for which none of the named nodes is among the scored ones."""
+"""The accepted share (0..1) of pods for which kube-scheduler scores none of the named nodes."""
 
 
 def scored_nodes(nodes: int) -> int:
-    """The count for `percentageOfNodesToScore: 0`, the default. Source: numFeasibleNodesToFind of kube-scheduler
-    1.36."""
+    """The number of scored nodes with `percentageOfNodesToScore: 0`, the default. Source: numFeasibleNodesToFind of
+    kube-scheduler 1.36."""
     return min(nodes, max(100, nodes * max(5, 50 - nodes // 125) // 100))
 
 

@@ -1,4 +1,6 @@
-"""Which nodes pods can use: by the taints they tolerate, the labels they require, and where their images have run."""
+"""Decides which nodes pods can use, by the taints that they tolerate, the labels that they require, and the platforms
+on which their images have run.
+"""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -26,20 +28,20 @@ class NodeConstraints:
         self._platforms = tuple({*snapshot.platforms})
         """The platforms of the nodes, without repetition: nearly always one."""
 
-        self._platform = np.array([self._platforms.index(each) for each in snapshot.platforms], np.intp)
+        self._platform = np.array([self._platforms.index(platform) for platform in snapshot.platforms], np.intp)
         """The platform of each node, an index of `_platforms`."""
 
     def prepare(self, pods: Iterable[PlacedPod]) -> Iterator[None]:
-        """Evaluate the node selectors of these pods, in steps."""
+        """Evaluates the node selectors of these pods, one per step."""
         for pod in pods:
-            known = len(self._selected)
+            selectors = len(self._selected)
             if pod.node_selector is not None:
                 self._matching(pod.node_selector)
-            if len(self._selected) > known:
+            if len(self._selected) > selectors:
                 yield
 
     def allowed(self, pod: PlacedPod | None, platforms: Collection[Platform]) -> Flags:
-        """The nodes that the pod may use. None: nothing is known of the pod, so it tolerates no taint.
+        """The nodes that the pod may use. A pod of which nothing is known (None) tolerates no taint.
 
         `platforms`: the platforms on which pods of its workload have been ready.
         """
@@ -48,8 +50,8 @@ class NodeConstraints:
             return allowed
         required = None if pod is None else pod.node_selector
         runs = np.array([runs_on(platform, platforms, required) for platform in self._platforms], np.bool_)
-        found: Flags = allowed & runs[self._platform]
-        return found
+        allowed_and_run: Flags = allowed & runs[self._platform]
+        return allowed_and_run
 
     def _allowed(self, pod: PlacedPod | None) -> Flags:
         tolerations = () if pod is None else pod.tolerations
@@ -69,20 +71,21 @@ class NodeConstraints:
 
 def _tolerated(tolerations: tuple[Toleration, ...], snapshot: NodeSnapshot) -> Flags:
     by_set = [all(tolerates(tolerations, taint) for taint in taints) for taints in snapshot.taints]
-    found: Flags = np.array(by_set, np.bool_)[snapshot.taint_set]
-    return found
+    tolerated: Flags = np.array(by_set, np.bool_)[snapshot.taint_set]
+    return tolerated
 
 
 def _selected(selector: NodeSelector, snapshot: NodeSnapshot) -> Flags:
-    """The nodes that the selector selects. It is evaluated once for all nodes with the same values of what it reads."""
+    """The nodes that the selector selects. It is evaluated once for all nodes with the same values of the labels and
+    the name that it reads."""
     terms = selector.node_selector_terms
     keys = dict.fromkeys(rule.key for term in terms for rule in term.match_expressions)
     reads_name = any(term.match_fields for term in terms)
-    known: dict[tuple[str | None, ...], bool] = {}
-    found = np.zeros(len(snapshot.hostnames), np.bool_)
+    results: dict[tuple[str | None, ...], bool] = {}
+    selected = np.zeros(len(snapshot.hostnames), np.bool_)
     for column, (name, labels) in enumerate(zip(snapshot.nodes.names, snapshot.labels, strict=True)):
         values = (name if reads_name else None, *map(labels.get, keys))
-        if values not in known:
-            known[values] = selects_node(selector, name, labels)
-        found[column] = known[values]
-    return found
+        if values not in results:
+            results[values] = selects_node(selector, name, labels)
+        selected[column] = results[values]
+    return selected

@@ -1,4 +1,6 @@
-"""Which hints are published when: those of a namespace at once when they change, else before they are outdated."""
+"""Decides which hints are published, and when. The hints of a namespace are published when they change, and again
+before they are outdated.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
@@ -12,7 +14,8 @@ REPEAT_PERIOD = 45.0
 """Seconds after which hints are published again without a change: a message is replaced before it is a minute old."""
 
 MAX_BYTES = 700_000
-"""The maximum of the hints in one message, which must stay below 1 MiB. An object in the API server holds far less."""
+"""The maximum size of the hints in one message, which must stay below 1 MiB. An object in the API server holds far
+less."""
 
 _ALWAYS_FIT = 20
 """The number of hints that fit into a message whatever their size: a hint has at most 550 hostnames of 63 characters,
@@ -20,7 +23,7 @@ and usually 70 of 40."""
 
 
 class HintPublication:
-    """What this replica published last, by namespace. Times are arguments."""
+    """The hints that this replica published last, by namespace. Times are arguments."""
 
     def __init__(self) -> None:
         self._published: dict[str, PlacementHints] = {}
@@ -34,8 +37,8 @@ class HintPublication:
     ) -> Iterator[PlacementHints | None]:
         """The message to publish of each namespace, or None. A namespace whose hints are gone gets one without hints.
 
-        `hints` are all, the most important first; `is_own`: this replica publishes those of the namespace; `replacing`:
-        namespaces with evictions.
+        `hints`: all hints, the most important first; `is_own`: whether this replica publishes the hints of a namespace;
+        `replacing`: namespaces with evictions.
         """
         by_namespace: dict[str, dict[str, WorkloadHint]] = {}
         for workload, hint in hints.items():
@@ -55,7 +58,7 @@ class HintPublication:
                 )
 
     def on_published(self, message: PlacementHints) -> None:
-        """Records a message that the bus accepted. One that was lost is due again."""
+        """Records a message that the bus accepted. A message that was lost is due again."""
         if message.hints:
             self._published[message.namespace] = message
         else:
