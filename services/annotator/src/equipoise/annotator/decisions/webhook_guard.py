@@ -10,7 +10,7 @@ SLOW_SECONDS = 0.5
 """A new pod may wait this long for the webhook. A healthy one takes some milliseconds."""
 
 SLOW_RESPONSES = 2
-"""In a row: a single one may be a pause of the machine."""
+"""The number of slow responses in a row: a single one may come from a pause of the machine."""
 
 HEALTHY_SECONDS = 60.0
 """The time for which the webhook must respond until it is called for pods, also for the first time."""
@@ -35,7 +35,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: bool
     why: str
-    """For people: since when, and the reason."""
+    """The time of the last change and its reason, for people."""
 
     slow: int = 0
     """Slow probes in a row."""

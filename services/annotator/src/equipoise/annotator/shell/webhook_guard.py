@@ -77,7 +77,7 @@ class WebhookGuard:
         """None: another replica decides, or this one has not read the configuration yet."""
 
         self._seen: dict[str, float] = {}
-        """When a namespace was last known to have hints (monotonic seconds)."""
+        """The time at which a namespace was last known to have hints (monotonic seconds)."""
 
         self._duration = Histogram(
             "equipoise_annotator_hints_webhook_probe_seconds",
@@ -132,8 +132,9 @@ class WebhookGuard:
         self._report(problem)
 
     def _see(self, namespaces: Collection[str]) -> None:
-        """Those that are not seen any more remain for as long as hints are valid: also after a start, when the hints of
-        most namespaces were not received yet."""
+        """Records namespaces with hints. A namespace remains for as long as hints are valid, also after a start, when the
+        hints of most namespaces were not received yet.
+        """
         now = self._clock.monotonic()
         self._seen |= dict.fromkeys(namespaces, now)
         self._seen = {name: at for name, at in self._seen.items() if now - at < self._settings.validity}

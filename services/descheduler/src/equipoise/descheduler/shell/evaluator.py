@@ -33,7 +33,7 @@ from equipoise.runtime.bus import AlreadyQueued, BusError
 from equipoise.runtime.process.lifecycle import Runtime
 
 MAX_PODS_INLINE = 2_000
-"""With more pods, decisions run in a thread: they take seconds, and the event loop has to send heartbeats."""
+"""The number of pods above which decisions run in a thread: they take seconds, and the event loop sends heartbeats."""
 
 MAX_MESSAGE = 900_000
 """Bytes of a decision or plan. The bus takes 1 MiB, and more only where NATS is configured for it."""
