@@ -132,8 +132,8 @@ class WebhookGuard:
         self._report(problem)
 
     def _see(self, namespaces: Collection[str]) -> None:
-        """Records namespaces with hints. A namespace remains for as long as hints are valid, also after a start, when the
-        hints of most namespaces were not received yet.
+        """Records namespaces with hints. A namespace remains for as long as hints are valid, also after a start, when
+        the hints of most namespaces were not received yet.
         """
         now = self._clock.monotonic()
         self._seen |= dict.fromkeys(namespaces, now)
