@@ -25,6 +25,7 @@ from equipoise.runtime.bus import BusError
 from equipoise.runtime.kubernetes.client import LEASES, NODES, PODS
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.faults import Call
 from equipoise.testbed.memory.kube import MemoryKube
 
 COUNT = 40
@@ -262,6 +263,31 @@ async def test_a_replica_without_the_bus_releases_its_shards(cluster: SharedClus
     cluster.disconnected.clear()
     await cluster.advance(60)
     assert Counter(cluster.holders.values()) == {"one": 2, "two": 2}
+
+
+async def test_a_replica_that_has_the_bus_again_acquires_the_first_free_shard_that_it_reads(
+    cluster: SharedCluster,
+) -> None:
+    """Not only after its next check of the bus: by its next read of the Lease, another may have acquired the shard."""
+    await cluster.begin("one")
+    await cluster.advance(30)
+    cluster.running["another"] = asyncio.create_task(asyncio.sleep(0))
+    cluster.health["another"] = cluster.health["one"]
+    await cluster.advance(5)
+    cluster.disconnected.add("one")
+    await cluster.advance(15)
+    assert set(cluster.holders.values()) == {""}
+    read: list[str] = []
+
+    async def reconnect(call: Call) -> None:
+        if call.verb == "get" and call.resource == "leases" and not read:
+            read.append(call.name)
+            cluster.disconnected.clear()
+
+    cluster.kube.on_call = reconnect
+    while not read:
+        await cluster.clock.advance(0.05)
+    assert cluster.holders[read[0]] == "one"
 
 
 async def test_after_an_outage_of_the_bus_every_node_is_published_at_once(cluster: SharedCluster) -> None:

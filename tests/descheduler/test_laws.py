@@ -1,6 +1,6 @@
 """What holds for every strategy and every cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Protocol, cast
 
 import msgspec
@@ -16,7 +16,7 @@ from descheduler.cluster_states import (
     names,
     offering,
 )
-from hypothesis import given, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from equipoise.contracts.configuration.settings import BatchWorkWeight, ResourceThresholds, Thresholds
@@ -127,12 +127,17 @@ def clusters(draw: st.DrawFn) -> ClusterView:
     return a_cluster(*(draw(nodes(f"node-{number}")) for number in range(count)), limits=limits, thresholds=thresholds)
 
 
-@pytest.mark.parametrize("strategy", VARIANTS)
-@settings(max_examples=30, deadline=None)
+@settings(deadline=None)
 @given(cluster=clusters(), data=st.data())
-def test_plans_keep_the_laws(strategy: Strategy, cluster: ClusterView, data: st.DataObject) -> None:
+def test_plans_keep_the_laws(cluster: ClusterView, data: st.DataObject) -> None:
     """Protected pods do not move, no pod moves twice, refused and unknown nodes are excluded, limits hold."""
     abnormal = data.draw(st.sets(st.sampled_from(sorted(names(cluster))))) if cluster.nodes else set()
+    for strategy in VARIANTS:
+        note(f"{strategy}")
+        _assert_laws(strategy, cluster, abnormal)
+
+
+def _assert_laws(strategy: Strategy, cluster: ClusterView, abnormal: Set[str]) -> None:
     by_name = {node.name: node for node in cluster.nodes}
     plan = strategy.plan(cluster, abnormal)
 
@@ -158,14 +163,19 @@ def test_plans_keep_the_laws(strategy: Strategy, cluster: ClusterView, data: st.
     assert bool(plan.moves) != bool(plan.why)
 
 
-@pytest.mark.parametrize("strategy", BOUNDED)
-@settings(max_examples=30, deadline=None)
+@settings(deadline=None)
 @given(cluster=clusters())
-def test_no_target_is_above_its_ceiling(strategy: WithCeilings, cluster: ClusterView) -> None:
+def test_no_target_is_above_its_ceiling(cluster: ClusterView) -> None:
     """After the whole plan, as a whole and by its production pods.
 
     The ceilings of `level_day` are those of each hour: see its own test.
     """
+    for strategy in BOUNDED:
+        note(f"{strategy}")
+        _assert_ceilings(strategy, cluster)
+
+
+def _assert_ceilings(strategy: WithCeilings, cluster: ClusterView) -> None:
     plan = strategy.plan(cluster, names(cluster))
     projection = Projection(cluster, strategy.windows_of(cluster)[0], production=True)
     for move in plan.moves:
@@ -182,29 +192,26 @@ def test_no_target_is_above_its_ceiling(strategy: WithCeilings, cluster: Cluster
             assert all(load[resource] <= limit + 1e-9 for resource, limit in ceiling.production.items())
 
 
-@pytest.mark.parametrize("strategy", VARIANTS)
-@settings(max_examples=30, deadline=None)
+@settings(deadline=None)
 @given(cluster=clusters(), data=st.data())
-def test_the_order_of_nodes_and_pods_does_not_matter(
-    strategy: Strategy, cluster: ClusterView, data: st.DataObject
-) -> None:
+def test_the_order_of_nodes_and_pods_does_not_matter(cluster: ClusterView, data: st.DataObject) -> None:
     """The same cluster gives the same plan."""
     shuffled = [
         msgspec.structs.replace(node, pods=data.draw(st.permutations(list(node.pods))))
         for node in data.draw(st.permutations(list(cluster.nodes)))
     ]
 
-    assert (
-        strategy.plan(cluster, names(cluster)).moves
-        == strategy.plan(msgspec.structs.replace(cluster, nodes=shuffled), names(cluster)).moves
-    )
+    other = msgspec.structs.replace(cluster, nodes=shuffled)
+    for strategy in VARIANTS:
+        moves = strategy.plan(cluster, names(cluster)).moves
+        assert moves == strategy.plan(other, names(cluster)).moves, strategy
 
 
-def test_nothing_moves_in_an_even_cluster() -> None:
-    """By any strategy."""
+@pytest.mark.parametrize("strategy", VARIANTS)
+def test_nothing_moves_in_an_even_cluster(strategy: Strategy) -> None:
     cluster = a_cluster(*(a_loaded_node(f"node-{i}", 0.5) for i in range(10)))
 
-    assert all(not strategy.plan(cluster, names(cluster)).moves for strategy in VARIANTS)
+    assert not strategy.plan(cluster, names(cluster)).moves
 
 
 @st.composite
@@ -225,10 +232,9 @@ FIXED = [each for each in VARIANTS if isinstance(each, LowNodeLoad) and not each
 """Their thresholds do not depend on the other nodes."""
 
 
-@pytest.mark.parametrize("strategy", FIXED)
 @settings(max_examples=100, deadline=None)
 @given(cluster=colocated_clusters())
-def test_no_other_pod_leaves_where_batch_work_is_the_excess(strategy: LowNodeLoad, cluster: ClusterView) -> None:
+def test_no_other_pod_leaves_where_batch_work_is_the_excess(cluster: ClusterView) -> None:
     """A node that would not be hot without its batch work keeps its other pods.
 
     Not if it is hot by the usage of its production pods: batch work is no part of that.
@@ -236,18 +242,19 @@ def test_no_other_pod_leaves_where_batch_work_is_the_excess(strategy: LowNodeLoa
     thresholds = Thresholds(high=cluster.thresholds.high, low=cluster.thresholds.low)
     cluster = msgspec.structs.replace(cluster, thresholds=thresholds)
     alone = {node.name: a_node(node.name, [pod for pod in node.pods if not pod.batch_work]) for node in cluster.nodes}
-    state = {each.node: each.state for each in strategy.classify(a_cluster(*alone.values(), thresholds=thresholds))}
+    without_batch_work = a_cluster(*alone.values(), thresholds=thresholds)
 
-    plan = strategy.plan(cluster, names(cluster))
+    for strategy in FIXED:
+        state = {each.node: each.state for each in strategy.classify(without_batch_work)}
+        left = [move for move in strategy.plan(cluster, names(cluster)).moves if not move.pod.batch_work]
+        assert all(state[move.pod.node] == "hot" for move in left), strategy
 
-    assert all(state[move.pod.node] == "hot" for move in plan.moves if not move.pod.batch_work)
 
-
-@pytest.mark.parametrize("strategy", VARIANTS)
-@settings(max_examples=30, deadline=None)
+@settings(deadline=None)
 @given(cluster=clusters(), weight=st.floats(0, 1))
-def test_without_batch_work_its_weight_changes_no_plan(strategy: Strategy, cluster: ClusterView, weight: float) -> None:
+def test_without_batch_work_its_weight_changes_no_plan(cluster: ClusterView, weight: float) -> None:
     """Also if pods are BestEffort."""
     other = msgspec.structs.replace(cluster, batch_work_weight=BatchWorkWeight(cpu=weight, memory=weight))
 
-    assert strategy.plan(cluster, names(cluster)) == strategy.plan(other, names(cluster))
+    for strategy in VARIANTS:
+        assert strategy.plan(cluster, names(cluster)) == strategy.plan(other, names(cluster)), strategy

@@ -78,14 +78,17 @@ class ShardOwnership:
 
     async def watch_bus(self) -> NoReturn:
         while True:
-            now = self.clock.monotonic()
-            if self.bus.connected:
-                if self._disconnected:
-                    self._reconnected_at = now
-                self._connected_at, self._disconnected = now, False
-            elif now - self._connected_at >= BUS_TIMEOUT and self.owned.replicas(now) > 1:
-                self._disconnected = True
+            self._check_bus()
             await self.clock.sleep(CHECK_PERIOD)
+
+    def _check_bus(self) -> None:
+        now = self.clock.monotonic()
+        if self.bus.connected:
+            if self._disconnected:
+                self._reconnected_at = now
+            self._connected_at, self._disconnected = now, False
+        elif now - self._connected_at >= BUS_TIMEOUT and self.owned.replicas(now) > 1:
+            self._disconnected = True
 
     async def _hold(self, shard: int) -> None:
         async def worker(_: LeaseEpoch) -> None:
@@ -110,6 +113,7 @@ class ShardOwnership:
 
     def _acquire_delay(self, shard: int) -> float:
         """Seconds to wait before this replica acquires a free shard."""
+        self._check_bus()  # others release our share at our first heartbeat, and acquire it again soon
         if self._disconnected:
             return math.inf
         now = self.clock.monotonic()
