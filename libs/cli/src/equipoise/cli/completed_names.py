@@ -1,4 +1,4 @@
-"""Names that the shell completes: of pods and nodes from the kubeconfig, of policies and subjects from the program."""
+"""Names that the shell completes. Pods and nodes are read from the cluster; the program knows policies and subjects."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,24 +9,24 @@ if TYPE_CHECKING:
     from equipoise.runtime.kubernetes.client import Resource
 
 TIMEOUT = 10.0
-"""Seconds. A cluster that does not respond has no names."""
+"""Seconds to wait for the cluster. If it does not respond, nothing is completed."""
 
 
 def pods(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """NAMESPACE/NAME: of one namespace if it is complete, else of the first pods of the cluster."""
+    """Pods as NAMESPACE/NAME. Before the namespace is complete, only the first page of pods of the cluster is read."""
     from equipoise.runtime.kubernetes.client import PODS
 
     namespace, slash, _ = incomplete.partition("/")
-    found = _read(context, PODS, namespace if slash else "")
-    names = (f"{each.metadata.namespace or namespace}/{each.metadata.name}" for each in found)
+    objects = _read(context, PODS, namespace if slash else "")
+    names = (f"{pod.metadata.namespace or namespace}/{pod.metadata.name}" for pod in objects)
     return sorted(name for name in names if name.startswith(incomplete))
 
 
 def nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     from equipoise.runtime.kubernetes.client import NODES
 
-    found = _read(context, NODES, "")
-    return sorted(each.metadata.name for each in found if each.metadata.name.startswith(incomplete))
+    objects = _read(context, NODES, "")
+    return sorted(node.metadata.name for node in objects if node.metadata.name.startswith(incomplete))
 
 
 def policies(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -43,7 +43,7 @@ def subjects(context: click.Context, parameter: click.Parameter, incomplete: str
 
 
 def _read(context: click.Context, resource: "Resource[Any]", namespace: str) -> "list[Object]":
-    """The first page of objects; none if they cannot be read."""
+    """The objects of the namespace, or else the first page of the cluster; empty if they cannot be read."""
     import asyncio
     from contextlib import aclosing
 
@@ -54,12 +54,12 @@ def _read(context: click.Context, resource: "Resource[Any]", namespace: str) -> 
     from equipoise.runtime.kubernetes.connection import connect_kube
     from equipoise.runtime.process.clock import SystemClock
 
-    given = context.params
+    parameters = context.params
     options = ClusterOptions(
         command="complete",
-        configuration=given.get("configuration"),
-        kubeconfig=given.get("kubeconfig"),
-        context=given.get("context"),
+        configuration=parameters.get("configuration"),
+        kubeconfig=parameters.get("kubeconfig"),
+        context=parameters.get("context"),
     )
     only_metadata = metadata_of(resource)
 

@@ -8,10 +8,10 @@ from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 
 
 def confirm(question: str, *, confirmed: bool, nothing_done: str) -> None:
-    """Returns if --yes was given, or on a terminal if the answer is yes.
+    """Require --yes, or the answer yes on a terminal.
 
-    `nothing_done`: "not resumed". Raises InvalidInput without a terminal and without --yes, and CommandFailed if the
-    answer is no.
+    `nothing_done`: the text of the error, for example "not resumed". Raises InvalidInput without a terminal and without
+    --yes, and CommandFailed if the answer is no.
     """
     if confirmed:
         return

@@ -17,7 +17,7 @@ TASKS: Mapping[str, tuple[str, ...]] = {
     "Every day": ("status", "plan", "explain", "dashboard"),
     "Stop evictions": ("pause", "resume"),
 }
-"""The commands that the help of the program describes, by what they are for."""
+"""The commands that the help of the program describes, by their purpose."""
 
 OTHERS = (
     "annotations",
@@ -38,11 +38,11 @@ OTHERS = (
     "top",
     "version",
 )
-"""Commands for one part of Equipoise, for the services, and for developers: the help only names them."""
+"""Commands for one part of Equipoise, for the services, and for developers. The help lists only their names."""
 
 COMMANDS = tuple(sorted([*OTHERS, *(name for names in TASKS.values() for name in names)]))
-"""A command is a function in a module of its own: `pause` is the function `pause` of `equipoise.cli.commands.pause`,
-and `plan`, which is a folder, the function `plan` of `equipoise.cli.plan.command`.
+"""The names of all commands. Each is a function in a module of its own: `pause` is the function `pause` of the module
+`equipoise.cli.commands.pause`. `plan`, which has a folder, is the function `plan` of `equipoise.cli.plan.command`.
 
 That module declares names, options and help, and imports the code of the command only when the command runs: help and
 shell completion import every module of this table.
@@ -89,7 +89,8 @@ class Program(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands of each task with their first sentence, folded and not cut; the names of the others."""
+        """Write the commands of each task with their first sentence, which is folded and not cut; then the names of the
+        others."""
         installed = self.list_commands(ctx)
         width = max(map(len, COMMANDS))
         for task, names in TASKS.items():
@@ -109,7 +110,7 @@ class Program(click.Group):
         return super().make_context("kubectl equipoise" if info_name == PLUGIN else info_name, *args, **extra)
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        make_output_visible()  # whatever the command prints, and its errors
+        make_output_visible()  # of the command and of its errors
         return super().main(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -25,7 +25,7 @@ json_option = click.option(
     callback=lambda context, parameter, value: value == "json",
     help="Output format.",
 )
-"""Passed to the command as `as_json`."""
+"""The value is passed to the command as `as_json`."""
 
 Output = Literal["text", "wide", "json", "yaml"]
 
@@ -45,7 +45,7 @@ wide_output_option = click.option(
     show_default=True,
     help="Output format; wide has all rows and more columns. Times are in RFC 3339.",
 )
-"""Both are passed to the command as `output`."""
+"""The values of both output options are passed to the command as `output`."""
 
 watch_option = click.option(
     "-w",
@@ -56,7 +56,7 @@ watch_option = click.option(
     metavar="[SECONDS]",
     help="Repeat, every 10 seconds by default, until Ctrl-C.",
 )
-"""Passed to the command as `watch`; None without it."""
+"""The value is passed to the command as `watch`; None without the option."""
 
 context_option = click.option("--context", help="Context of the kubeconfig. Defaults to the current context.")
 kubeconfig_option = click.option(
@@ -104,7 +104,7 @@ def command_name() -> str:
 
 
 def configuration_option(help_text: str = "Configuration file. Defaults apply without one.") -> Decorator:
-    """--config, passed as `configuration`."""
+    """Adds the option --config, whose value is passed as `configuration`."""
     return click.option(
         "--config",
         "configuration",
@@ -116,7 +116,7 @@ def configuration_option(help_text: str = "Configuration file. Defaults apply wi
 
 @dataclass(frozen=True, kw_only=True)
 class BusOptions:
-    """--nats, --user, --password-file and --nats-ca; None: not given."""
+    """The values of --nats, --user, --password-file and --nats-ca; None if an option is not given."""
 
     command: str
     """The name of the client."""
@@ -140,7 +140,7 @@ class BusOptions:
 
 
 def nats_options(command: Function) -> Function:
-    """--nats, --user, --password-file and --nats-ca, passed as `bus`."""
+    """Adds the options --nats, --user, --password-file and --nats-ca, whose values are passed as `bus`."""
 
     @nats_option
     @user_option
@@ -159,7 +159,7 @@ def nats_options(command: Function) -> Function:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """--config, --kubeconfig, --context and --namespace."""
+    """The values of --config, --kubeconfig, --context and --namespace."""
 
     command: str
     """The name of the client."""
@@ -170,7 +170,9 @@ class ClusterOptions:
     namespace: str | None = None
 
     def connection(self) -> "Kubernetes":
-        """Options override environment variables, these the file, and it the namespace of a running `equipoise up`.
+        """The connection to the API server. Options override environment variables, which override the file.
+
+        If none of them names a namespace, it is that of a running `equipoise up`.
 
         Raises ConfigurationError and InvalidInput.
         """
@@ -205,7 +207,7 @@ class ClusterOptions:
 
 
 def cluster_options(command: Function) -> Function:
-    """--config, --kubeconfig, --context and --namespace, passed as `cluster`."""
+    """Adds the options --config, --kubeconfig, --context and --namespace, whose values are passed as `cluster`."""
 
     @configuration_option()
     @kubeconfig_option

@@ -11,12 +11,12 @@ from equipoise.cli.terminal import VisibleConsole
 _LINE_SECONDS = 15.0
 
 Report = Callable[[str], None]
-"""A function to be called for each item when it is done, with its name."""
+"""A function that must be called for each finished item, with the name of the item."""
 
 
 @contextmanager
 def progress(total: int, verb: str = "replaying", items: str = "replays") -> Iterator[Report]:
-    """`total`: number of items."""
+    """Show the progress while the block runs. `total`: the number of items."""
     console = VisibleConsole(stderr=True)
     if console.is_terminal:
         columns = (

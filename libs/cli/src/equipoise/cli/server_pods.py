@@ -1,4 +1,4 @@
-"""Pods of servers and services, with what a client must know of them."""
+"""Pods of servers and services, with the fields that a client needs."""
 
 from equipoise.contracts.kubernetes.objects.metadata import ApiValue, ExplainedCondition, Object, is_ready
 from equipoise.runtime.kubernetes.client import Resource
@@ -69,7 +69,7 @@ class ServerPod(Object, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> str:
-        """The same for replicas."""
+        """The UID of the controller, which is the same for all replicas; the UID of the pod if it has no controller."""
         controller = self.metadata.controller
         return self.metadata.uid if controller is None else controller.uid
 

@@ -48,6 +48,6 @@ def read_file(configuration: Path | None) -> dict[str, Any]:
 
 
 def all_settings(document: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> AllSettings:
-    """The variables of `environment` override the document; by default none do. Raises ConfigurationError."""
+    """The settings of a configuration. Variables of `environment` override the document. Raises ConfigurationError."""
     shared, own = read_sections(document, SERVICE_SETTINGS, environment)
-    return AllSettings(shared=shared, **own)  # type: ignore[arg-type]  # SERVICE_SETTINGS has the type of each
+    return AllSettings(shared=shared, **own)  # type: ignore[arg-type]  # SERVICE_SETTINGS states the type of each section

@@ -37,7 +37,7 @@ Row = tuple[str, Sequence[str]]
 
 
 def html_page(title: str, body: Iterable[str], notes: Iterable[str]) -> str:
-    """The whole file. `body`: HTML; `notes`: text of the footer."""
+    """The text of the file. `body` is HTML; `notes` is the plain text of the footer."""
     footer = f"<footer>{''.join(f'<p>{escape(note)}</p>' for note in notes)}</footer>"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -47,20 +47,21 @@ def html_page(title: str, body: Iterable[str], notes: Iterable[str]) -> str:
 
 
 def cards(figures: Iterable[tuple[str, str]]) -> str:
-    """A card for each figure and its description, both text."""
+    """A card for each pair of a figure and its description, both of which are plain text."""
     shown = (
-        f'<div class="card"><b>{escape(each)}</b><span class="soft">{escape(of)}</span></div>' for each, of in figures
+        f'<div class="card"><b>{escape(figure)}</b><span class="soft">{escape(label)}</span></div>'
+        for figure, label in figures
     )
     return f'<div class="cards">{"".join(shown)}</div>'
 
 
 def table(heads: Sequence[str], *bodies: Sequence[Row], names: int = 1) -> str:
-    """`heads`: HTML. The first `names` columns are names, the others numbers."""
+    """A table with one or more bodies. `heads` is HTML. The first `names` columns are names, the others numbers."""
 
     def line(cells: Sequence[str], tag: str) -> str:
         classes = [*[""] * names, *[' class="number"'] * (len(cells) - names)]
         return "".join(f"<{tag}{kind}>{cell}</{tag}>" for cell, kind in zip(cells, classes, strict=True))
 
     rows = ("".join(f'<tr class="{kind}">{line(cells, "td")}</tr>\n' for kind, cells in body) for body in bodies)
-    found = "".join(f"<tbody>{body}</tbody>" for body in rows)
-    return f'<div class="wide"><table><thead><tr>{line(heads, "th")}</tr></thead>\n{found}</table></div>'
+    table_bodies = "".join(f"<tbody>{body}</tbody>" for body in rows)
+    return f'<div class="wide"><table><thead><tr>{line(heads, "th")}</tr></thead>\n{table_bodies}</table></div>'

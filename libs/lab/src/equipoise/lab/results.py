@@ -13,7 +13,7 @@ or (an oracle) the real mean usage of the next six hours."""
 Scenario = Literal["given", "churn", "fresh"]
 
 PlacementMode = Literal["extender", "hints", "none"]
-"""How the scores reach kube-scheduler: by its extender, as preferred node affinity of new pods, or not at all."""
+"""How scores reach kube-scheduler: through its extender, as preferred node affinity of new pods, or not at all."""
 
 STOCK = "stock"
 """kube-scheduler alone."""
@@ -22,11 +22,11 @@ GREEDY = "greedy"
 """The reference `GreedyScheduler`."""
 
 PODS_PER_TOLERATED = 500
-"""One more unplaced pod in this many is tolerated: where memory is nearly full, it is random whether the last one
-fits."""
+"""The number of pods for which one more unplaced pod is tolerated. Where memory is nearly full, it is random whether
+the last pod fits."""
 
 HourlyLoads = npt.NDArray[np.float32]
-"""nodes × hours: load in percent of the node's allocatable."""
+"""An array nodes × hours of the load, in percent of what is allocatable on the node."""
 
 
 class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,13 +37,13 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     scenario: Scenario
     policy: str
-    """A policy's name, that of a plugin, "stock" for kube-scheduler alone, or an unattainable reference: "greedy"."""
+    """The name of a policy or plugin; "stock" for kube-scheduler alone; "greedy" for an unattainable reference."""
 
     placement: PlacementMode = "extender"
     descheduler: bool
     arrival_seed: int
     sample: Literal["in", "out"]
-    """The sample of the profiles: "in" the measured days, or "out" of them, from earlier days."""
+    """The days that the profiles are from: "in" the measured days, or "out" of them (earlier days)."""
 
     nodes: int
     pods: int
@@ -69,7 +69,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     moved_share: float = 0.0
     moves_per_hour: float = 0.0
     moves_executable: float = 1.0
-    """Share (0..1) of proposed moves that limits and fit allowed; 1 when none was proposed."""
+    """Share (0..1) of the proposed moves that limits and free resources allowed; 1 if none was proposed."""
 
     moves_landed: float | None = None
     """Share (0..1) of placed replacements that run on the target of their move; None when none was placed."""
@@ -85,7 +85,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Violated anti-affinity rules and exceeded eviction limits: must be 0."""
 
     plugin_problems: dict[str, int] = {}
-    """The number of attempts to schedule a pod by what was wrong with the plugin of a user."""
+    """The number of scheduling attempts in which the plugin of a user failed, by the problem."""
 
     seconds: float = 0.0
     """Duration of the replay."""

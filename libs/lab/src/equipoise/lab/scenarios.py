@@ -14,18 +14,18 @@ DAY = 86_400.0
 _PAUSE_BETWEEN_ARRIVALS = 1.0
 _PAUSE_BETWEEN_REPLACEMENTS = 30.0
 _SCALED_FROM = 4
-"""Minimum replicas of workloads that `churn` scales."""
+"""The smallest number of replicas of the workloads that `churn` scales."""
 
 _SCALED_FOR = 4 * 3_600.0
 
 Enter = Callable[[Trace, SimulatedCluster, EventQueue, random.Random, float], float]
-"""Schedules the events of a scenario from a given time on; returns the time of the last one."""
+"""A function that schedules the events of a scenario from a time on, and returns the time of the last event."""
 
 
 def given(
     trace: Trace, kubernetes: SimulatedCluster, events: EventQueue, generator: random.Random, begin: float
 ) -> float:
-    """The placement of the trace. Pods without a node are scheduled first, in random order."""
+    """Place the pods as in the trace. Pods without a node are scheduled first, in random order."""
     unplaced = []
     for pod in trace.pods:
         if pod.node:
@@ -41,7 +41,7 @@ def given(
 def fresh(
     trace: Trace, kubernetes: SimulatedCluster, events: EventQueue, generator: random.Random, begin: float
 ) -> float:
-    """An empty cluster; all pods are created one second apart, in random order."""
+    """Start with an empty cluster. All pods are created one second apart, in random order."""
     order = [pod.workload for pod in trace.pods]
     generator.shuffle(order)
     for number, workload in enumerate(order):
@@ -52,14 +52,14 @@ def fresh(
 def churn(
     trace: Trace, kubernetes: SimulatedCluster, events: EventQueue, generator: random.Random, begin: float
 ) -> float:
-    """The given placement; within one day each workload is rolled out once, and every second larger one is scaled.
+    """Place the pods as in the trace, then roll out each workload once within a day, and scale every second larger one.
 
-    A rollout replaces the pods one by one: the new pod runs before the old one is deleted. Scaling removes a quarter of
+    A rollout replaces the pods one by one; the new pod runs before the old one is deleted. Scaling removes a quarter of
     the replicas for four hours.
     """
     given(trace, kubernetes, events, generator, begin)
     for workload, replicas in enumerate(trace.replicas().tolist()):
-        # Everything ends within the day: a long rollout starts earlier.
+        # Long rollouts start early enough to end within the day.
         length = replicas * _PAUSE_BETWEEN_REPLACEMENTS
         start = begin + generator.uniform(0.0, max(0.0, DAY - length - _SCALED_FOR))
         events.at(start, partial(kubernetes.roll_out, workload))

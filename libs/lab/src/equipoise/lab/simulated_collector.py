@@ -1,4 +1,4 @@
-"""Messages as from Prometheus and the collector for the simulated cluster: averaged over windows, with gaps."""
+"""Produces the messages of a collector for the simulated cluster: usage is averaged over windows, and has gaps."""
 
 import math
 from collections import deque
@@ -28,7 +28,7 @@ _NEW_DAY_WEIGHT = ProfileSettings().weight
 
 
 def load_settings(tick: float, settings: LoadSettings | None = None) -> LoadSettings:
-    """The settings for a collector that samples every `tick` seconds: values remain fresh for two and a half ticks."""
+    """The settings of a collector that samples every `tick` seconds. Values remain fresh for two and a half ticks."""
     settings = settings or LoadSettings()
     windows = tuple(
         msgspec.structs.replace(window, refresh_period=Duration(max(window.refresh_period, tick)))
@@ -44,7 +44,7 @@ def workload_of(workload: TraceWorkload) -> Workload:
 
 
 def requests_of(workload: TraceWorkload) -> Resources:
-    """A request of 0 in the trace means no request."""
+    """The requests of a pod. A request of 0 in the trace means no request."""
     return Resources(
         cpu=workload.request_cpu_milli / 1_000.0 if workload.request_cpu_milli else None,
         memory=workload.request_memory_mib * MIB if workload.request_memory_mib else None,
@@ -98,7 +98,7 @@ class SimulatedCollector:
         """The time of the sample published last, by workload."""
 
         self._means: tuple[float, dict[str, Array]] = (-math.inf, {})
-        """Time of a sample, and by window: workloads × (cores, bytes)."""
+        """The time of a sample, and the means until then by window: workloads × (cores, bytes)."""
 
         self._profiles = np.zeros((len(self.workloads), _HOURS, len(RESOURCES)))
         """workloads × hours of the day in UTC × (cores, bytes)."""
@@ -128,8 +128,10 @@ class SimulatedCollector:
 
     @property
     def early(self) -> dict[str, float]:
-        """Lengths of windows shorter than a tick, in seconds: each needs one more sample that long before each
-        round."""
+        """The length in seconds of each window that is shorter than a tick.
+
+        Such a window needs an additional sample, this long before each round.
+        """
         return {window.name: window.length for window in self.load.windows if window.length < self.tick}
 
     def on_placed(self, node: int, pod: PlacedPod) -> None:
@@ -143,7 +145,7 @@ class SimulatedCollector:
             self._gone[node].append(converted(pod, GonePod, gone_at=self.origin + now, usage=usage))
 
     def _measured_usage(self, pod: PlacedPod) -> Resources:
-        """The usage of a pod in the latest round; unknown if it did not run long enough for that."""
+        """The usage of a pod in the latest round; unknown if the pod had not run long enough to be measured."""
         if pod.workload is None or pod.running_since is None or pod.running_since > self._measured_since:
             return Resources()
         return self._measured[pod.workload]
@@ -183,19 +185,22 @@ class SimulatedCollector:
         self.cluster.pass_time(now)
         self._early[window] = now, self.cluster.used.copy()
 
-    def _over(self, window: Window) -> dict[str, list[list[float]]]:
-        """Mean and optional statistics: nodes × (cores, bytes). Empty when samples do not cover the window."""
+    def _statistics(self, window: Window) -> dict[str, list[list[float]]]:
+        """The mean and optional statistics of a window: nodes × (cores, bytes).
+
+        Empty if samples do not cover the window.
+        """
         sampled, newest = self._rounds[-1]
         start = sampled - window.length
         # Without a sample at its start, the window begins at the previous sample.
         before, older = self._early.get(window.name) or next(
-            (each for each in reversed(self._rounds) if each[0] <= start), self._rounds[0]
+            (sample for sample in reversed(self._rounds) if sample[0] <= start), self._rounds[0]
         )
         if (length := sampled - before) < self.load.coverage.window * window.length:
             return {}
         values = {"mean": (newest - older) / length}
         if self.statistics:
-            used = np.array([each for taken, each in self._rounds if taken >= start - self.tick / 2])
+            used = np.array([sample for taken_at, sample in self._rounds if taken_at >= start - self.tick / 2])
             usage = np.diff(used, axis=0) / self.tick if len(used) > 1 else values["mean"][np.newaxis]
             values |= {
                 "p95": np.percentile(usage, 95, axis=0),
@@ -208,7 +213,7 @@ class SimulatedCollector:
         """Messages for the newest sample, queried at `queried_at` (seconds of the trace); the cycle last."""
         sampled, _ = self._rounds[-1]
         at = self.origin + sampled
-        means = {window.name: mean for window in self.load.windows if (mean := self._over(window))}
+        means = {window.name: mean for window in self.load.windows if (mean := self._statistics(window))}
         shortest = self.load.shortest.length
         usage = self.curves.mean(sampled - shortest, sampled).tolist()
         per_pod = [Resources(cpu=cpu, memory=memory) for cpu, memory in usage]
@@ -274,11 +279,11 @@ class SimulatedCollector:
         return dict(zip(self.workloads, profiles.transpose(0, 2, 1), strict=True))
 
     def _slot(self, start: float) -> int:
-        """Hour of the day in UTC."""
+        """The hour of the day in UTC of a time in seconds of the trace."""
         return int((self.origin + start) // _HOUR) % _HOURS
 
     def workload(self, number: int, now: float) -> WorkloadUtilization | None:
-        """Message for a workload in the last round; None when it was published already."""
+        """The message about a workload in the last round; None if it was already published."""
         sampled = self._rounds[-1][0]
         if self._published.get(number) == sampled:
             return None

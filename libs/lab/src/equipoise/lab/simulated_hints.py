@@ -15,7 +15,7 @@ from equipoise.scorer.state.scoring_state import ScoringState
 
 
 class SimulatedHints:
-    """The hints that are written, and what a new pod gets from them. Times are Unix seconds."""
+    """The written hints, and the node affinity that new pods get from them. Times are Unix seconds."""
 
     def __init__(self, scoring: ScoringState, settings: HintSettings) -> None:
         self._table = HintTable(scoring, settings)
@@ -25,7 +25,7 @@ class SimulatedHints:
         self._table.on_placement(message, placed, now)
         evicted = self._table.evicted_workloads(now)
         if any(pod.workload in evicted for pod in placed):
-            self.write(now)  # the next pod is no replacement
+            self.write(now)  # the replacement exists, so that the next pod of the workload is none
 
     def update(self, now: float) -> None:
         """Compute all hints, to be written later."""
@@ -33,15 +33,18 @@ class SimulatedHints:
             pass
 
     def write(self, now: float) -> None:
-        """Writes the hints of the last update, with what is known of evictions now: new pods get them from now on."""
+        """Write the hints of the last update, which new pods get from now on.
+
+        They consider the evictions until `now`.
+        """
         self._written = self._table.hints(now)
 
     def preferred(self, pod: PodDemand) -> Sequence[PreferredNodes]:
-        """The terms that the pod gets when it is created; none: it gets no hint."""
+        """The terms that the pod gets when it is created; empty if it gets no hint."""
         hint = None if pod.workload is None else self._written.get(pod.workload)
         if hint is None:
             return ()
-        terms = [_term(each, "In") for each in hint.prefer]
+        terms = [_term(nodes, "In") for nodes in hint.prefer]
         return terms if hint.avoid is None else [*terms, _term(hint.avoid, "NotIn")]
 
 

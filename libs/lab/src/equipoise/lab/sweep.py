@@ -27,7 +27,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One replay of a sweep."""
 
     parameters: dict[str, str]
-    """The values as they were written, by path in the configuration."""
+    """The values as the user wrote them, by path in the configuration."""
 
     plan: ReplayPlan
     inputs: str = ""
@@ -35,7 +35,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Identifies a replay: parameters, scenario, policy, descheduler, arrivals, weight, placement, inputs."""
+        """The key of a replay: parameters, scenario, policy, descheduler, arrivals, weight, placement and inputs."""
         plan = self.plan
         words = (plan.scenario, plan.policy, str(plan.descheduler), str(plan.seed), str(plan.weight))
         return (*self.parameters.values(), *words, plan.placement, self.inputs)
@@ -43,10 +43,10 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 def digest(trace: Trace, settings: Section) -> str:
     """A digest of the trace and all settings."""
-    found = hashlib.sha256(msgspec.json.encode([trace.nodes, trace.workloads, trace.pods, trace.rules]))
-    found.update(trace.cpu_milli.tobytes() + trace.memory_mib.tobytes())
-    found.update(repr(settings).encode())
-    return found.hexdigest()[:12]
+    sha256 = hashlib.sha256(msgspec.json.encode([trace.nodes, trace.workloads, trace.pods, trace.rules]))
+    sha256.update(trace.cpu_milli.tobytes() + trace.memory_mib.tobytes())
+    sha256.update(repr(settings).encode())
+    return sha256.hexdigest()[:12]
 
 
 class SweepError(ValueError):
@@ -54,12 +54,12 @@ class SweepError(ValueError):
 
 
 def combinations(values: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
-    """Every combination of the values of each parameter; one empty combination without any."""
+    """Every combination of the values of the parameters; one empty combination if there are no parameters."""
     return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
 
 
-_OWN = ("scenario", "policy", "descheduler", "arrival_seed", "weight", "placement", "inputs")
-_FIGURES = tuple(name for name in RunFigures.__struct_fields__ if name not in (*_OWN, "refused"))
+_KEY_COLUMNS = ("scenario", "policy", "descheduler", "arrival_seed", "weight", "placement", "inputs")
+_FIGURE_COLUMNS = tuple(name for name in RunFigures.__struct_fields__ if name not in (*_KEY_COLUMNS, "refused"))
 
 
 def sweep(trace: Trace, points: Sequence[Point], file: Path, runner: Runner) -> Iterator[tuple[Point, Run]]:
@@ -67,20 +67,20 @@ def sweep(trace: Trace, points: Sequence[Point], file: Path, runner: Runner) -> 
 
     Raises SweepError when the file contains another sweep.
     """
-    header = [*points[0].parameters, *_OWN, *_FIGURES]
+    header = [*points[0].parameters, *_KEY_COLUMNS, *_FIGURE_COLUMNS]
     done = _done(file, header)
     pending = [point for point in points if point.key not in done]
     with file.open("a", newline="", encoding="utf-8") as opened:
         writer = csv.writer(opened)
         for number, run in runner(trace, [point.plan for point in pending]):
             point = pending[number]
-            writer.writerow([*point.key, *(getattr(run.figures, name) for name in _FIGURES)])
+            writer.writerow([*point.key, *(getattr(run.figures, name) for name in _FIGURE_COLUMNS)])
             opened.flush()
             yield point, run
 
 
 def _done(file: Path, header: Sequence[str]) -> set[tuple[str, ...]]:
-    """The replays in the file. Incomplete rows are removed, so they are run again."""
+    """The keys of the replays in the file. Incomplete rows are removed, so that their replays are run again."""
     rows: list[list[str]] = []
     if file.exists():
         try:
@@ -89,9 +89,9 @@ def _done(file: Path, header: Sequence[str]) -> set[tuple[str, ...]]:
             raise SweepError(f"{file} cannot be read ({error}): use another file, or delete it") from error
         if not rows or rows[0] != list(header):
             raise SweepError(f"{file} contains a sweep with other parameters: use another file, or delete it")
-    whole = [row for row in rows[1:] if len(row) == len(header)]
+    complete = [row for row in rows[1:] if len(row) == len(header)]
     replacement = file.with_name(f".{file.name}.new")
     with replacement.open("w", newline="", encoding="utf-8") as opened:
-        csv.writer(opened).writerows([header, *whole])
+        csv.writer(opened).writerows([header, *complete])
     replacement.replace(file)
-    return {tuple(row[: len(header) - len(_FIGURES)]) for row in whole}
+    return {tuple(row[: len(header) - len(_FIGURE_COLUMNS)]) for row in complete}

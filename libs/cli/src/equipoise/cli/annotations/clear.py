@@ -35,7 +35,7 @@ from equipoise.runtime.process.logging import configure_logging
 OURS = (LOAD, USAGE, RECLAIMED)
 
 RESOURCES: tuple[Resource[Any], ...] = (NODES, *WORKLOAD_RESOURCES.values())
-"""Deployments before ReplicaSets: their controller copies annotations from the former to the latter."""
+"""The kinds to clear. Deployments precede ReplicaSets, because their controller copies annotations to ReplicaSets."""
 
 
 class AnnotatedObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,13 +58,13 @@ class ClearResult(msgspec.Struct, frozen=True, kw_only=True):
 
     removed: dict[str, int] = {}
     deleted: int = 0
-    """Objects that were deleted in the meantime."""
+    """The number of objects that were deleted in the meantime."""
 
     failed: dict[str, str] = {}
-    """Error by object."""
+    """The error of each object that could not be written, by object."""
 
     active_annotators: list[str] = []
-    """Replicas that will write the annotations again."""
+    """Running annotators, which will write the annotations again."""
 
 
 async def find_annotated(kube: Kube, keys: Sequence[str]) -> list[AnnotatedObject]:
@@ -91,7 +91,7 @@ async def find_annotated(kube: Kube, keys: Sequence[str]) -> list[AnnotatedObjec
 
 
 async def clear(kube: Kube, clock: Clock, objects: Sequence[AnnotatedObject], *, rate: float) -> ClearResult:
-    """Remove the annotations, from `rate` objects per second. An object that cannot be written is reported.
+    """Remove the annotations from `rate` objects per second. The result names the objects that could not be written.
 
     Raises KubeError when the API server does not respond.
     """
@@ -123,7 +123,7 @@ def by_kind(objects: Sequence[AnnotatedObject]) -> dict[str, int]:
 
 
 async def active_annotators(kube: Kube, namespace: str, clock: Clock) -> list[str]:
-    """Replicas that hold a Lease; none if the Leases may not be read."""
+    """The annotators that hold a Lease; empty if the Leases may not be read."""
     try:
         leases = await kube.list(LEASES, namespace, SELECTOR)
     except Forbidden:
@@ -149,7 +149,7 @@ async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed:
 
 
 def show(result: ClearResult, to: Console, *, namespace: str) -> None:
-    """Prints the result. `namespace`: that of Equipoise."""
+    """Print the result. `namespace`: the namespace of Equipoise."""
     if not result.found:
         to.print("no annotations found")
     elif result.dry_run:

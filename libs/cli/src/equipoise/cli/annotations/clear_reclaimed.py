@@ -25,7 +25,7 @@ from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
 _MAX_PODS = 3
-"""Pods that a line names."""
+"""The largest number of pods that a line names."""
 
 
 class OfferingNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,47 +42,47 @@ class OfferingNode(msgspec.Struct, frozen=True, kw_only=True):
 class ClearedNodes(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool
     found: int
-    """Nodes whose status contains amounts."""
+    """The number of nodes whose status contains amounts."""
 
     in_use: dict[str, list[str]] = {}
-    """The pods that request them, by node. A kubelet that restarts would reject these pods without the amounts."""
+    """The pods that request the amounts, by node. Without the amounts, a restarted kubelet would reject these pods."""
 
     removed: int = 0
     deleted: int = 0
-    """Nodes that were deleted in the meantime."""
+    """The number of nodes that were deleted in the meantime."""
 
     failed: dict[str, str] = {}
-    """Error by node."""
+    """The error of each node whose status could not be written."""
 
     active_reclaimer: str = ""
-    """The Lease of a reclaimer that runs, which with mode enforce writes the amounts again; empty: none runs."""
+    """The Lease of a running reclaimer, which writes the amounts again in the mode enforce; empty if none runs."""
 
 
 async def find_offering(kube: Kube) -> list[OfferingNode]:
-    """Raises KubeError."""
-    found: list[OfferingNode] = []
+    """The nodes whose status contains amounts of reclaimed resources. Raises KubeError."""
+    offering: list[OfferingNode] = []
     async with aclosing(kube.pages(NODES)) as pages:
         async for page in pages:
             for node in page:
                 status = node.status
                 offered = status.capacity.keys() | status.allocatable.keys()
                 if keys := tuple(name for name in OFFERED_NAMES if name in offered):
-                    found.append(OfferingNode(name=node.metadata.name, uid=node.metadata.uid, keys=keys))
-    return found
+                    offering.append(OfferingNode(name=node.metadata.name, uid=node.metadata.uid, keys=keys))
+    return offering
 
 
 async def find_users(kube: Kube) -> dict[str, list[str]]:
     """The pods that request reclaimed resources, by node. Raises KubeError."""
-    found = defaultdict[str, list[str]](list)
+    users = defaultdict[str, list[str]](list)
     async with aclosing(kube.pages(PODS)) as pages:
         async for page in pages:
             for pod in filter(_uses, page):
-                found[pod.spec.node_name].append(_name(pod))
-    return {node: sorted(pods) for node, pods in sorted(found.items())}
+                users[pod.spec.node_name].append(_name(pod))
+    return {node: sorted(pods) for node, pods in sorted(users.items())}
 
 
 async def clear_nodes(kube: Kube, clock: Clock, nodes: Sequence[OfferingNode], *, rate: float) -> ClearedNodes:
-    """Remove the amounts, from `rate` nodes per second. Just before, the pods of the node are read.
+    """Remove the amounts from `rate` nodes per second, except from nodes whose pods request them at that moment.
 
     Raises KubeError when the API server does not respond.
     """
@@ -110,7 +110,10 @@ async def clear_nodes(kube: Kube, clock: Clock, nodes: Sequence[OfferingNode], *
 
 
 def _uses(pod: Pod) -> bool:
-    """Bound to a node, not finished, and requests reclaimed resources, or may do so because it cannot be read."""
+    """Whether a pod occupies a node and requests reclaimed resources.
+
+    A pod that cannot be read counts as requesting them.
+    """
     if not occupies_node(pod):
         return False
     pod = with_known_amounts(pod)
@@ -146,7 +149,7 @@ async def run_clear_reclaimed(cluster: Kubernetes, *, rate: float, confirmed: bo
 
 
 def show(result: ClearedNodes, to: Console, *, namespace: str) -> None:
-    """Prints the result. `namespace`: that of Equipoise."""
+    """Print the result. `namespace`: the namespace of Equipoise."""
     for line in _lines(result, namespace):
         to.print(line, highlight=False, markup=False)
 

@@ -1,4 +1,4 @@
-"""How a command reaches NATS: at --nats, or in the cluster of the kubeconfig, through the API server."""
+"""How a command reaches NATS: at the address of --nats, or through the API server of the cluster of the kubeconfig."""
 
 import asyncio
 import base64
@@ -35,7 +35,7 @@ TLS_VOLUME = "tls"
 CA = "ca.crt"
 
 CONNECT_SECONDS = 2.0
-OTHERWISE = "or give another connection with --nats, --user, --password-file and --nats-ca"
+OTHER_CONNECTION = "or give another connection with --nats, --user, --password-file and --nats-ca"
 
 
 class SecretObject(Object, frozen=True, kw_only=True):
@@ -47,18 +47,18 @@ SECRETS: Resource[SecretObject] = Resource(group="", version="v1", plural="secre
 
 def password_of(pod: ServerPod) -> SecretKey | None:
     """The key of the password of the user tap; None if the server has no users."""
-    found = (each.value_from for each in pod.variables if each.name == TAP_PASSWORD)
-    return next((source.secret_key_ref for source in found if source is not None), None)
+    sources = (variable.value_from for variable in pod.variables if variable.name == TAP_PASSWORD)
+    return next((source.secret_key_ref for source in sources if source is not None), None)
 
 
 def ca_of(pod: ServerPod) -> SecretKey | None:
     """The key of the CA; None if the server has no TLS."""
-    found = (each.secret for each in pod.spec.volumes if each.name == TLS_VOLUME)
-    return next((SecretKey(name=each.secret_name, key=CA) for each in found if each is not None), None)
+    secrets = (volume.secret for volume in pod.spec.volumes if volume.name == TLS_VOLUME)
+    return next((SecretKey(name=secret.secret_name, key=CA) for secret in secrets if secret is not None), None)
 
 
 async def with_bus(bus: BusOptions, cluster: ClusterOptions, run: Callable[[Nats], Awaitable[R]]) -> R:
-    """Run a command with a connection that is known to be possible. Raises BusUnavailable and CommandFailed."""
+    """Run a command with a NATS server that accepts connections. Raises BusUnavailable and CommandFailed."""
     async with reached(bus, cluster) as server:
         if problem := await connect_problem(server):
             raise BusUnavailable(with_other_connection(problem, bus))
@@ -66,7 +66,7 @@ async def with_bus(bus: BusOptions, cluster: ClusterOptions, run: Callable[[Nats
 
 
 def run_with_bus(bus: BusOptions, cluster: ClusterOptions, run: Callable[[Nats], Awaitable[R]]) -> R:
-    """The same in an event loop of its own."""
+    """Run a command as `with_bus` does, in a new event loop."""
     return asyncio.run(with_bus(bus, cluster, run))
 
 
@@ -97,21 +97,24 @@ async def reached(bus: BusOptions, cluster: ClusterOptions) -> AsyncIterator[Nat
 
 
 def nats_of_up(bus: BusOptions, connection: Kubernetes) -> ClusterNats | None:
-    """NATS of `equipoise up` on this machine for this cluster, which is named on stderr. None if none runs."""
+    """NATS of the `equipoise up` that runs on this machine for this cluster; None if none runs.
+
+    Its use is noted on stderr.
+    """
     running = up_of(connection)
     if running is None:
         return None
-    own = bus.user is None
+    as_tap = bus.user is None
     return ClusterNats(
         url=running.nats_url,
-        user=running.user if own else bus.user,
-        password_file=running.password_file if own else bus.password_file,
+        user=running.user if as_tap else bus.user,
+        password_file=running.password_file if as_tap else bus.password_file,
         client=bus.command,
     )
 
 
 def up_of(connection: Kubernetes) -> RunningUp | None:
-    """`equipoise up` on this machine for this cluster, which is named on stderr. None if none runs."""
+    """The `equipoise up` that runs on this machine for this cluster; None if none runs. Its use is noted on stderr."""
     running = running_up(cluster_name(connection, os.environ), os.environ)
     if running is not None:
         note_use(running)
@@ -120,18 +123,18 @@ def up_of(connection: Kubernetes) -> RunningUp | None:
 
 @asynccontextmanager
 async def forwarded(bus: BusOptions, connection: Kubernetes) -> AsyncIterator[ForwardedNats]:
-    """NATS in the cluster, with credentials of its Secrets where options do not name others. Raises CommandFailed."""
-    cancel_on_signals()  # the file with the password is deleted
+    """NATS in the cluster, with the credentials of the options or else of its Secrets. Raises CommandFailed."""
+    cancel_on_signals()  # so that the file with the password is deleted
     async with AsyncExitStack() as stack:
         try:
             server = await _forward(stack, bus, connection)
         except KubeError as error:
-            raise CommandFailed(f"NATS cannot be reached through the API server: {error}; {OTHERWISE}") from None
+            raise CommandFailed(f"NATS cannot be reached through the API server: {error}; {OTHER_CONNECTION}") from None
         yield server
 
 
 def in_cluster_address(server: Nats, connection: Kubernetes) -> bool:
-    """Whether only pods of the cluster can resolve its names, or the address is the default."""
+    """Whether the address is the default, or has names that only pods of the cluster can resolve."""
     if not connection.kubeconfig:
         return False
     if server.url == Nats().url:
@@ -144,7 +147,7 @@ def in_cluster_address(server: Nats, connection: Kubernetes) -> bool:
 async def connect_problem(server: Nats) -> str:
     """Why no address accepts a connection; empty if one does.
 
-    A port-forward is not tried again: it has a connection, which is for the client.
+    A port-forward is not tested, because it serves only one connection, which the client needs.
     """
     if isinstance(server, ForwardedNats):
         return ""
@@ -165,7 +168,7 @@ async def connect_problem(server: Nats) -> str:
 
 
 def _kubeconfig(cluster: ClusterOptions) -> Kubernetes | None:
-    """None without a kubeconfig, unless options name one, and in a pod."""
+    """The connection of the kubeconfig. None in a pod, and without a kubeconfig unless options name one."""
     connection = cluster.optional_connection()
     return None if isinstance(connection, str) or not connection.kubeconfig else connection
 
@@ -179,7 +182,7 @@ async def _forward(stack: AsyncExitStack, bus: BusOptions, connection: Kubernete
     user, password = await _credentials(api, namespace, pod, bus, folder)
     ca = bus.ca_file or await _ca(api, namespace, pod, folder)
     port = await stack.enter_async_context(
-        forwarded_port(api, namespace, pod.metadata.name, CLIENT_PORT, what="NATS", otherwise=OTHERWISE)
+        forwarded_port(api, namespace, pod.metadata.name, CLIENT_PORT, what="NATS", otherwise=OTHER_CONNECTION)
     )
     return ForwardedNats(
         url=f"{'nats' if ca is None else 'tls'}://127.0.0.1:{port}",
@@ -193,13 +196,13 @@ async def _forward(stack: AsyncExitStack, bus: BusOptions, connection: Kubernete
 
 
 async def _nats_pod(api: ApiServer, namespace: str) -> ServerPod:
-    """A pod that is Ready. Raises CommandFailed, and KubeError if the API server does not respond."""
+    """A pod of NATS that is Ready. Raises CommandFailed, and KubeError if the API server does not respond."""
     try:
         pods = await api.list(SERVER_PODS, namespace, SELECTOR)
     except Forbidden as error:
         raise CommandFailed(
             f"NATS cannot be found: {error.message}. Needed is the right to list pods in namespace {namespace}, "
-            f"{OTHERWISE}"
+            f"{OTHER_CONNECTION}"
         ) from None
     ready = next((pod for pod in pods if pod.ready), None)
     if ready is not None:
@@ -207,7 +210,7 @@ async def _nats_pod(api: ApiServer, namespace: str) -> ServerPod:
     if not pods:
         raise CommandFailed(
             f"there is no pod of NATS in namespace {namespace} ({SELECTOR}): check --context and --namespace, "
-            f"{OTHERWISE}. `equipoise up` and the demo print theirs"
+            f"{OTHER_CONNECTION}. `equipoise up` and the demo print theirs"
         )
     pod = pods[0]
     reasons = [each.message or each.reason for each in pod.status.conditions if each.status == "False"]
@@ -221,7 +224,7 @@ async def _nats_pod(api: ApiServer, namespace: str) -> ServerPod:
 async def _credentials(
     api: ApiServer, namespace: str, pod: ServerPod, bus: BusOptions, folder: Path
 ) -> tuple[str | None, str | None]:
-    """User and password file: of the options, else tap with the password of the Secret."""
+    """The user and password file of the options, or else the user tap with the password of the Secret."""
     if bus.user is not None:
         return bus.user, bus.password_file
     key = password_of(pod)
@@ -239,7 +242,7 @@ async def _ca(api: ApiServer, namespace: str, pod: ServerPod, folder: Path) -> s
 
 
 async def _from_secret(api: ApiServer, namespace: str, source: SecretKey, folder: Path, what: str, options: str) -> str:
-    """The file that has the value. Raises CommandFailed."""
+    """The name of a file with the value of a key of a Secret. Raises CommandFailed."""
     name = f"{namespace}/{source.name}"
     try:
         secret = await api.get(SECRETS, source.name, namespace)

@@ -13,7 +13,7 @@ from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 
 LISTEN_SECONDS = HEARTBEAT_PERIOD + 1.0
-"""Every running process publishes one meanwhile."""
+"""The seconds within which every running process publishes a heartbeat."""
 
 CONNECT_SECONDS = 5.0
 
@@ -26,8 +26,10 @@ async def read_heartbeats(
     user: str = "tap",
     listen: float = LISTEN_SECONDS,
 ) -> list[Heartbeat]:
-    """The last heartbeat of each process, after `listen` seconds, or sooner once there are `enough`. Raises
-    BusError."""
+    """The last heartbeat of each process. Raises BusError.
+
+    Ends after `listen` seconds, or as soon as `enough` is true for the heartbeats received so far.
+    """
     latest: dict[tuple[str, str], Heartbeat] = {}
     complete = asyncio.Event()
 

@@ -26,7 +26,10 @@ R = TypeVar("R", bound=msgspec.Struct)
 async def send_request(
     server: Nats, subject: str, request: msgspec.Struct, kind: type[R], *, no_responder: str, timeout: float = TIMEOUT
 ) -> R:
-    """The response, as the user tap. Raises BusError; `no_responder` is its text if no service responds."""
+    """Send a request as the user tap and return the response.
+
+    Raises BusError. `no_responder`: the text of the error if no service responds.
+    """
     errors = BusErrors(SystemClock())
     try:
         async with (

@@ -21,10 +21,10 @@ from equipoise.cli.certificates.purposes import Address, Purpose
 from equipoise.cli.exit_codes import InvalidInput
 
 CA_DAYS = 3650
-"""Validity of the CA: no certificate can be valid for longer."""
+"""Days for which the CA is valid. No certificate can be valid for longer."""
 
 _CLOCK_SKEW = timedelta(minutes=5)
-"""A new certificate must be valid on a machine whose clock is behind."""
+"""The start of validity lies this far in the past, for machines whose clock is behind."""
 
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.ASCII)
 
@@ -38,12 +38,12 @@ class CertificatePair:
 
     @property
     def certificate_text(self) -> bytes:
-        """PEM."""
+        """The certificate as PEM."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
     def key_text(self) -> bytes:
-        """PEM, PKCS #8, without a password."""
+        """The key as PEM (PKCS #8), without a password."""
         return self.key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )

@@ -1,10 +1,10 @@
 """Which workloads make nodes uneven. Pure.
 
-The part of a workload in the load of a node above the mean of all nodes is the load of its pods on the node, minus
-their mean load on a node. The parts of all workloads, and of usage outside of measured pods, add up to that load. A
-DaemonSet with the same usage everywhere has no part, however much it uses. A workload that uses less on these nodes
-than elsewhere has a negative part, which offsets others. A share is a share of all positive parts: the shares of all
-workloads are at most 100 %.
+The excess of a node is its load above the mean of all nodes. The part of a workload in this excess is the load of its
+pods on the node, minus the mean load of its pods per node. The parts of all workloads, and of usage outside of measured
+pods, add up to the excess. A DaemonSet with the same usage everywhere has no part. A workload that uses less on these
+nodes than elsewhere has a negative part, which offsets others. Shares refer to the sum of all positive parts, so that
+the shares of all workloads are at most 100 % together.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.messages.values.resources import Resources
 
 UNDERSTATED = 1.5
-"""Usage as a multiple of the request from which the request is the cause."""
+"""A request counts as the cause if usage is at least this multiple of it."""
 
 Resource = Literal["cpu", "memory"]
 Reason = Literal["no request", "request too low", "placement"]
@@ -33,16 +33,16 @@ class UnevenWorkload(msgspec.Struct, frozen=True, kw_only=True):
     workload: Workload
     resource: Resource
     share: float
-    """Its share (0..1) of what raises the nodes above the mean, summed over these nodes."""
+    """The share (0..1) of the workload in the excess of all nodes above the mean."""
 
     pods: int
     """Running pods whose usage is known, on nodes that count."""
 
     pods_above: int
-    """The number of these on nodes above the mean."""
+    """The number of these pods that are on nodes above the mean."""
 
     nodes_above: int
-    """Nodes above the mean on which they are."""
+    """The number of nodes above the mean that have these pods."""
 
     usage: float
     """Measured usage per pod, in cores or bytes."""
@@ -86,14 +86,18 @@ def causes(
         workload: sum(pods.load.get(name, 0.0) - sum(pods.load.values()) / len(loads) for name in above)
         for workload, pods in groups.items()
     }
-    otherwise = total - sum(parts.values())
-    whole = sum(part for part in (*parts.values(), otherwise) if part > 0)
+    outside_of_pods = total - sum(parts.values())
+    positive = sum(part for part in (*parts.values(), outside_of_pods) if part > 0)
     largest = sorted(parts, key=lambda workload: (-parts[workload], workload))[:limit]
-    return [groups[each].cause(each, resource, parts[each] / whole, above) for each in largest if parts[each] > 0]
+    return [
+        groups[workload].cause(workload, resource, parts[workload] / positive, above)
+        for workload in largest
+        if parts[workload] > 0
+    ]
 
 
 class _Pods:
-    """The measured pods of a workload, of one resource."""
+    """The measured pods of a workload, with their load of one resource."""
 
     def __init__(self) -> None:
         self.load: defaultdict[str, float] = defaultdict(float)
@@ -112,14 +116,14 @@ class _Pods:
         pods = sum(self._count.values())
         usage, request = self._usage / pods, self._requests / pods
         reason: Reason = "placement" if usage < UNDERSTATED * request else "request too low"
-        here = above & self._count.keys()
+        nodes_above = above & self._count.keys()
         return UnevenWorkload(
             workload=workload,
             resource=resource,
             share=share,
             pods=pods,
-            pods_above=sum(self._count[name] for name in here),
-            nodes_above=len(here),
+            pods_above=sum(self._count[name] for name in nodes_above),
+            nodes_above=len(nodes_above),
             usage=usage,
             request=request or None,
             reason=reason if request else "no request",
@@ -127,5 +131,5 @@ class _Pods:
 
 
 def _workload_of(pod: PlacedPod) -> Workload:
-    """A bare or static pod is a workload of its own."""
+    """The workload of a pod. A pod without a controller, and a static pod, is a workload of its own."""
     return pod.workload or Workload(kind="Pod", group="", namespace=pod.namespace, name=pod.name)

@@ -1,4 +1,4 @@
-"""Reads the cluster once, or again and again, and prints a list of what it has."""
+"""Reads the cluster once or repeatedly, and prints a list of its nodes or pods."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +23,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 S_contra = TypeVar("S_contra", bound=msgspec.Struct, contravariant=True)
 
 Listed = Callable[[ClusterName, ClusterNow, EvaluationSettings], S]
-"""The list, of one reading."""
+"""Makes the list from one reading of the cluster."""
 
 
 class Show(Protocol[S_contra]):
@@ -35,9 +35,9 @@ class Show(Protocol[S_contra]):
 async def run_list(
     options: NowOptions, listed: Listed[S], show: Show[S], *, output: Output, watch: float | None
 ) -> None:
-    """`watch`: seconds between two readings, without end.
+    """Read the cluster and print the list. `watch`: seconds between two readings; the command then does not end.
 
-    Raises CommandFailed, with what to do, if the first reading fails; of later ones only the error is printed.
+    Raises CommandFailed if the first reading fails. If a later one fails, its error is printed.
     """
     found, profile, url = await _read(options, listed, None)
     options = replace(options, prometheus_url=url)
@@ -62,10 +62,10 @@ async def _read(options: NowOptions, listed: Listed[S], profile: str | None) -> 
 
 
 def _print(found: S, show: Show[S], output: Output, *, again: bool) -> None:
-    """A list per line in JSON, and a document per list in YAML."""
-    several = again and output in ("text", "wide")
-    if several:
+    """Print a list. Repeated lists are lines in JSON, documents in YAML, and replace each other as text."""
+    clears_screen = again and output in ("text", "wide")
+    if clears_screen:
         click.clear()
     print_result(found, partial(show, wide=output == "wide"), output=output, watched=again)
-    if several:
+    if clears_screen:
         print(flush=True)

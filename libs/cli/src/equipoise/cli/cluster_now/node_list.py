@@ -21,7 +21,7 @@ from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 
 
 class NodeList(msgspec.Struct, frozen=True, kw_only=True):
-    """All nodes, the most loaded first. Loads 0..1."""
+    """All nodes, the most loaded first. Loads are shares (0..1) of a node."""
 
     cluster: ClusterName
     at: float
@@ -31,7 +31,7 @@ class NodeList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def node_list(cluster: ClusterName, now: ClusterNow, settings: EvaluationSettings) -> NodeList:
-    """The load in the shortest window."""
+    """The list of nodes, with their load in the shortest window."""
     shortest = settings.load.shortest.name
     view = ClusterBuilder(now.snapshot, settings).cluster()
     nodes = nodes_now(view.nodes, now.placements, now.unknown, now.not_expected, shortest)
@@ -39,22 +39,22 @@ def node_list(cluster: ClusterName, now: ClusterNow, settings: EvaluationSetting
     return NodeList(cluster=cluster, at=now.snapshot.now, window=shortest, spread=spread, nodes=nodes)
 
 
-def show(found: NodeList, to: Console, *, wide: bool) -> None:
-    """The cluster, how uneven its nodes are, and a row per node."""
-    to.print(Text(f"{found.cluster}, mean of the last {found.window}, at {day_and_time(found.at)}"))
-    for line in spread_text(found.spread):
+def show(listed: NodeList, to: Console, *, wide: bool) -> None:
+    """Print the cluster, how uneven its nodes are, and a row per node."""
+    to.print(Text(f"{listed.cluster}, mean of the last {listed.window}, at {day_and_time(listed.at)}"))
+    for line in spread_text(listed.spread):
         to.print(Text(line))
-    unknown = any(node.unknown for node in found.nodes)
-    to.print(Text(known_text(found.nodes), style="yellow" if unknown else ""))
+    unknown = any(node.unknown for node in listed.nodes)
+    to.print(Text(known_text(listed.nodes), style="yellow" if unknown else ""))
     to.print()
     columns = ["node", "cpu load>", "cpu requested>", "memory load>", "memory requested>", "pods>"]
     if wide:
         columns += ["cores>", "of>", "GiB>", "of>", "sample age>"]
-    made = table(*columns, "note")
-    for node in found.nodes:
-        cells = [*node_cells(node), *(_wide_cells(node, found.at) if wide else ())]
-        made.add_row(*cells, _note(node))
-    to.print(made)
+    rows = table(*columns, "note")
+    for node in listed.nodes:
+        cells = [*node_cells(node), *(_wide_cells(node, listed.at) if wide else ())]
+        rows.add_row(*cells, _note(node))
+    to.print(rows)
 
 
 def _note(node: NodeNow) -> str:
@@ -65,5 +65,5 @@ def _note(node: NodeNow) -> str:
 
 def _wide_cells(node: NodeNow, now: float) -> list[str]:
     age = "" if node.sampled_at is None else duration(now - node.sampled_at)
-    amounts = (amount(each, name, digits=1) for name in RESOURCES for each in (node.usage, node.allocatable))
+    amounts = (amount(values, name, digits=1) for name in RESOURCES for values in (node.usage, node.allocatable))
     return [*amounts, age]

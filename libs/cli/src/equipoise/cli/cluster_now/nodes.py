@@ -16,11 +16,11 @@ RESOURCE_NAMES = {"cpu": "CPU", "memory": "memory"}
 
 
 class NodeNow(msgspec.Struct, frozen=True, kw_only=True):
-    """A node."""
+    """The load of a node, and what its pods request."""
 
     node: str
     load: Resources
-    """Real usage as a share (0..1) of what is allocatable, mean of the shortest window; unknown without a sample."""
+    """Real usage as a share (0..1) of what is allocatable, as the mean of the shortest window; None if unknown."""
 
     requested: Resources
     """Requests of its pods as a share of what is allocatable."""
@@ -35,13 +35,13 @@ class NodeNow(msgspec.Struct, frozen=True, kw_only=True):
     """Time of the newest sample."""
 
     unknown: str = ""
-    """Why its load is not known, or that of a resource."""
+    """Why the load of CPU or memory is unknown; empty if both are known."""
 
     no_target: str = ""
-    """Why no pod may be moved to it."""
+    """Why no pod may be moved to this node."""
 
     set_apart: str = ""
-    """Why the scheduler places no ordinary pods on it: it does not count for the spread."""
+    """Why kube-scheduler places no ordinary pods on this node, so that it does not count for the spread."""
 
 
 def nodes_now(
@@ -51,8 +51,10 @@ def nodes_now(
     not_expected: Mapping[str, str],
     window: str,
 ) -> list[NodeNow]:
-    """The nodes in the order of `sort_key`. `unknown`, `not_expected`: the reason why the load of a node is not known,
-    by node."""
+    """The nodes in the order of `sort_key`.
+
+    `unknown` and `not_expected` have the reason why a load is unknown, by node.
+    """
     rows = []
     for node in nodes:
         requested, available = node.requested, node.allocatable
@@ -80,7 +82,7 @@ def nodes_now(
 
 
 def sort_key(node: NodeNow) -> tuple[bool, float, str]:
-    """The most loaded node first, by its more loaded resource; nodes of unknown load last."""
+    """The key that sorts the most loaded node first, by its more loaded resource, and nodes of unknown load last."""
     loads = [load for resource in RESOURCES if (load := getattr(node.load, resource)) is not None]
     return not loads, -max(loads, default=0.0), node.node
 
@@ -96,7 +98,7 @@ def known_text(nodes: Sequence[NodeNow]) -> str:
 
 
 def spread_text(spread: Spread) -> Iterator[str]:
-    """A line per resource."""
+    """A line about the spread and the mean of each resource."""
     for resource in RESOURCES:
         points, mean = getattr(spread.spread, resource), getattr(spread.mean, resource)
         name = RESOURCE_NAMES[resource]
@@ -109,7 +111,7 @@ def spread_text(spread: Spread) -> Iterator[str]:
 
 
 def node_cells(node: NodeNow) -> Sequence[str]:
-    """Name, load and requests of CPU, load and requests of memory, number of pods."""
+    """The cells of a node: name, load and requests of CPU, load and requests of memory, number of pods."""
     return (
         node.node, percent(node.load.cpu), percent(node.requested.cpu), percent(node.load.memory),
         percent(node.requested.memory), str(node.pods),

@@ -66,14 +66,14 @@ def _state(pod: PlacedPod, usage: Mapping[str, Resources]) -> str:
 def pods_table(pods: Iterable[PodNow], *, of_one_node: bool, wide: bool) -> object:
     """A row per pod. `wide`: whether the workloads of the pods are a column."""
     names = ["pod", *([] if of_one_node else ["node"]), *(["workload"] if wide else [])]
-    made = table(*names, "cores>", "requested>", "GiB>", "requested>", "of node", "state")
+    rows = table(*names, "cores>", "requested>", "GiB>", "requested>", "of node", "state")
     for pod in pods:
         cells = [pod.pod, *([] if of_one_node else [pod.node]), *([pod.workload] if wide else [])]
-        amounts = (amount(each, name) for name in RESOURCES for each in (pod.usage, _requested(pod, name)))
-        made.add_row(*cells, *amounts, percentages(pod.load), pod.state)
-    return made
+        amounts = (amount(values, name) for name in RESOURCES for values in (pod.usage, _requested(pod, name)))
+        rows.add_row(*cells, *amounts, percentages(pod.load), pod.state)
+    return rows
 
 
 def _requested(pod: PodNow, resource: str) -> Resources:
-    """A pod without a request requests 0."""
+    """The request of this resource. A pod without one requests 0."""
     return Resources(**{resource: getattr(pod.requests, resource) or 0.0})

@@ -1,4 +1,4 @@
-"""Reads the cluster once, with the collector's measurement: the snapshot that a descheduler would evaluate."""
+"""Reads the snapshot of the cluster that a descheduler would evaluate. It is measured as the collector measures."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ from equipoise.runtime.process.clock import Clock
 ORDER = {"epoch": 1, "sequence": 1}
 
 Progress = Callable[[str], None]
-"""Called with what is done next."""
+"""A function that receives a text about the next step."""
 
 
 class ClusterNow(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,10 +41,10 @@ class ClusterNow(msgspec.Struct, frozen=True, kw_only=True):
 
     snapshot: Snapshot
     placements: Mapping[str, NodePlacement]
-    """All pods of each node, by node. Those of the snapshot are only the pods that windows must be corrected for."""
+    """All pods of each node. The snapshot has only the pods for which windows must be corrected."""
 
     unknown: Mapping[str, UnknownUsage]
-    """Why the load of a node is not known, by node; also if only one of its resources is not known."""
+    """Why the load of CPU or memory is unknown, by node."""
 
     not_expected: Mapping[str, str]
     """Why no load of a node is expected, by node."""
@@ -53,14 +53,14 @@ class ClusterNow(msgspec.Struct, frozen=True, kw_only=True):
     """Resources that this user may not list; without them no move can be planned."""
 
     problem: str
-    """What went wrong in a measurement that has values all the same; empty when nothing did."""
+    """Problems of the measurement, although it has values; empty if there were none."""
 
     hours: int
-    """Hours of the past day of which the usage of a workload is known."""
+    """The number of hours of the past day for which the usage of a workload is known."""
 
 
 class ClusterSources(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reading reads from. `profile_detected`: the profile of the settings was found, not configured."""
+    """The sources of a reading. `profile_detected`: whether the profile was detected, not configured."""
 
     source: PrometheusSource
     objects: ListedObjects
@@ -74,9 +74,9 @@ class ClusterSources(msgspec.Struct, frozen=True, kw_only=True):
 async def connected(
     kube: Kube, settings: AllSettings, clock: Clock, progress: Progress, *, profile: str | None
 ) -> AsyncIterator[ClusterSources]:
-    """Lists the objects, and opens Prometheus. `profile`: the configured one; None: it is detected.
+    """The sources of a reading: the listed objects and Prometheus. `profile`: the configured profile; None: detect it.
 
-    Raises CommandFailed with what to do: without permissions, without Prometheus, and when no profile fits.
+    Raises CommandFailed if permissions are missing, Prometheus does not respond, or no profile fits.
     """
     progress("reading nodes and pods from the API server")
     volumes = settings.shared.protection.persistent_volumes
@@ -112,7 +112,7 @@ def unreachable(prometheus: PrometheusSettings, error: SourceError) -> CommandFa
 
 
 async def detected_profile(settings: CollectorSettings, load: LoadSettings, nodes: Sequence[Node], clock: Clock) -> str:
-    """Raises CommandFailed, with what to do, if Prometheus does not respond or no profile fits."""
+    """The profile that fits Prometheus. Raises CommandFailed if Prometheus does not respond or no profile fits."""
     prometheus = settings.prometheus
     try:
         matches = await match_profiles(settings, nodes, load=load, clock=clock)
@@ -135,7 +135,7 @@ def evaluation_settings(settings: AllSettings) -> EvaluationSettings:
 async def read_cluster(
     connection: ClusterSources, *, windows: tuple[Window, ...] = (), days: bool = False
 ) -> ClusterNow:
-    """Measure these windows; the shortest always. `days`: also the 24-hour profiles of workloads.
+    """Measure the shortest window and these windows. `days`: whether to measure the daily profiles of workloads, too.
 
     Raises CommandFailed if nothing can be measured.
     """
@@ -155,7 +155,7 @@ async def read_cluster(
         await measurement.round(load.shortest)
         learning = ProfileLearning(settings=settings, load=load, measurement=measurement, clock=clock)
         await _measure_days(learning, progress)
-    # Last, so that its samples are new when they are evaluated.
+    # The shortest window is measured last, so that its samples are new when they are evaluated.
     progress(f"measuring the last {load.shortest.name}")
     await measurement.round(load.shortest)
     if measurement.outage:
@@ -187,8 +187,8 @@ async def _measure_days(learning: ProfileLearning, progress: Progress) -> None:
 async def _assembled(connection: ClusterSources, measurement: Measurement, placement: ClusterPlacement) -> ClusterNow:
     load, names = connection.settings.shared.load, sorted(placement.nodes)
     cycle, unknown = await measurement.cycle(names, shard=WHOLE_CLUSTER, number=1)
-    # The time for which values were requested: the pods of a large cluster take long to read, and the age of samples
-    # must not depend on that.
+    # `now` is the time for which values were requested. Reading the pods of a large cluster takes long, and the age of
+    # samples must not depend on it.
     longest, now = load.longest, cycle.queried_at - cycle.skew
     latest = LatestMessages()
     begin = now - longest.length - load.lifetime(longest)

@@ -6,7 +6,7 @@ import click
 from click.shell_completion import ShellComplete, get_completion_class
 
 NO_FILES = 4
-"""The directive for kubectl that file names are not completed."""
+"""The directive that tells kubectl not to complete file names."""
 
 
 @click.command()
@@ -24,7 +24,7 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def complete_for_kubectl() -> None:
-    """Prints a line for each candidate for the last argument, and what kubectl should do with them."""
+    """Print a line for each completion of the last argument, and then a directive for kubectl."""
     from equipoise.cli.main import PLUGIN, main
     from equipoise.runtime.process.visible_stream import make_output_visible
 

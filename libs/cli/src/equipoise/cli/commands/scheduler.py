@@ -80,8 +80,11 @@ def scheduler(
     try:
         registered, load, nats = load_plugins(plugins), None, None
         if policy is not None:
-            read = load_configuration(equipoise, "scorer", ScorerSettings, os.environ)
-            load, nats = LoadScoring(load=read.shared.load, scorer=with_policy(read.own, policy)), read.shared.nats
+            configured = load_configuration(equipoise, "scorer", ScorerSettings, os.environ)
+            load, nats = (
+                LoadScoring(load=configured.shared.load, scorer=with_policy(configured.own, policy)),
+                configured.shared.nats,
+            )
         settings = SchedulerProgramSettings(
             configuration=scheduler_configuration(text, registered, load=load is not None),
             plugins=registered,

@@ -1,4 +1,4 @@
-"""`equipoise setup`: what the services need before they start: NATS streams, the namespace, the eviction ledger."""
+"""The command `equipoise setup` creates what services need before they start: NATS streams, namespace and ledger."""
 
 import os
 from collections.abc import Mapping
@@ -27,9 +27,9 @@ def setup(configuration: Path | None) -> None:
 
 
 async def create_resources(configuration: Path | None, environment: Mapping[str, str] | None = None) -> None:
-    """Create what is missing; waits for NATS. Raises ConfigurationError, BusError and KubeError.
+    """Create the missing resources, after waiting for NATS. Raises ConfigurationError, BusError and KubeError.
 
-    The variables of `environment` override the file; by default none do.
+    Variables of `environment` override the file; without it, none do.
     """
     from equipoise.binder.shell.ledger_store import create_ledger
     from equipoise.cli.service_settings import all_settings, read_file
@@ -48,7 +48,7 @@ async def create_resources(configuration: Path | None, environment: Mapping[str,
         try:
             await create_ledger(kube, shared.kubernetes.namespace, clock)
         except NotFound:
-            # Outside of a cluster only. In a cluster the manifests create the namespace, and setup may not.
+            # This happens only outside of a cluster. Inside, the manifests create the namespace, and setup may not.
             metadata = ObjectMeta(name=shared.kubernetes.namespace)
             await kube.create(NAMESPACES, Namespace(api_version="v1", kind="Namespace", metadata=metadata))
             await create_ledger(kube, shared.kubernetes.namespace, clock)

@@ -1,4 +1,4 @@
-"""The figures of a run. Loads come from Prometheus, evictions and placements from the API server's audit log."""
+"""The figures of a demo. Loads come from Prometheus; evictions and placements, from the audit log of the API server."""
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -17,9 +17,9 @@ from equipoise.testbed import audit
 
 
 class AuditedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A binding, or an eviction that the API server executed, not only as a dry run.
+    """A binding, or an eviction that the API server executed (dry runs are none).
 
-    The node of an eviction is the one to which the log shows the pod was bound; empty if the pod was bound before the
+    The node of an eviction is that of the binding of the pod in the log. It is empty if the pod was bound before the
     log began.
     """
 
@@ -41,7 +41,7 @@ class AuditedEvents(msgspec.Struct, frozen=True, kw_only=True):
     bindings: tuple[AuditedEvent, ...]
 
     def burst(self, namespace: str, pods: int) -> tuple[AuditedEvent, ...]:
-        """A namespace's first `pods` bindings by time; later ones are replacements."""
+        """The first `pods` bindings of a namespace. Later bindings are those of replacements."""
         bindings = [binding for binding in self.bindings if binding.namespace == namespace]
         return tuple(sorted(bindings, key=lambda binding: binding.at)[:pods])
 
@@ -55,7 +55,7 @@ class AuditedEvents(msgspec.Struct, frozen=True, kw_only=True):
         """
         returns = 0
         evicted: dict[tuple[str, str], list[str]] = defaultdict(list)
-        events = [*((each, True) for each in self.evictions), *((each, False) for each in self.bindings)]
+        events = [*((eviction, True) for eviction in self.evictions), *((binding, False) for binding in self.bindings)]
         for event, is_eviction in sorted(events, key=lambda event: event[0].at):
             nodes = evicted[event.namespace, event.workload]
             if is_eviction:
@@ -72,12 +72,12 @@ class AuditedEvents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def by_node(bindings: Sequence[AuditedEvent]) -> Counter[str]:
-    """Number of bindings."""
+    """The number of bindings by node."""
     return Counter(binding.node for binding in bindings)
 
 
 def max_share(bindings: Sequence[AuditedEvent]) -> float:
-    """Largest share of these bindings on one node."""
+    """The largest share of these bindings on one node."""
     return max(by_node(bindings).values()) / len(bindings) if bindings else 0.0
 
 
@@ -103,7 +103,9 @@ class WindowLimit(msgspec.Struct, frozen=True, kw_only=True):
     scope: str
     count: int
     share: float | None = None
-    """A second limit: this share (0..1) of the pods bound at that time, but at least one. None: there is none."""
+    """A second limit, which is this share (0..1) of the pods bound at that time, but at least one pod; None if there is
+    none.
+    """
 
     seconds: float
 
@@ -144,12 +146,15 @@ def deviation(loads: Mapping[str, float]) -> float:
 
 
 def same_time_of_day(earliest: float, first: float, period: float) -> float:
-    """The first time from `earliest` on that is whole periods after `first`, at least one; all in seconds."""
+    """The first time at or after `earliest` that is one or more whole periods after `first`.
+
+    All values are in seconds.
+    """
     return first + max(1, ceil((earliest - first) / period)) * period
 
 
 class DemoResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Spread and std are points of percent of node CPU load."""
+    """The result of a demo. `spread_…` and `std_…` are percentage points of the CPU load of nodes."""
 
     nodes: int
     pods: int
@@ -168,7 +173,7 @@ class DemoResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pods_moved_share: float
     same_node_returns: int
     replacements: dict[str, int]
-    """Replacements by where they were placed: as_planned, elsewhere, returned. Those that still wait are absent."""
+    """The number of placed replacements by result: as_planned, elsewhere or returned. Pending ones are not counted."""
 
     outcomes: dict[str, int]
     rejected: int
@@ -187,37 +192,37 @@ class DemoResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def load_table(before: Mapping[str, float], after: Mapping[str, float]) -> FittedTable:
     """Loads in percent of each node's cores."""
-    made = table("CPU load of the nodes at the same time of day, in percent of their cores", "before>", "after>")
+    rows = table("CPU load of the nodes at the same time of day, in percent of their cores", "before>", "after>")
     for name, figure in (
         ("hottest node", lambda loads: max(loads.values())),
         ("idlest node", lambda loads: min(loads.values())),
         ("spread (max − min)", spread),
         ("standard deviation", deviation),
     ):
-        made.add_row(name, f"{figure(before):.1f}", f"{figure(after):.1f}")
-    return made
+        rows.add_row(name, f"{figure(before):.1f}", f"{figure(after):.1f}")
+    return rows
 
 
 def result_sentences(
     result: DemoResult, burst: Sequence[AuditedEvent], loads_before_burst: Mapping[str, float]
 ) -> list[str]:
-    """What the demo prints below the table of loads. `burst`: bindings by time. Loads by node, in percent."""
-    found = [
+    """The sentences below the table of loads. `burst`: its bindings, ordered by time. Loads are percentages by node."""
+    lines = [
         f"{result.evictions} of {result.pods} pods were evicted ({result.pods_moved_share:.1%}), "
         f"{count(result.same_node_returns, 'replacement')} returned to the same node, and limits were violated "
         f"{count(result.limit_violations, 'time')}, by the audit log of the API server"
     ]
     if placed := sum(result.replacements.values()):
         planned = result.replacements.get("as_planned", 0)
-        found.append(
+        lines.append(
             f"{planned} of {count(placed, 'replacement')} ({planned / placed:.0%}) were placed on the planned node"
         )
     if burst and loads_before_burst:
         nodes = by_node(burst).most_common()
         most = ", ".join(f"{pods} on {node} ({loads_before_burst.get(node, 0):.0f} %)" for node, pods in nodes[:5])
         mean = sum(loads_before_burst.values()) / len(loads_before_burst)
-        found.append(
+        lines.append(
             f"burst: {len(burst)} pods placed on {len(nodes)} nodes within {burst[-1].at - burst[0].at:.1f} s; "
             f"most: {most}; in parentheses the load before (mean {mean:.0f} %)"
         )
-    return found if result.colocation is None else [*found, *sentences(result.colocation)]
+    return lines if result.colocation is None else [*lines, *sentences(result.colocation)]

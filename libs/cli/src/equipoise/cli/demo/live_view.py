@@ -1,4 +1,4 @@
-"""The live view: every node as a cell colored by its load, the spread over time, each eviction with its reason."""
+"""The live view of a demo: nodes as cells colored by load, the spread over time, and evictions with their reason."""
 
 import math
 import re
@@ -28,7 +28,7 @@ _COLORS = (
     (90, "rgb(214,60,40)", _WHITE),
     (math.inf, "rgb(165,0,38)", _WHITE),
 )
-"""The load below which a cell has a color, that color, and the color of its digits, whose contrast is at least 4.5."""
+"""The load below which a cell has a color, this color, and the color of the digits (contrast at least 4.5)."""
 
 _CELLS_PER_ROW = 10
 
@@ -57,10 +57,10 @@ def spark_line(values: Sequence[float], width: int, top: float) -> str:
 
 
 def outcome_text(counts: Mapping[str, int]) -> str:
-    """`proposed evictions: 6 evicted, 2 rejected (limit)`."""
+    """The text about outcomes, for example `proposed evictions: 6 evicted, 2 rejected (limit)`."""
     words = {name: re.sub(r"^rejected_(.*)", r"rejected (\1)", name).replace("_", " ") for name in counts}
-    found = ", ".join(f"{count} {words[name]}" for name, count in sorted(counts.items()))
-    return f"proposed evictions: {found or 'none yet'}"
+    outcomes = ", ".join(f"{count} {words[name]}" for name, count in sorted(counts.items()))
+    return f"proposed evictions: {outcomes or 'none yet'}"
 
 
 class LiveView:
@@ -69,7 +69,7 @@ class LiveView:
     def __init__(self, title: str, seconds: float) -> None:
         self._title = title
         self.seconds = seconds
-        """Duration from the measurement before to the measurement after."""
+        """Seconds between the first and the second measurement."""
 
         self._spreads: deque[float] = deque(maxlen=2_000)
         self._lines: deque[Text] = deque(maxlen=9)
@@ -80,7 +80,7 @@ class LiveView:
         self.hour = 0.0
         self.counts: dict[str, int] = {}
         self.batch = ""
-        """What batch pods do now; empty without any."""
+        """What batch pods do now; empty without batch pods."""
 
     def add_loads(self, loads: Mapping[str, float]) -> None:
         self.now = loads
@@ -137,7 +137,7 @@ class LiveView:
 
 
 class Screen:
-    """The live view on a terminal; elsewhere a line every 15 seconds, on stderr."""
+    """Shows the live view on a terminal. Elsewhere it prints a line every 15 seconds on stderr."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

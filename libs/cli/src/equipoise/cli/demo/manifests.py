@@ -33,20 +33,20 @@ def namespace_documents() -> list[Manifest]:
 def node_documents(trace: Trace) -> list[Manifest]:
     """The nodes of the trace.
 
-    A real machine throttles its pods when all cores are busy; the usage of fake pods is just added up. Usage above the
-    node's capacity would be invalid, so unknown, and no pod would be moved off the hottest nodes: the capacity is
-    twice the allocatable CPU.
+    A real machine throttles its pods when all cores are busy, but the usage of fake pods is only summed. A sum above
+    the node's capacity would be invalid and therefore unknown, so that no pod would be moved off the hottest nodes. For
+    this reason the capacity is twice the allocatable CPU.
     """
     documents = []
-    for each in trace.nodes:
-        made = node(
-            each.name,
-            cpu=f"{each.cpu_milli}m",
-            memory=f"{each.memory_mib}Mi",
+    for trace_node in trace.nodes:
+        manifest = node(
+            trace_node.name,
+            cpu=f"{trace_node.cpu_milli}m",
+            memory=f"{trace_node.memory_mib}Mi",
             labels={"kubernetes.io/os": "linux"},
         )
-        made["status"]["capacity"] = made["status"]["allocatable"] | {"cpu": f"{2 * each.cpu_milli}m"}
-        documents.append(made)
+        manifest["status"]["capacity"] = manifest["status"]["allocatable"] | {"cpu": f"{2 * trace_node.cpu_milli}m"}
+        documents.append(manifest)
     return documents
 
 

@@ -1,4 +1,4 @@
-"""What a demo runs, and on which trace."""
+"""The options of a demo, and its trace."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from equipoise.lab.model.trace import Trace
 
 
 class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The defaults are `make demo`."""
+    """The options of a demo. `make demo` uses the defaults."""
 
     trace_folder: Path | None = None
     seed: int = 1
@@ -29,10 +29,10 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     placement: Placement = "extender"
     services: tuple[ServiceName, ...] = SERVICES
     neutral: bool = False
-    """The scorer responds with neutral scores only."""
+    """Whether the scorer responds with neutral scores only."""
 
     colocation: bool = False
-    """The reclaimer runs too, and a queue of batch pods that never ends."""
+    """Whether the reclaimer runs too, and a queue of batch pods that never ends."""
 
     batch_hours: float = HOURS
     """Hours of the trace that each batch pod runs."""

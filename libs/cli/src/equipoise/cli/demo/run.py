@@ -62,7 +62,10 @@ PROMETHEUS_SECONDS = 60
 which it shares packages."""
 
 MIN_DAYS = 0.5
-"""Days between the start of Equipoise and the second measurement: on a busy machine five services start slowly."""
+"""The shortest time between the start of Equipoise and the second measurement, in days of the trace.
+
+On a busy machine five services start slowly.
+"""
 
 _PLACEMENT: Mapping[Placement, str] = {
     "extender": "kube-scheduler requests scores (an extender)",
@@ -73,7 +76,7 @@ _PLACEMENT: Mapping[Placement, str] = {
 async def run_demo(
     options: DemoOptions, screen: Screen, *, at_end: Callable[["Demo"], Awaitable[None]] | None = None
 ) -> DemoResult:
-    """`at_end` is called before the cluster and the services are stopped.
+    """Run the demo and return its result. `at_end` is called before the cluster and the services are stopped.
 
     Raises InvalidInput for an invalid trace, and the errors of a cluster or service that does not start.
     """
@@ -106,7 +109,7 @@ async def run_demo(
 
 @dataclass
 class Demo:
-    """One run on one cluster."""
+    """One run of the demo on one cluster."""
 
     options: DemoOptions
     screen: Screen
@@ -115,7 +118,7 @@ class Demo:
     session: aiohttp.ClientSession
     api: Api
     metrics_built: bool
-    """Prometheus is built, and runs."""
+    """Whether Prometheus was already built, and therefore runs from the start."""
 
     def __post_init__(self) -> None:
         options, trace = self.options, self.trace
@@ -129,13 +132,13 @@ class Demo:
         self.replacements: Counter[str] = Counter()
         self.view = LiveView("Equipoise levels a real cluster", self.period)
         self.measured_at = 0.0
-        """Unix second of the measurement before."""
+        """Unix second of the first measurement, before Equipoise starts."""
 
         self.running_since = 0.0
         """Unix second at which all services were ready."""
 
         self.until = 0.0
-        """Unix second of the measurement after."""
+        """Unix second of the second measurement."""
 
         self.before_burst: dict[str, float] = {}
         self.colocation: Colocation | None = None
@@ -172,13 +175,13 @@ class Demo:
         self.screen.print(f"the stock scheduler placed {running} of {total} pods, with one of a DaemonSet on each node")
 
     def build_prometheus(self) -> int:
-        """Start its build, which the placement of pods does not wait for; returns the process."""
+        """Start to build Prometheus while pods are placed. Returns the ID of the process."""
         self.screen.print("building Prometheus meanwhile, once: pods are placed without it")
         program = [sys.executable, "-c", "from equipoise.cli.main import main; main()", "testbed", "build"]
         return self.cluster.guard.start(program, log=self.cluster.log("build"))
 
     async def start_prometheus(self, build_pid: int) -> None:
-        """Wait for its build, then run it."""
+        """Wait until Prometheus is built, then start it."""
         self.screen.print(f"waiting until Prometheus is built, about {PROMETHEUS_SECONDS} s after the start")
         while (code := self.cluster.guard.exit_code(build_pid)) is None:  # noqa: ASYNC110  the guard is another process
             await asyncio.sleep(0.2)
@@ -200,7 +203,7 @@ class Demo:
             await asyncio.sleep(0.5)
 
     async def measure_before(self) -> dict[str, float]:
-        """Loads once the window of the measurement is covered."""
+        """The load of each node before Equipoise starts, after samples cover the window of the measurement."""
         await asyncio.sleep(3 * self.options.step_seconds)
         if self.colocation is not None:
             await self.colocation.remember_placement()
@@ -213,7 +216,7 @@ class Demo:
 
     @asynccontextmanager
     async def equipoise(self) -> AsyncIterator[Supervisor]:
-        """Streams, ledger, the services, and how scores reach kube-scheduler."""
+        """Create the streams and the ledger, run the services, and connect kube-scheduler to the scores."""
         ports = {name: self.cluster.free_port() for name in (*dict.fromkeys((*SERVICES, *self.services)), "extender")}
         differing = differences(
             self.options.placement,
@@ -263,7 +266,7 @@ class Demo:
             yield supervisor
 
     async def _add_hint_policy(self) -> None:
-        """The kind, the policy and its binding of k8s/hints. The services have all permissions, as `equipoise up`."""
+        """Apply the kind, the policy and its binding. The services have all permissions, as with `equipoise up`."""
         newest = API_VERSIONS[0]
         await self.api.apply([definition(), policy(newest), binding(newest)])
         await self.api.wait(
@@ -324,16 +327,16 @@ class Demo:
             self.view.add_line(f"{outcome.node} ⟶ {outcome.target or '?'}   {outcome.pod}   {reason}")
 
     async def on_decision(self, delivery: Delivery[DescheduleDecision]) -> None:
-        self.replacements.update(each.result for each in delivery.message.replacements)
+        self.replacements.update(replacement.result for replacement in delivery.message.replacements)
 
     async def result(self, before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> DemoResult:
         events = figures.read_audit_log(self.cluster.audit_log)
-        of_batch_pods = events.evictions_in(BATCH_NAMESPACE)
-        evictions, pods = len(events.evictions) - of_batch_pods, len(self.trace.pods)
+        batch_evictions = events.evictions_in(BATCH_NAMESPACE)
+        evictions, pods = len(events.evictions) - batch_evictions, len(self.trace.pods)
         batch = None
         if self.colocation is not None:
             batch = await self.colocation.result(
-                self.running_since, self.until, limit=RECLAIM_LIMIT, evictions=of_batch_pods
+                self.running_since, self.until, limit=RECLAIM_LIMIT, evictions=batch_evictions
             )
         return DemoResult(
             nodes=len(self.trace.nodes),
@@ -374,7 +377,7 @@ class Demo:
 
 
 def how_to_connect(cluster: Cluster) -> str:
-    """Commands that can be pasted as they are."""
+    """The commands to connect to the running demo, which can be pasted unchanged."""
     return f"""
 The cluster and the services keep running. To connect (Ctrl-C stops everything):
   export PATH={Path(sys.executable).parent}:$PATH

@@ -54,8 +54,8 @@ def doctor(
     from equipoise.cli.up.services_settings import settings_beside
     from equipoise.runtime.configuration import Tls
 
-    found = cluster.optional_connection()
-    connection, problem = (None, found) if isinstance(found, str) else (found, "")
+    result = cluster.optional_connection()
+    connection, problem = (None, result) if isinstance(result, str) else (result, "")
     tls = None if ca_file is None else Tls(ca_file=ca_file)
     nats = {"url": url, "user": user, "password_file": password_file, "tls": tls}
     try:

@@ -25,7 +25,7 @@ State = Literal["ok", "warning", "error", "unknown"]
 
 
 UPGRADE = "(with Helm: upgrade the release)"
-"""Follows the file to apply."""
+"""Appended to the name of a file that the user is told to apply."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Finding(msgspec.Struct, frozen=True):
     """Empty if there is nothing to fix."""
 
     check: str = ""
-    """Its name in CHECKS."""
+    """The name of the check in CHECKS."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(kw_only=True)
 class Environment:
-    """Passed to every check. Nodes are listed once."""
+    """The environment is passed to every check. Its nodes are listed only once."""
 
     settings: AllSettings
     clock: Clock
@@ -58,7 +58,7 @@ class Environment:
     """The error if there is no connection to the API server."""
 
     services_nats: Nats | None = None
-    """The section of the configuration file: the settings above may have the address of a port-forward instead."""
+    """The section `nats` of the configuration file. `settings` may have the address of a port-forward instead."""
 
     effective: list[EffectiveConfiguration] | str = "not read"
     """What service processes publish of their configuration, or why it is not known."""
@@ -73,7 +73,7 @@ class Environment:
     """Why Prometheus is unknown, or cannot be reached through the API server."""
 
     unconfirmed_url: str = ""
-    """Why the source of metrics is not asked: its URL is only known from the bus."""
+    """Why the source of metrics is not queried: its URL is known only from the bus."""
 
     _nodes: list[Node] | KubeError | None = field(default=None, init=False)
     _listing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -83,7 +83,7 @@ class Environment:
         self, settings: CollectorSettings | None = None, load: LoadSettings | None = None
     ) -> AsyncIterator[MetricSource]:
         """The source of metrics, as configured or with these settings. Raises ConfigurationError and KubeError, and
-        SourceError if it is not asked.
+        SourceError if it must not be queried.
 
         A source that polls is polled while it is open: it has no values before its first poll.
         """
@@ -103,13 +103,13 @@ class Environment:
             source.close()
 
     def api(self) -> Kube:
-        """Raises KubeError."""
+        """The client of the API server. Raises KubeError if there is no connection."""
         if isinstance(self.kube, KubeError):
             raise self.kube
         return self.kube
 
     async def nodes(self) -> list[Node]:
-        """Raises KubeError."""
+        """All nodes of the cluster. Raises KubeError."""
         async with self._listing:
             if self._nodes is None:
                 try:

@@ -10,13 +10,13 @@ from equipoise.runtime.configuration.yaml_text import UnreadableYaml, read_yaml
 T = TypeVar("T")
 
 LONGEST = 65_536
-"""Characters. To read more takes seconds; such a configuration has a few thousand."""
+"""The largest number of characters that is read. Longer texts take seconds; real ones have a few thousand."""
 
 _REASON_LIMIT = 200
 
 
 def read_foreign(text: str, model: type[T]) -> T:
-    """The fields that the model has. Raises UnreadableYaml, with one line."""
+    """The configuration as this model. Raises UnreadableYaml with a message of one line."""
     if len(text) > LONGEST:
         raise UnreadableYaml(f"it has more than {LONGEST} characters")
     try:

@@ -35,7 +35,7 @@ from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
 CHECK_TIMEOUT = 120.0
-"""Seconds."""
+"""Seconds that one check may take."""
 
 URL_SETTINGS = {"prometheus": "collector.prometheus.url", "load-watcher": "collector.loadWatcher.url"}
 """The setting with the URL of each source of metrics."""
@@ -80,11 +80,11 @@ async def run_doctor(
 ) -> bool:
     """Print the diagnosis; True if it is healthy.
 
-    `services_nats`: the section of the configuration file. `cluster_problem`: why there is no connection to the API
-    server. `through_cluster`: NATS is reached through the API server, with what these options do not name from Secrets.
-    `find_prometheus`: whether the Prometheus of the cluster is looked for if the URL is the default. `file`: the
-    sections of the configuration file; without one, what services run with is checked, with `prometheus_url` if it is
-    given.
+    `services_nats`: the section `nats` of the configuration file. `cluster_problem`: why there is no connection to the
+    API server. `through_cluster`: if given, NATS is reached through the API server; Secrets supply the password and the
+    certificates that these options do not name. `find_prometheus`: whether to find the Prometheus of the cluster if the
+    URL is the default. `file`: the sections of the configuration file. Without a file the settings of the running
+    services are checked, with `prometheus_url` if it is given.
     """
     # An unavailable server is a finding: client libraries need not log it too.
     configure_logging(Logging(level="error"), "doctor")

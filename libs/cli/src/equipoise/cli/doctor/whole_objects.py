@@ -1,4 +1,4 @@
-"""Objects of the API server with every field of their spec, which the services do not need."""
+"""Objects of the API server with their whole spec. Services decode only the fields that they need."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,11 +10,14 @@ from equipoise.runtime.kubernetes.client import Resource
 
 
 def whole(resource: Resource[Any]) -> Resource[WholeObject]:
-    """The same kind, with objects of this type."""
+    """The same resource, with objects that are decoded as WholeObject."""
     return msgspec.structs.replace(resource, model=WholeObject)
 
 
 def policy_differences(installed: WholeObject, expected: Mapping[str, Any]) -> list[str]:
-    """The fields in which a MutatingAdmissionPolicy differs. The API server adds defaults to others."""
+    """The fields in which an installed MutatingAdmissionPolicy differs from the expected one.
+
+    Other fields are ignored, because the API server adds defaults to them.
+    """
     fields = ("failurePolicy", "reinvocationPolicy", "paramKind", "matchConditions", "variables", "mutations")
     return [name for name in fields if installed.spec.get(name) != expected["spec"][name]]

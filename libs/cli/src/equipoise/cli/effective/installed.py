@@ -1,4 +1,4 @@
-"""The configuration of the collectors of the cluster, as the API server has it: nobody on the bus can change it."""
+"""The configuration of the collectors, read from the API server, where clients of the bus cannot change it."""
 
 from collections.abc import Mapping
 
@@ -20,20 +20,20 @@ DEFAULT_URL = PrometheusSettings().url
 
 
 async def installed_settings(kube: Kube, namespace: str) -> dict[str, AllSettings]:
-    """The settings of collectors, by where they are from, as far as this version can read them. Raises KubeError."""
-    found: dict[str, AllSettings] = {}
+    """The settings of the collectors by their source, without those that this version cannot read. Raises KubeError."""
+    settings_by_source: dict[str, AllSettings] = {}
     for pod in await kube.list(SERVER_PODS, namespace, SELECTOR):
         # What a collector reads at its start: the ConfigMaps that it mounts, and the variables that override them.
         overriding = {each.name: each.value for each in pod.variables if each.name.startswith(PREFIX) and each.value}
         for name in (each.config_map.name for each in pod.spec.volumes if each.config_map is not None):
             try:
                 stored = await kube.get(CONFIG_MAPS, name, namespace)
-                found[f"ConfigMap {namespace}/{name} of pod {pod.metadata.name}"] = all_settings(
+                settings_by_source[f"ConfigMap {namespace}/{name} of pod {pod.metadata.name}"] = all_settings(
                     read_document(stored.data[KEY]), overriding
                 )
             except (NotFound, KeyError, ConfigurationError):
                 continue
-    return found
+    return settings_by_source
 
 
 class InstalledSource(msgspec.Struct, frozen=True, kw_only=True):

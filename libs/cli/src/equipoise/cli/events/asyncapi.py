@@ -30,7 +30,7 @@ or absent, never 0. Dots in names are written `_` in subjects."""
 
 
 def asyncapi_yaml() -> str:
-    """docs/asyncapi.yaml."""
+    """The text of docs/asyncapi.yaml."""
     document = asyncapi(distribution_version("equipoise-common"))
     return "# Made by `equipoise events -o asyncapi`; do not edit.\n" + yaml.safe_dump(
         document, sort_keys=False, allow_unicode=True, width=120
@@ -38,7 +38,7 @@ def asyncapi_yaml() -> str:
 
 
 def asyncapi(version: str) -> Document:
-    """The document. `version`: that of the program."""
+    """The document. `version`: the version of the program."""
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -63,12 +63,12 @@ def asyncapi(version: str) -> Document:
 
 
 def name_of(channel: Channel[Any]) -> str:
-    """The fixed part of its subject: `utilization.node`."""
+    """The fixed part of the subject of a channel, for example `utilization.node`."""
     return channel.pattern.removeprefix(f"{PREFIX}.").rstrip(".*>")
 
 
 def address_of(channel: Channel[Any]) -> str:
-    """Its subject with named parameters: `equipoise.utilization.node.{node}`."""
+    """The subject of a channel with named parameters, for example `equipoise.utilization.node.{node}`."""
     tokens = iter(channel.tokens)
     return re.sub(r"[*>]", lambda _: "{" + next(tokens) + "}", channel.pattern)
 
@@ -106,7 +106,7 @@ def _token(channel: Channel[Any], token: str) -> str:
 
 
 def _stream(stream: Stream) -> Document:
-    """Retention in JetStream, with the default age."""
+    """How JetStream retains messages, with the default age."""
     policy = "work queue" if stream.work_queue else "last per subject" if stream.last_per_subject else "all"
     described: Document = {"name": stream.name, "storage": "file", "retention": policy}
     if stream.max_age is not None:
@@ -140,7 +140,7 @@ def _operation(action: str, channel: str, service: str) -> Document:
 
 
 def _kinds() -> list[type[msgspec.Struct]]:
-    """Every message and response, once, in the order of the table."""
+    """Every message and response once, in the order of CHANNELS."""
     kinds = (kind for channel in CHANNELS for kind in (channel.message, channel.response) if kind is not None)
     return list(dict.fromkeys(kinds))
 
@@ -172,12 +172,12 @@ def _schemas() -> Document:
 
 def _structs(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, type[msgspec.Struct]]:
     """These classes and the classes of their fields, by name."""
-    found: dict[str, type[msgspec.Struct]] = {}
+    structs: dict[str, type[msgspec.Struct]] = {}
     pending: list[msgspec.inspect.Type] = list(msgspec.inspect.multi_type_info(kinds))
     while pending:
         match pending.pop():
-            case msgspec.inspect.StructType(cls=kind, fields=fields) if kind.__name__ not in found:
-                found[kind.__name__] = kind
+            case msgspec.inspect.StructType(cls=kind, fields=fields) if kind.__name__ not in structs:
+                structs[kind.__name__] = kind
                 pending += [field.type for field in fields]
             case msgspec.inspect.ListType(item_type=item):
                 pending.append(item)
@@ -185,7 +185,7 @@ def _structs(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, type[msgspec.St
                 pending.append(value)
             case msgspec.inspect.UnionType(types=members):
                 pending += members
-    return found
+    return structs
 
 
 def _explain(schema: Document, kind: type[msgspec.Struct]) -> None:
@@ -195,15 +195,15 @@ def _explain(schema: Document, kind: type[msgspec.Struct]) -> None:
     for parent in reversed(kind.__mro__):
         if parent.__module__ == kind.__module__:
             texts |= field_docstrings(parent)
-    for name, of_field in schema.get("properties", {}).items():
-        if reference := of_field.pop("$ref", None):
-            of_field["allOf"] = [{"$ref": reference}]
+    for name, field_schema in schema.get("properties", {}).items():
+        if reference := field_schema.pop("$ref", None):
+            field_schema["allOf"] = [{"$ref": reference}]
         if name in texts:
-            of_field["description"] = " ".join(texts[name].split())
+            field_schema["description"] = " ".join(texts[name].split())
 
 
 def summary_of(kind: type[msgspec.Struct]) -> str:
-    """The first paragraph of its docstring, without the subject at its beginning."""
+    """The first paragraph of the docstring of a message, without the NATS subject at its beginning."""
     text = " ".join(inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].split())
     text = re.sub(r"^`[^`]*`(?: and `[^`]*`)?(?:, |: )", "", text)
     return text[:1].upper() + text[1:]

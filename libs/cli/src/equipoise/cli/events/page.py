@@ -1,4 +1,4 @@
-"""docs/events.md: every channel with an example, generated from the table of channels."""
+"""The text of docs/events.md, which has every channel with an example. It is generated from CHANNELS."""
 
 import json
 import textwrap
@@ -119,7 +119,7 @@ def _span(seconds: float) -> str:
 
 
 def _text(value: object) -> str:
-    """JSON with a line per value that fits on one."""
+    """JSON, with each value that is short enough on one line."""
     return _folded(msgspec.to_builtins(value), "")
 
 

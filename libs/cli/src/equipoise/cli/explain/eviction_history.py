@@ -25,7 +25,7 @@ class NodeEvaluation(NodeClassification, frozen=True, kw_only=True):
 
 
 class EvictionRecord(EvictionMove, frozen=True, kw_only=True, omit_defaults=False):
-    """One intent, from the first evaluation that counted to the effect of the eviction."""
+    """One intent, from the first evaluation that counted towards it to the effect of the eviction."""
 
     intent_id: str
     strategy: str
@@ -48,7 +48,8 @@ class EvictionRecord(EvictionMove, frozen=True, kw_only=True, omit_defaults=Fals
     replacement: ReplacementPlaced | None = None
     load_reduction: LoadReduction | None = None
     source: str = ""
-    """The origin, if it is not the bus; then evaluations, amounts and the replacement are not known."""
+    """The place where the record was found, if not on the bus. Evaluations, amounts and replacement are then unknown.
+    """
 
 
 class NotMoved(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,12 +62,12 @@ class NotMoved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvictionHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is retained of a pod."""
+    """Everything that the bus retains about a pod."""
 
     namespace: str
     pod: str
     evictions: list[EvictionRecord]
-    """Oldest first. A name that is reused may have several."""
+    """The evictions, oldest first. Several pods in turn may have had this name."""
 
     not_moved: list[NotMoved]
     """The latest decision of each strategy that refused to move the pod."""
@@ -79,8 +80,11 @@ class EvictionHistory(msgspec.Struct, frozen=True, kw_only=True):
 def eviction_history(
     namespace: str, pod: str, outcomes: Sequence[EvictionOutcome], decisions: Sequence[DescheduleDecision]
 ) -> EvictionHistory:
-    """The history of one pod. `outcomes`: those of the pod; `decisions`: those of all strategies around these outcomes.
-    Both oldest first."""
+    """The history of one pod.
+
+    `outcomes` are those of the pod. `decisions` are those of all strategies at about the same time. Both are ordered
+    oldest first.
+    """
     by_intent = {outcome.intent_id: outcome for outcome in outcomes}
     proposed = {
         move.intent_id: (decision, move)
@@ -101,8 +105,8 @@ def eviction_history(
 
 def with_recorded(history: EvictionHistory, recorded: Sequence[EvictionRecord]) -> EvictionHistory:
     """The history with the evictions that the API server has and the bus does not have."""
-    known = {each.intent_id for each in history.evictions}
-    added = [each for each in recorded if each.intent_id not in known]
+    on_bus = {each.intent_id for each in history.evictions}
+    added = [each for each in recorded if each.intent_id not in on_bus]
     evictions = sorted([*history.evictions, *added], key=lambda each: each.decided_at)
     return msgspec.structs.replace(history, evictions=evictions)
 
@@ -116,12 +120,12 @@ def _record(
     source = move or outcome
     assert source is not None
     intent = source.intent_id
-    replacements = (each for other in decisions for each in other.replacements if each.intent_id == intent)
-    reductions = (each for other in decisions for each in other.load_reductions if intent in each.intents)
-    found: dict[str, Any] = {"strategy": ""}
+    replacements = (placed for each in decisions for placed in each.replacements if placed.intent_id == intent)
+    reductions = (effect for each in decisions for effect in each.load_reductions if intent in effect.intents)
+    from_decision: dict[str, Any] = {"strategy": ""}
     if decision is not None:
         target = _classification(decision, source.target)
-        found = {
+        from_decision = {
             "strategy": decision.strategy,
             "decided_at": decision.evaluated_at,
             "evaluations": _evaluations(decision, source.node, decisions),
@@ -133,23 +137,26 @@ def _record(
         outcome=outcome,
         replacement=next(replacements, None),
         load_reduction=next(reductions, None),
-        **found,
+        **from_decision,
     )
 
 
 def _evaluations(
     decision: DescheduleDecision, node: str, decisions: Sequence[DescheduleDecision]
 ) -> list[NodeEvaluation]:
-    """Back to the first that counted: each count is one below the next one, or equal to it."""
-    found: list[NodeEvaluation] = []
-    for each in reversed(decisions):
-        classified = _classification(each, node)
-        if each.strategy != decision.strategy or each.evaluated_at > decision.evaluated_at or classified is None:
+    """The evaluations of the node that counted towards this decision, oldest first.
+
+    They are found backwards from the decision, as long as the count of abnormal evaluations does not increase.
+    """
+    evaluations: list[NodeEvaluation] = []
+    for earlier in reversed(decisions):
+        classified = _classification(earlier, node)
+        if earlier.strategy != decision.strategy or earlier.evaluated_at > decision.evaluated_at or classified is None:
             continue
-        if found and not 0 < classified.abnormal_evaluations <= found[-1].abnormal_evaluations:
+        if evaluations and not 0 < classified.abnormal_evaluations <= evaluations[-1].abnormal_evaluations:
             break
-        found.append(NodeEvaluation(evaluated_at=each.evaluated_at, **msgspec.structs.asdict(classified)))
-    return found[::-1]
+        evaluations.append(NodeEvaluation(evaluated_at=earlier.evaluated_at, **msgspec.structs.asdict(classified)))
+    return evaluations[::-1]
 
 
 def _classification(decision: DescheduleDecision, node: str) -> NodeClassification | None:

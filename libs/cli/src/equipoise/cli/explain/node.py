@@ -1,4 +1,7 @@
-"""`equipoise explain node`: reads what the bus retains of a node, and what a scorer computes for an example pod."""
+"""The command `equipoise explain node`.
+
+Reads the messages about a node that the bus retains, and the scores that a scorer computes for an example pod.
+"""
 
 from contextlib import aclosing
 from typing import TypeVar
@@ -34,7 +37,8 @@ from equipoise.runtime.process.logging import configure_logging
 M = TypeVar("M", bound=msgspec.Struct)
 
 RECENT = 600.0
-"""Seconds before now in which the last evaluation is searched: each has all nodes of the cluster."""
+"""Seconds of evaluations that are read to find the last one. They are few, because each has all nodes of the cluster.
+"""
 
 EXAMPLE = "Example, not a pod of this cluster: how a pod without requests would be scored here"
 
@@ -87,7 +91,7 @@ async def run_explain_node(node: str, server: Nats, options: ClusterOptions, *, 
 
 
 async def read_node_load(node: str, server: Nats, clock: Clock) -> ExplainedLoad:
-    """The load of a node by the last values of the bus. Raises BusError."""
+    """The load of a node according to the latest messages on the bus. Raises BusError."""
     utilization = await _last(server, subjects.node_utilization(node), NodeUtilization, 0.0, clock)
     placement = await _last(server, subjects.node_placement(node), NodePlacement, 0.0, clock)
     decisions = await _all(
@@ -109,21 +113,21 @@ async def _all(server: Nats, pattern: str, kind: type[M], since: float, clock: C
 
 
 async def _last(server: Nats, pattern: str, kind: type[M], since: float, clock: Clock) -> M | None:
-    found = await _all(server, pattern, kind, since, clock)
-    return found[-1] if found else None
+    messages = await _all(server, pattern, kind, since, clock)
+    return messages[-1] if messages else None
 
 
 async def _example(node: str, server: Nats) -> tuple[Explanation | None, str]:
-    """The scores of an example pod, or why there are none: the load is known without a scorer."""
+    """The scores of an example pod, or why there are none. The load of the node is known even without a scorer."""
     try:
-        found = await request_explanation(server, ExplainRequest(node=node))
+        explanation = await request_explanation(server, ExplainRequest(node=node))
     except BusError as error:
         return None, str(error)
-    return (None, found.problem) if found.problem else (found, "")
+    return (None, explanation.problem) if explanation.problem else (explanation, "")
 
 
 async def _reclaimed(node: str, server: Nats, clock: Clock) -> NodeBands | msgspec.UnsetType:
-    """Unset without co-location, or if it is not known."""
+    """The reclaimed resources of the node. Unset without co-location, or if they are unknown."""
     try:
         return await read_node_bands(server, node, clock) or msgspec.UNSET
     except BusError as error:
@@ -134,14 +138,14 @@ async def _reclaimed(node: str, server: Nats, clock: Clock) -> NodeBands | msgsp
 LABEL_WIDTH = 12
 
 
-def show_load(found: ExplainedLoad, to: Console, now: float, *, wide: bool) -> None:
-    """Why it is hot or is not, and its pods by usage."""
-    to.print(Text.assemble((found.node, "bold"), ": ", (headline(found), "bold red" if found.over else "")))
-    for label, text in lines(found, now):
+def show_load(load: ExplainedLoad, to: Console, now: float, *, wide: bool) -> None:
+    """Print why the node is hot or not, and its pods by usage."""
+    to.print(Text.assemble((load.node, "bold"), ": ", (headline(load), "bold red" if load.over else "")))
+    for label, text in lines(load, now):
         to.print(Text.assemble((f"{label:<{LABEL_WIDTH}}", "dim"), text))
-    if found.pods:
-        left_out = 0 if wide else len(found.pods) - MAX_PODS
-        more = f" (first {MAX_PODS} of {len(found.pods)}, -o wide has all)" if left_out > 0 else ""
+    if load.pods:
+        left_out = 0 if wide else len(load.pods) - MAX_PODS
+        more = f" (first {MAX_PODS} of {len(load.pods)}, -o wide has all)" if left_out > 0 else ""
         to.print()
         to.print(Text(f"Pods by usage{more}", style="bold"))
-        to.print(pods_table(found.pods if wide else found.pods[:MAX_PODS], of_one_node=True, wide=wide))
+        to.print(pods_table(load.pods if wide else load.pods[:MAX_PODS], of_one_node=True, wide=wide))

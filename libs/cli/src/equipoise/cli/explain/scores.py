@@ -51,7 +51,7 @@ def pod_name(name: str) -> tuple[str, str]:
 
 
 class ShownExplanation(Explanation, frozen=True, kw_only=True):
-    """The explanation, the cluster of the kubeconfig, and what is known of the pod from there."""
+    """The explanation, the cluster of the kubeconfig, and what this cluster knows about the pod."""
 
     cluster: BusCluster
     hint: PodHint | None = None
@@ -94,7 +94,7 @@ async def request_explanation(server: Nats, request: ExplainRequest) -> Explanat
 async def _co_located(
     request: ExplainRequest, explanation: Explanation, server: Nats, clock: Clock
 ) -> CoLocatedPod | msgspec.UnsetType:
-    """What the pod requests of its node. Unset without co-location, or if it is not known."""
+    """The reclaimed resources that the pod requests of its node. Unset without co-location, or if they are unknown."""
     if not explanation.current_node:
         return msgspec.UNSET
     try:
@@ -106,7 +106,10 @@ async def _co_located(
 
 
 async def _hint(request: ExplainRequest, options: ClusterOptions, cluster: BusCluster) -> tuple[PodHint | None, str]:
-    """The hint with which the pod was created, or why that is unknown: only a pod of the same cluster is read."""
+    """The hint with which the pod was created, or why the hint is unknown.
+
+    The pod is read only if the bus and the kubeconfig belong to the same cluster.
+    """
     if cluster.state != "confirmed":
         return None, cluster.why
     try:
@@ -117,7 +120,10 @@ async def _hint(request: ExplainRequest, options: ClusterOptions, cluster: BusCl
 
 
 MAX_ROWS = 10
-"""Nodes in the ranking, beyond the pod's own node and the requested one; with -o wide there are all."""
+"""The largest number of nodes in the ranking, not counting the pod's own node and the requested one.
+
+With -o wide the ranking has all nodes.
+"""
 
 
 def show(
@@ -158,10 +164,10 @@ def _headline(explanation: Explanation, hint: str) -> Iterator[Text]:
         f"{amount(explanation.demand, resource)} {UNIT[resource]} ({source})"
         for resource, source in explanation.demand_sources.items()
     )
-    of = "" if pod is not None else " of a pod without requests"
-    yield Text(f"expected usage{of}: {expected}; sources in order of precedence: {', '.join(explanation.chain)}")
-    level = f", target load {percentages(explanation.level)}" if explanation.level != Resources() else ""
-    yield Text(f"policy {explanation.policy}{level}; {explanation.considered} nodes considered")
+    subject = "" if pod is not None else " of a pod without requests"
+    yield Text(f"expected usage{subject}: {expected}; sources in order of precedence: {', '.join(explanation.chain)}")
+    target_load = f", target load {percentages(explanation.level)}" if explanation.level != Resources() else ""
+    yield Text(f"policy {explanation.policy}{target_load}; {explanation.considered} nodes considered")
     if explanation.neutral:
         yield Text(f"all nodes get the same score: {explanation.why}", style="bold yellow")
     elif explanation.data_problem:
@@ -170,7 +176,7 @@ def _headline(explanation: Explanation, hint: str) -> Iterator[Text]:
 
 def _ranking(explanation: Explanation, requested_node: str, *, wide: bool) -> Table:
     parts = list(explanation.nodes[0].parts) if explanation.nodes else []
-    made = table(
+    rows = table(
         "", "node", "extender score>", "score>", *(f"{part}>" for part in parts), "window", "cpu load", "memory load",
         "sample age", "reason",
     )  # fmt: skip
@@ -182,7 +188,7 @@ def _ranking(explanation: Explanation, requested_node: str, *, wide: bool) -> Ta
             *(["best"] if node.rank == 1 and not explanation.neutral else []),
             *(["current"] if node.node == explanation.current_node else []),
         ]
-        made.add_row(
+        rows.add_row(
             ", ".join(labels),
             node.node,
             str(node.extender_score),
@@ -194,7 +200,7 @@ def _ranking(explanation: Explanation, requested_node: str, *, wide: bool) -> Ta
             node.why,
             style=_style(node, best="best" in labels),
         )
-    return made
+    return rows
 
 
 def _style(node: NodeExplanation, *, best: bool) -> str:
@@ -211,14 +217,14 @@ def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | 
     if node.band is not None:
         yield Text(_band(node.band))
     batch_work = any(window.batch_work.count for window in node.windows)
-    made = table(
+    rows = table(
         "window", "", "measured>", "+ arrived>", "− departed>", *(["− batch work>"] if batch_work else []),
         "+ reserved>", "of>", "= load", "sample"
     )  # fmt: skip
     for window in node.windows:
         for resource, unit in UNIT.items():
             first = resource == "cpu"
-            made.add_row(
+            rows.add_row(
                 _window_name(window, explanation) if first else "",
                 f"{resource}, {unit}",
                 "?" if window.measured is None else amount(window.measured.mean, resource),
@@ -232,8 +238,8 @@ def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | 
             )
         for name, value in window.statistics.items():
             if not window.unknown_reason:
-                made.add_row("", name, *[""] * (6 if batch_work else 5), percentages(value), "")
-    yield made
+                rows.add_row("", name, *[""] * (6 if batch_work else 5), percentages(value), "")
+    yield rows
     if node.total_load != Resources():
         yield Text(
             f"load of high-priority pods {percentages(node.high_priority_load)}, "
@@ -246,7 +252,7 @@ def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | 
     ):
         largest = max(corrections, key=lambda correction: correction.count, default=Correction())
         if largest.count:
-            yield Text(f"{title}: {_pods(largest, explanation, here=node.node == explanation.current_node)}")
+            yield Text(f"{title}: {_pods(largest, explanation, on_this_node=node.node == explanation.current_node)}")
     if node.reserved_by_responses or node.reserved_for_replacements:
         yield Text(
             f"reserved: {node.reserved_by_responses} pods that may be placed here by the latest responses, "
@@ -274,16 +280,16 @@ def _band(band: BandExplanation) -> str:
     return f"band {band.band}, for {band.hours:g} hours: left with the pod: {'; '.join(parts)}{evaluated}"
 
 
-def _pods(correction: Correction, explanation: Explanation, *, here: bool) -> str:
+def _pods(correction: Correction, explanation: Explanation, *, on_this_node: bool) -> str:
     pod = explanation.pod
-    itself = "" if pod is None or not here else f"{pod.namespace}/{pod.name}"
-    names = ", ".join(f"{name} (this pod)" if name == itself else name for name in correction.pods)
+    own_name = "" if pod is None or not on_this_node else f"{pod.namespace}/{pod.name}"
+    names = ", ".join(f"{name} (this pod)" if name == own_name else name for name in correction.pods)
     more = correction.count - len(correction.pods)
     return f"{names} and {more} more" if more > 0 else names
 
 
 def _first_known_window(node: NodeExplanation, explanation: Explanation) -> WindowExplanation | None:
-    """The first window that the policy uses and that is known, else the shortest known."""
+    """The first known window that the policy uses; otherwise the shortest known window."""
     known = {window.window: window for window in node.windows if not window.unknown_reason}
     return next((known[name] for name in (*explanation.windows_used, *known) if name in known), None)
 
@@ -294,7 +300,7 @@ def _window_name(window: WindowExplanation, explanation: Explanation) -> str:
 
 
 def _load_change(window: WindowExplanation, resource: str) -> str:
-    """Load now, and with the pod."""
+    """The present load, and the load with the pod."""
     return f"{percent(getattr(window.load, resource))} → {percent(getattr(window.load_with_pod, resource))}"
 
 

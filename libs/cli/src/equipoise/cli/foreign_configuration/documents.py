@@ -1,4 +1,4 @@
-"""Finds the configuration of a descheduler in a file: by itself, in a ConfigMap, or among other manifests."""
+"""Finds the configuration of a descheduler in a file, in which it may be alone, in a ConfigMap, or among manifests."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -15,7 +15,7 @@ API_VERSIONS: dict[SourceKind, tuple[str, ...]] = {
     "DeschedulerConfiguration": ("descheduler/v1alpha2",),
     "DeschedulerPolicy": ("descheduler/v1alpha1", "descheduler/v1alpha2"),
 }
-"""The versions of each kind: koord-descheduler's, and that of sigs.k8s.io/descheduler."""
+"""The API versions of each kind. The first kind is that of koord-descheduler, the second of sigs.k8s.io/descheduler."""
 
 _EXPECTED = (
     "expected a DeschedulerConfiguration (koord-descheduler) or a DeschedulerPolicy (sigs.k8s.io/descheduler), by "
@@ -29,27 +29,32 @@ class SourceDocument(msgspec.Struct, frozen=True, kw_only=True):
     kind: SourceKind
     api_version: str
     place: str
-    """The place in the file; empty: it is the whole file."""
+    """The place in the file; empty for the whole file."""
 
     content: dict[str, Any]
     """The document without kind and apiVersion."""
 
 
 def find_document(text: str) -> SourceDocument:
-    """The only configuration in the text. Raises ConfigurationError, which names what is there instead."""
+    """The only configuration in the text. Raises ConfigurationError with what the text has instead."""
     try:
-        documents = [each for each in read_yaml_documents(text) if each is not None]
+        documents = [document for document in read_yaml_documents(text) if document is not None]
     except UnreadableYaml as error:
         raise ConfigurationError(str(error)) from error
-    places = [("", documents[0])] if len(documents) == 1 else [(f"document {n}", d) for n, d in enumerate(documents, 1)]
+    alone = len(documents) == 1
+    places = ["" if alone else f"document {number}" for number, _ in enumerate(documents, 1)]
     kinds: list[str] = []
-    found = [each for place, document in places for each in _within(document, place, kinds)]
-    if not found:
+    sources = [
+        source for place, document in zip(places, documents, strict=True) for source in _within(document, place, kinds)
+    ]
+    if not sources:
         raise ConfigurationError(f"{_EXPECTED}; the file has {', '.join(dict.fromkeys(kinds)) or 'no document'}")
-    if len(found) > 1:
-        listed = ", ".join(f"{each.kind} ({each.place or 'the file'})" for each in found)
-        raise ConfigurationError(f"the file has {len(found)} configurations, one can be translated at a time: {listed}")
-    return found[0]
+    if len(sources) > 1:
+        listed = ", ".join(f"{each.kind} ({each.place or 'the file'})" for each in sources)
+        raise ConfigurationError(
+            f"the file has {len(sources)} configurations, one can be translated at a time: {listed}"
+        )
+    return sources[0]
 
 
 def _within(document: Any, place: str, kinds: list[str]) -> Iterator[SourceDocument]:
@@ -75,20 +80,20 @@ def _within(document: Any, place: str, kinds: list[str]) -> Iterator[SourceDocum
 
 def _of_config_map(data: dict[str, Any], place: str, kinds: list[str]) -> Iterator[SourceDocument]:
     for key, text in data.items():
-        where = f"{place} ConfigMap, data[{show(key)}]".strip()
+        key_place = f"{place} ConfigMap, data[{show(key)}]".strip()
         if not isinstance(text, str):
-            raise ConfigurationError(f"{where}: {show(text)} is not allowed: expected text")
+            raise ConfigurationError(f"{key_place}: {show(text)} is not allowed: expected text")
         try:
             document = read_yaml(text)
         except UnreadableYaml as error:
             if any(kind in text for kind in API_VERSIONS):
-                raise ConfigurationError(f"{where}: {error}") from error
-            kinds.append(f"{where} (no YAML)")
+                raise ConfigurationError(f"{key_place}: {error}") from error
+            kinds.append(f"{key_place} (no YAML)")
             continue
         if isinstance(document, dict):
-            yield from _within(document, where, kinds)
+            yield from _within(document, key_place, kinds)
         else:
-            kinds.append(f"{where} (no object)")
+            kinds.append(f"{key_place} (no object)")
 
 
 def _source(kind: SourceKind, version: Any, document: dict[str, Any], place: str) -> SourceDocument:
@@ -101,7 +106,7 @@ def _source(kind: SourceKind, version: Any, document: dict[str, Any], place: str
 
 
 def _without_nulls(value: Any) -> Any:
-    """A field that is null is an absent one, whatever its name."""
+    """The value without its null fields, which count as absent."""
     if isinstance(value, dict):
         return {name: _without_nulls(each) for name, each in value.items() if each is not None}
     return [_without_nulls(each) for each in value] if isinstance(value, list) else value

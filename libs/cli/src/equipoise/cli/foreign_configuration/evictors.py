@@ -29,77 +29,77 @@ _NODES = {"node_selector": "targets are the nodes of the strategy: set its nodeS
 _NO_BURST = "in any window there are at most this many evictions, without a burst"
 _WITHOUT_BUDGET = "pods without a PodDisruptionBudget may be evicted"
 _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-"""The PriorityClasses that every cluster has."""
+"""The values of the PriorityClasses that every cluster has."""
 
 _VOLUMES = (
     "pods with PersistentVolumeClaims were evicted; here they are protected unless protection.persistentVolumes is set"
 )
 
 
-def migration_controller(to: Translation, args: MigrationControllerArgs, path: str) -> None:
-    """MigrationController of Koordinator."""
+def migration_controller(translation: Translation, args: MigrationControllerArgs, path: str) -> None:
+    """Translate the arguments of MigrationController of Koordinator."""
     if args.dry_run is False:
-        to.remark("note", f"{path}.dryRun", False, STAYS_DRY_RUN)
+        translation.remark("note", f"{path}.dryRun", False, STAYS_DRY_RUN)
     bare = {"evict_failed_bare_pods": _NEVER, "evict_all_bare_pods": _NEVER, "evict_system_critical_pods": _CRITICAL}
-    to.fields(args, path, bare)
-    _storage(to, args.evict_local_storage_pods, args.ignore_pvc_pods, path)
+    translation.fields(args, path, bare)
+    _storage(translation, args.evict_local_storage_pods, args.ignore_pvc_pods, path)
     if args.node_fit is False:
-        to.lost(f"{path}.nodeFit", False, ALWAYS_FITS)
-    to.fields(args, path, _NODES)
-    priority(to, args.priority_threshold, f"{path}.priorityThreshold")
-    pod_labels(to, args.label_selector, f"{path}.labelSelector")
-    namespaces(to, args.namespaces, f"{path}.namespaces")
+        translation.lost(f"{path}.nodeFit", False, ALWAYS_FITS)
+    translation.fields(args, path, _NODES)
+    priority(translation, args.priority_threshold, f"{path}.priorityThreshold")
+    pod_labels(translation, args.label_selector, f"{path}.labelSelector")
+    namespaces(translation, args.namespaces, f"{path}.namespaces")
     for index, gate in enumerate(args.skip_eviction_gates or ()):
-        to.lost(f"{path}.skipEvictionGates[{index}]", gate, "no protection and no limit can be skipped")
-    _migration_limits(to, args, path)
-    _object_limits(to, args.object_limiters or {}, f"{path}.objectLimiters")
-    _rate(to, args, path)
-    _jobs(to, args, path)
+        translation.lost(f"{path}.skipEvictionGates[{index}]", gate, "no protection and no limit can be skipped")
+    _migration_limits(translation, args, path)
+    _object_limits(translation, args.object_limiters or {}, f"{path}.objectLimiters")
+    _rate(translation, args, path)
+    _jobs(translation, args, path)
 
 
-def _storage(to: Translation, local: bool | None, ignored: bool | None, path: str) -> None:
+def _storage(translation: Translation, local: bool | None, ignored: bool | None, path: str) -> None:
     if local is not None:
-        to.set("protection.localStorage", local, f"{path}.evictLocalStoragePods")
+        translation.set("protection.localStorage", local, f"{path}.evictLocalStoragePods")
     if ignored is not None:
-        to.set("protection.persistentVolumes", not ignored, f"{path}.ignorePvcPods")
+        translation.set("protection.persistentVolumes", not ignored, f"{path}.ignorePvcPods")
     else:
-        to.remark("note", f"{path}.ignorePvcPods", None, _VOLUMES)
+        translation.remark("note", f"{path}.ignorePvcPods", None, _VOLUMES)
 
 
-def priority(to: Translation, threshold: PriorityThreshold | None, path: str) -> None:
-    """Translate the priority from which on pods are protected."""
+def priority(translation: Translation, threshold: PriorityThreshold | None, path: str) -> None:
+    """Translate the priority at and above which pods are protected."""
     if threshold is None:
         return
     value, name = threshold.value, threshold.name
     if value is not None:
-        to.set("protection.priorityThreshold", value, f"{path}.value")
+        translation.set("protection.priorityThreshold", value, f"{path}.value")
         if name:
-            to.lost(f"{path}.name", name, "a value is given, too")
+            translation.lost(f"{path}.name", name, "a value is given, too")
     elif name in _CLASSES:
-        to.set("protection.priorityThreshold", _CLASSES[name], f"{path}.name")
+        translation.set("protection.priorityThreshold", _CLASSES[name], f"{path}.name")
     elif name:
         reason = "the value is in the cluster: set protection.priorityThreshold to that of `kubectl get priorityclass`"
-        to.lost(f"{path}.name", name, reason)
+        translation.lost(f"{path}.name", name, reason)
 
 
-def pod_labels(to: Translation, selector: Selector | None, path: str) -> None:
-    """Pods outside the selector are not evicted."""
-    chosen = {} if selector is None else selector_settings(selector)
-    if not chosen:
+def pod_labels(translation: Translation, selector: Selector | None, path: str) -> None:
+    """Translate a selector of the pods that may be evicted."""
+    selected = {} if selector is None else selector_settings(selector)
+    if not selected:
         return
-    strategy = to.strategy("low_node_load")
+    strategy = translation.strategy("low_node_load")
     if strategy is None:
-        to.lost(path, chosen, "only low_node_load selects pods by label (podSelectors)")
+        translation.lost(path, selected, "only low_node_load selects pods by label (podSelectors)")
         return
-    known = strategy.get("podSelectors")
-    groups: list[dict[str, Any]] = [{"name": "all", "selector": {}}] if known is None else known.value
-    origin = path if known is None else f"{known.origin} and {path}"
-    both = [{"name": each["name"], "selector": all_of(each["selector"], chosen)} for each in groups]
-    strategy["podSelectors"] = Setting(value=both, origin=origin)
+    existing = strategy.get("podSelectors")
+    groups: list[dict[str, Any]] = [{"name": "all", "selector": {}}] if existing is None else existing.value
+    origin = path if existing is None else f"{existing.origin} and {path}"
+    combined = [{"name": each["name"], "selector": all_of(each["selector"], selected)} for each in groups]
+    strategy["podSelectors"] = Setting(value=combined, origin=origin)
 
 
 def all_of(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
-    """A selector of what both select."""
+    """A selector that selects what both selectors select."""
     labels, others = left.get("matchLabels", {}), right.get("matchLabels", {})
     rules = [*left.get("matchExpressions", ()), *right.get("matchExpressions", ())]
     rules += [
@@ -111,184 +111,193 @@ def all_of(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
     return {**({"matchLabels": merged} if merged else {}), **({"matchExpressions": rules} if rules else {})}
 
 
-def _migration_limits(to: Translation, args: MigrationControllerArgs, path: str) -> None:
-    most, where = args.max_migrating_globally, f"{path}.maxMigratingGlobally"
+def _migration_limits(translation: Translation, args: MigrationControllerArgs, path: str) -> None:
+    most, field_path = args.max_migrating_globally, f"{path}.maxMigratingGlobally"
     if most is not None and most >= 1:
-        to.set_lowest("descheduler.maxIntentsPerEvaluation", most, where)
+        translation.set_lowest("descheduler.maxIntentsPerEvaluation", most, field_path)
         reason = f"{most} pending moves (maxIntentsPerEvaluation): replacements that are not ready yet do not count"
-        to.remark("changed", where, most, reason)
+        translation.remark("changed", field_path, most, reason)
     if args.max_migrating_per_node is not None:
-        most, where = args.max_migrating_per_node, f"{path}.maxMigratingPerNode"
+        most, field_path = args.max_migrating_per_node, f"{path}.maxMigratingPerNode"
         if most >= 1:
-            to.set_lowest("binder.limits.migratingPerNode.max", most, where)
-            per_node(to, most, where)
+            translation.set_lowest("binder.limits.migratingPerNode.max", most, field_path)
+            per_node(translation, most, field_path)
         else:
-            to.set("binder.limits.migratingPerNode.max", "unlimited", where)
+            translation.set("binder.limits.migratingPerNode.max", "unlimited", field_path)
             reason = "unlimited, as there; descheduler.maxIntentsPerNode still limits what is proposed at once"
-            to.remark("note", where, most, reason)
+            translation.remark("note", field_path, most, reason)
     if (args.max_migrating_per_namespace or 0) >= 1:
         reason = "binder.limits.evictionsPerNamespace limits evictions in a time, not pods that migrate"
-        to.fields(args, path, {"max_migrating_per_namespace": reason})
+        translation.fields(args, path, {"max_migrating_per_namespace": reason})
     for name, limit, value in (
         ("maxMigratingPerWorkload", "migratingPerWorkload", args.max_migrating_per_workload),
         ("maxUnavailablePerWorkload", "unavailablePerWorkload", args.max_unavailable_per_workload),
     ):
         if value is not None:
-            to.set(f"binder.limits.{limit}.max", replicas(to, value, f"{path}.{name}"), f"{path}.{name}")
+            translation.set(
+                f"binder.limits.{limit}.max", replicas(translation, value, f"{path}.{name}"), f"{path}.{name}"
+            )
     if args.skip_check_expected_replicas:
-        to.set("protection.minReplicas", 1, f"{path}.skipCheckExpectedReplicas")
+        translation.set("protection.minReplicas", 1, f"{path}.skipCheckExpectedReplicas")
 
 
-def replicas(to: Translation, value: ShareOrCount, path: str) -> int | str:
-    """A number or a percentage of replicas. Koordinator takes at least 1 and at most all."""
+def replicas(translation: Translation, value: ShareOrCount, path: str) -> int | str:
+    """A number or a percentage of replicas. Koordinator replaces values below 1 by 1, and above all replicas by all."""
     share = isinstance(value, str)
     amount = int(value.removesuffix("%")) if isinstance(value, str) else value
     if amount < 1:
-        to.remark("changed", path, value, "1, as there: here 0 would mean that no pod may be evicted")
+        translation.remark("changed", path, value, "1, as there: here 0 would mean that no pod may be evicted")
         return 1
     if share and amount > 100:
-        to.remark("changed", path, value, '"100%": a workload has no more replicas')
+        translation.remark("changed", path, value, '"100%": a workload has no more replicas')
         return "100%"
     return value
 
 
-def _object_limits(to: Translation, limits: dict[str, ObjectLimit], path: str) -> None:
+def _object_limits(translation: Translation, limits: dict[str, ObjectLimit], path: str) -> None:
     names = {"workload": "evictionsPerWorkload", "namespace": "evictionsPerNamespace"}
     for scope, limit in limits.items():
-        where = member(path, scope)
+        field_path = member(path, scope)
         if scope not in names:
-            to.lost(where, limit, "only workload and namespace have such a limit")
+            translation.lost(field_path, limit, "only workload and namespace have such a limit")
             continue
         most, window = limit.max_migrating, limit.duration
         if isinstance(most, str):
-            to.lost(f"{where}.maxMigrating", most, f"binder.limits.{names[scope]}.max is a number")
+            translation.lost(f"{field_path}.maxMigrating", most, f"binder.limits.{names[scope]}.max is a number")
         elif most is not None:
-            to.set(f"binder.limits.{names[scope]}.max", max(most, 0), f"{where}.maxMigrating")
+            translation.set(f"binder.limits.{names[scope]}.max", max(most, 0), f"{field_path}.maxMigrating")
         if window:
-            to.set(f"binder.limits.{names[scope]}.window", str(Duration(window)), f"{where}.duration")
+            translation.set(f"binder.limits.{names[scope]}.window", str(Duration(window)), f"{field_path}.duration")
         elif window is not None:
-            to.lost(f"{where}.duration", "0s", f"binder.limits.{names[scope]}.window must be longer")
-        to.fields(limit, where, {"burst": _NO_BURST})
+            translation.lost(f"{field_path}.duration", "0s", f"binder.limits.{names[scope]}.window must be longer")
+        translation.fields(limit, field_path, {"burst": _NO_BURST})
 
 
-def _rate(to: Translation, args: MigrationControllerArgs, path: str) -> None:
-    given = args.flow_control_qps if args.evict_qps is None else args.evict_qps
-    where = f"{path}.{'flowControlQPS' if args.evict_qps is None else 'evictQPS'}"
-    if given is not None:
+def _rate(translation: Translation, args: MigrationControllerArgs, path: str) -> None:
+    configured = args.flow_control_qps if args.evict_qps is None else args.evict_qps
+    field_path = f"{path}.{'flowControlQPS' if args.evict_qps is None else 'evictQPS'}"
+    if configured is not None:
         try:
-            rate = float(given)
+            rate = float(configured)
         except ValueError:
             rate = math.nan
         if not 0.001 <= rate <= 1_000:
-            to.lost(where, given, "binder.limits.rate keeps its default, 1 in 1s: 0.001 to 1000 can be set")
+            translation.lost(
+                field_path, configured, "binder.limits.rate keeps its default, 1 in 1s: 0.001 to 1000 can be set"
+            )
         elif rate >= 1:
-            to.set("binder.limits.rate.max", math.floor(rate), where)
-            to.set("binder.limits.rate.window", "1s", where)
+            translation.set("binder.limits.rate.max", math.floor(rate), field_path)
+            translation.set("binder.limits.rate.window", "1s", field_path)
         else:
-            to.set("binder.limits.rate.max", 1, where)
-            to.set("binder.limits.rate.window", str(Duration(round(1 / rate, 3))), where)
+            translation.set("binder.limits.rate.max", 1, field_path)
+            translation.set("binder.limits.rate.window", str(Duration(round(1 / rate, 3))), field_path)
     for name, burst in (("evictBurst", args.evict_burst), ("flowControlBurst", args.flow_control_burst)):
         if burst is not None and burst > 1:
-            to.lost(f"{path}.{name}", burst, _NO_BURST)
+            translation.lost(f"{path}.{name}", burst, _NO_BURST)
 
 
-def _jobs(to: Translation, args: MigrationControllerArgs, path: str) -> None:
+def _jobs(translation: Translation, args: MigrationControllerArgs, path: str) -> None:
     if args.default_job_mode == "ReservationFirst":
         reason = "nothing is reserved: scores or placement hints make the scheduler prefer the target of the eviction"
-        to.lost(f"{path}.defaultJobMode", args.default_job_mode, reason)
+        translation.lost(f"{path}.defaultJobMode", args.default_job_mode, reason)
     reason = "an intent expires after descheduler.intentLifetime; then the pod is evaluated again"
-    to.fields(args, path, {"default_job_ttl": reason})
+    translation.fields(args, path, {"default_job_ttl": reason})
     if args.eviction_policy != "Eviction":
-        to.fields(args, path, {"eviction_policy": "evictions use the API that respects disruption budgets"})
+        translation.fields(args, path, {"eviction_policy": "evictions use the API that respects disruption budgets"})
     reasons = {
         "default_delete_options": "each pod has its own grace period",
         "scheduler_names": "pods of every scheduler may be evicted",
     }
-    to.fields(args, path, reasons)
+    translation.fields(args, path, reasons)
     if args.max_concurrent_reconciles is not None:
         most = args.max_concurrent_reconciles
         if 1 <= most <= 32:
-            to.set("binder.concurrency", most, f"{path}.maxConcurrentReconciles")
+            translation.set("binder.concurrency", most, f"{path}.maxConcurrentReconciles")
         else:
-            to.lost(f"{path}.maxConcurrentReconciles", most, "binder.concurrency is 1 to 32")
-    to.fields(args, path, {"arbitration_args": "the ledger decides about evictions one by one"})
+            translation.lost(f"{path}.maxConcurrentReconciles", most, "binder.concurrency is 1 to 32")
+    translation.fields(args, path, {"arbitration_args": "the ledger decides about evictions one by one"})
 
 
-def default_evictor(to: Translation, args: DefaultEvictorArgs, path: str) -> None:
-    """DefaultEvictor of sigs.k8s.io/descheduler and of koord-descheduler."""
+def default_evictor(translation: Translation, args: DefaultEvictorArgs, path: str) -> None:
+    """Translate the arguments of DefaultEvictor of sigs.k8s.io/descheduler and of koord-descheduler."""
     if args.dry_run is False:
-        to.remark("note", f"{path}.dryRun", False, STAYS_DRY_RUN)
+        translation.remark("note", f"{path}.dryRun", False, STAYS_DRY_RUN)
     if args.max_no_of_pods_to_evict_per_node is not None:
-        per_node(to, args.max_no_of_pods_to_evict_per_node, f"{path}.maxNoOfPodsToEvictPerNode")
+        per_node(translation, args.max_no_of_pods_to_evict_per_node, f"{path}.maxNoOfPodsToEvictPerNode")
     if args.max_no_of_pods_to_evict_per_namespace is not None:
-        most, where = args.max_no_of_pods_to_evict_per_namespace, f"{path}.maxNoOfPodsToEvictPerNamespace"
-        to.set_lowest("binder.limits.evictionsPerNamespace.max", most, where)
-    to.fields(args, path, _NODES)
+        most, field_path = args.max_no_of_pods_to_evict_per_namespace, f"{path}.maxNoOfPodsToEvictPerNamespace"
+        translation.set_lowest("binder.limits.evictionsPerNamespace.max", most, field_path)
+    translation.fields(args, path, _NODES)
     if args.pod_protections is None:
-        _storage(to, args.evict_local_storage_pods, args.ignore_pvc_pods, path)
+        _storage(translation, args.evict_local_storage_pods, args.ignore_pvc_pods, path)
     else:
-        _protections(to, args.pod_protections, f"{path}.podProtections")
+        _protections(translation, args.pod_protections, f"{path}.podProtections")
     reasons = {
         "evict_daemon_set_pods": _NEVER,
         "evict_failed_bare_pods": _NEVER,
         "evict_system_critical_pods": _CRITICAL,
         "ignore_pods_without_pdb": _WITHOUT_BUDGET,
     }
-    to.fields(args, path, reasons)
-    priority(to, args.priority_threshold, f"{path}.priorityThreshold")
-    pod_labels(to, args.label_selector, f"{path}.labelSelector")
+    translation.fields(args, path, reasons)
+    priority(translation, args.priority_threshold, f"{path}.priorityThreshold")
+    pod_labels(translation, args.label_selector, f"{path}.labelSelector")
     if args.namespace_label_selector is not None:
         reason = "namespaces are chosen by name (namespaces.include or .exclude)"
-        to.lost(f"{path}.namespaceLabelSelector", selector_settings(args.namespace_label_selector), reason)
+        translation.lost(f"{path}.namespaceLabelSelector", selector_settings(args.namespace_label_selector), reason)
     if args.node_fit is False:
-        to.lost(f"{path}.nodeFit", False, ALWAYS_FITS)
+        translation.lost(f"{path}.nodeFit", False, ALWAYS_FITS)
     if args.min_replicas is None:
         reason = "workloads with one replica were evicted; here they are protected (protection.minReplicas: 2)"
-        to.remark("note", f"{path}.minReplicas", None, reason)
+        translation.remark("note", f"{path}.minReplicas", None, reason)
     else:
-        to.set("protection.minReplicas", max(args.min_replicas, 1), f"{path}.minReplicas")
+        translation.set("protection.minReplicas", max(args.min_replicas, 1), f"{path}.minReplicas")
     if args.min_pod_age:
         reason = "a pod may move when it is measured; replicasSettlingPeriod and cooldowns protect new pods"
-        to.lost(f"{path}.minPodAge", str(Duration(args.min_pod_age)), reason)
+        translation.lost(f"{path}.minPodAge", str(Duration(args.min_pod_age)), reason)
     if args.no_eviction_policy == "Preferred":
         reason = "descheduler.alpha.kubernetes.io/prefer-no-eviction protects always, as with Mandatory"
-        to.remark("note", f"{path}.noEvictionPolicy", args.no_eviction_policy, reason)
+        translation.remark("note", f"{path}.noEvictionPolicy", args.no_eviction_policy, reason)
     elif args.no_eviction_policy not in (None, "", "Mandatory"):
-        to.lost(f"{path}.noEvictionPolicy", args.no_eviction_policy, "there are Preferred and Mandatory")
+        translation.lost(f"{path}.noEvictionPolicy", args.no_eviction_policy, "there are Preferred and Mandatory")
 
 
-def _protections(to: Translation, protections: PodProtections, path: str) -> None:
+def _protections(translation: Translation, protections: PodProtections, path: str) -> None:
     for index, name in enumerate(protections.default_disabled or ()):
-        where = f"{path}.defaultDisabled[{index}]"
+        field_path = f"{path}.defaultDisabled[{index}]"
         if name == "PodsWithLocalStorage":
-            to.set("protection.localStorage", True, where)
+            translation.set("protection.localStorage", True, field_path)
         else:
-            to.lost(where, name, _CRITICAL if name == "SystemCriticalPods" else _NEVER)
+            translation.lost(field_path, name, _CRITICAL if name == "SystemCriticalPods" else _NEVER)
     enabled = protections.extra_enabled or ()
     for index, name in enumerate(enabled):
-        where = f"{path}.extraEnabled[{index}]"
+        field_path = f"{path}.extraEnabled[{index}]"
         if name == "PodsWithPVC":
-            to.set("protection.persistentVolumes", False, where)
+            translation.set("protection.persistentVolumes", False, field_path)
         elif name == "PodsWithResourceClaims":
-            to.remark("note", where, name, "always so here")
+            translation.remark("note", field_path, name, "always so here")
         else:
-            to.lost(where, name, _WITHOUT_BUDGET if name == "PodsWithoutPDB" else "there is no such protection")
+            translation.lost(
+                field_path, name, _WITHOUT_BUDGET if name == "PodsWithoutPDB" else "there is no such protection"
+            )
     if "PodsWithPVC" not in enabled:
-        to.remark("note", f"{path}.extraEnabled", list(enabled), _VOLUMES)
-    to.fields(protections, path, {"config": "protection.persistentVolumes is for all volumes"})
+        translation.remark("note", f"{path}.extraEnabled", list(enabled), _VOLUMES)
+    translation.fields(protections, path, {"config": "protection.persistentVolumes is for all volumes"})
 
 
-def eviction_counts(to: Translation, counts: Iterable[tuple[str, int | None]], interval: Duration) -> None:
-    """How many pods one pass may evict. `counts`: pairs of the path of a field in the source and its value."""
+def eviction_counts(translation: Translation, counts: Iterable[tuple[str, int | None]], interval: Duration) -> None:
+    """Translate how many pods one pass may evict.
+
+    `counts`: pairs of the path of a field in the source and its value.
+    """
     for name, most in counts:
         if most is None:
             continue
         if name.endswith("PerNode"):
-            per_node(to, most, name)
+            per_node(translation, most, name)
         elif name.endswith("PerNamespace"):
-            to.set_lowest("binder.limits.evictionsPerNamespace.max", most, name)
-            to.set("binder.limits.evictionsPerNamespace.window", str(interval), name)
+            translation.set_lowest("binder.limits.evictionsPerNamespace.max", most, name)
+            translation.set("binder.limits.evictionsPerNamespace.window", str(interval), name)
         elif most >= 1:
-            to.set_lowest("descheduler.maxIntentsPerEvaluation", most, name)
+            translation.set_lowest("descheduler.maxIntentsPerEvaluation", most, name)
         else:
-            to.set("binder.limits.evictionsPerCluster.max", 0, name)
+            translation.set("binder.limits.evictionsPerCluster.max", 0, name)

@@ -1,4 +1,4 @@
-"""A translation as YAML with comments, and its list of remarks."""
+"""Prints a translation as YAML with comments, and its remarks as a table."""
 
 from typing import Any
 
@@ -30,15 +30,15 @@ def _mapping(settings: dict[str, Any], depth: int) -> list[str]:
     return lines
 
 
-def _entry(start: str, value: Any, depth: int) -> list[str]:
+def _entry(prefix: str, value: Any, depth: int) -> list[str]:
     if isinstance(value, Setting):
-        text = f"{start} {_flow(value.value)}"
+        text = f"{prefix} {_flow(value.value)}"
         return [f"{text}  # {value.origin}" if value.origin else text]
     if isinstance(value, dict):
-        return [start, *_mapping(value, depth + 1)] if value else [f"{start} {{}}"]
+        return [prefix, *_mapping(value, depth + 1)] if value else [f"{prefix} {{}}"]
     if isinstance(value, list):
-        return [start, *(line for item in value for line in _item(item, depth + 1))]
-    return [f"{start} {_flow(value)}"]
+        return [prefix, *(line for item in value for line in _item(item, depth + 1))]
+    return [f"{prefix} {_flow(value)}"]
 
 
 def _item(settings: dict[str, Any], depth: int) -> list[str]:
@@ -53,7 +53,7 @@ def _flow(value: Any) -> str:
 
 
 def print_remarks(remarks: list[Remark], to: Console) -> None:
-    """One row per remark: what is lost first."""
+    """Print a row per remark, those about lost settings first."""
     if not remarks:
         return
     rows = table("result", "setting", "value", "reason")

@@ -1,4 +1,4 @@
-"""Thresholds of other deschedulers as thresholds of Equipoise, which must be 5 points apart."""
+"""Translates thresholds of other deschedulers. Low and high thresholds of Equipoise must be 5 points apart."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     high: Percentages
     high_path: str
     deviation: bool
-    """Whether they are distances from the mean."""
+    """Whether the thresholds are distances from the mean."""
 
 
 def pair_of(args: Section, path: str, low: str, high: str, *, deviation: bool | None) -> Pair:
@@ -37,11 +37,11 @@ def pair_of(args: Section, path: str, low: str, high: str, *, deviation: bool | 
 
 
 def percentage(value: float | str | None) -> float | None:
-    """20, "20" and "20%" as 20."""
+    """A percentage as a number: 20, "20" and "20%" are 20."""
     return float(value.removesuffix("%")) if isinstance(value, str) else value
 
 
-def translated_pair(to: Translation, pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
+def translated_pair(translation: Translation, pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
     """Low and high thresholds by resource, as `Setting`. A resource that the source ignores is in neither."""
     lows: dict[str, Any] = {}
     highs: dict[str, Any] = {}
@@ -49,55 +49,58 @@ def translated_pair(to: Translation, pair: Pair) -> tuple[dict[str, Any], dict[s
         low, high = percentage(pair.low.get(resource)), percentage(pair.high.get(resource))
         low_path, high_path = member(pair.low_path, resource), member(pair.high_path, resource)
         if resource not in THRESHOLD_RESOURCES:
-            to.lost(low_path, low if high is None else high, "only cpu, memory and pods have thresholds")
+            translation.lost(low_path, low if high is None else high, "only cpu, memory and pods have thresholds")
         elif low is None:
-            to.remark("note", high_path, high, "ignored there without a low threshold: left out")
+            translation.remark("note", high_path, high, "ignored there without a low threshold: left out")
         elif high is None:
-            to.lost(low_path, low, "without a high threshold it has no meaning here")
+            translation.lost(low_path, low, "without a high threshold it has no meaning here")
         elif not pair.deviation and low >= 100 and high >= 100:
-            to.remark("note", high_path, high, f"100 and 100 ignore {resource}: left out")
+            translation.remark("note", high_path, high, f"100 and 100 ignore {resource}: left out")
         elif pair.deviation and low == 0:
-            to.remark("note", low_path, low, f"a deviation of 0 ignores {resource}: left out")
+            translation.remark("note", low_path, low, f"a deviation of 0 ignores {resource}: left out")
         else:
-            low, high = _apart(to, low, high, low_path, high_path, deviation=pair.deviation)
+            low, high = _apart(translation, low, high, low_path, high_path, deviation=pair.deviation)
             lows[resource] = Setting(value=number(low), origin=low_path)
             highs[resource] = Setting(value=number(high), origin=high_path)
     return lows, highs
 
 
 def _apart(
-    to: Translation, low: float, high: float, low_path: str, high_path: str, *, deviation: bool
+    translation: Translation, low: float, high: float, low_path: str, high_path: str, *, deviation: bool
 ) -> tuple[float, float]:
     for path, value in ((low_path, low), (high_path, high)):
         if value > 100:
-            to.remark("changed", path, value, "a load above 100% of a node is not planned: 100")
+            translation.remark("changed", path, value, "a load above 100% of a node is not planned: 100")
     low, high = min(low, 100.0), min(high, 100.0)
     if deviation:
         if low + high < MIN_GAP:
-            to.remark("changed", high_path, high, f"{MIN_GAP - low:g}: {_GAP}")
+            translation.remark("changed", high_path, high, f"{MIN_GAP - low:g}: {_GAP}")
             high = MIN_GAP - low
     elif low + MIN_GAP > high:
         if high < MIN_GAP:
-            to.remark("changed", high_path, high, f"{MIN_GAP:g}: {_GAP}")
+            translation.remark("changed", high_path, high, f"{MIN_GAP:g}: {_GAP}")
             high = MIN_GAP
-        to.remark("changed", low_path, low, f"{high - MIN_GAP:g}: {_GAP}")
+        translation.remark("changed", low_path, low, f"{high - MIN_GAP:g}: {_GAP}")
         low = high - MIN_GAP
     return low, high
 
 
 def limit_production(
-    to: Translation, whole: Mapping[str, Any], production: dict[str, Any], low: dict[str, Any]
+    translation: Translation, whole: Mapping[str, Any], production: dict[str, Any], low: dict[str, Any]
 ) -> None:
-    """Lower thresholds of production pods (`production`, `low`) that are above those of the whole node."""
+    """Lower the thresholds of production pods (`production`, `low`) to at most those of the whole node."""
     for resource, setting in list(production.items()):
-        most = whole.get(resource)
-        if most is None or setting.value <= most.value:
+        whole_threshold = whole.get(resource)
+        if whole_threshold is None or setting.value <= whole_threshold.value:
             continue
-        to.remark(
-            "changed", setting.origin, setting.value, f"{most.value:g}, as the whole node: it could not be reached"
+        translation.remark(
+            "changed",
+            setting.origin,
+            setting.value,
+            f"{whole_threshold.value:g}, as the whole node: it could not be reached",
         )
-        production[resource] = Setting(value=most.value, origin=setting.origin)
-        if low[resource].value + MIN_GAP > most.value:
-            lowered = number(most.value - MIN_GAP)
-            to.remark("changed", low[resource].origin, low[resource].value, f"{lowered:g}: {_GAP}")
+        production[resource] = Setting(value=whole_threshold.value, origin=setting.origin)
+        if low[resource].value + MIN_GAP > whole_threshold.value:
+            lowered = number(whole_threshold.value - MIN_GAP)
+            translation.remark("changed", low[resource].origin, low[resource].value, f"{lowered:g}: {_GAP}")
             low[resource] = Setting(value=lowered, origin=low[resource].origin)

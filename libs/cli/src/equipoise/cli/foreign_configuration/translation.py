@@ -1,4 +1,4 @@
-"""A configuration under construction: its settings with their origins, and what of the source it does not have."""
+"""A configuration under construction: its settings with their origins, and remarks about settings that are lost."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from equipoise.contracts.configuration.settings import Section
 _LONGEST = 80
 
 Result = Literal["not translated", "changed", "note"]
-"""note: nothing is lost."""
+"""The result for a setting of the source. With `note`, nothing is lost."""
 
 
 class Remark(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True):
 
     result: Result
     setting: str
-    """Its path in the source."""
+    """The path of the setting in the source."""
 
     value: str
     """The value as JSON, in ASCII and shortened."""
@@ -37,52 +37,55 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Translation:
-    """Settings by path, strategies in order, remarks in order."""
+    """The settings by path, the strategies and the remarks, both in the order of the source."""
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {}
         """Nested by name; the leaves are `Setting`."""
 
         self.strategies: list[dict[str, Any]] = []
-        """Strategies, nested as `settings`; each has a `name`, which is plain."""
+        """Strategies, nested like `settings`, except that their `name` is a plain string."""
 
         self.remarks: list[Remark] = []
 
     def set(self, path: str, value: Any, origin: str) -> None:
-        """`path`: names with dots. A value that is set twice keeps the first one, with a remark if they differ."""
+        """Set a value.
+
+        `path`: names with dots. If a value is set twice, the first one is kept, with a remark if they differ.
+        """
         section, name = self._place(path)
         known = section.setdefault(name, Setting(value=value, origin=origin.removeprefix(".")))
         if known.value != value:
             self.lost(origin, value, f"{known.origin} has set {path} to {shown(known.value)} already")
 
     def set_lowest(self, path: str, value: int, origin: str) -> None:
-        """The same as `set`, but of several values, all of which the source applies, the lowest is set."""
+        """Set a value, or keep an earlier one that is lower, because the source applies all of them."""
         section, name = self._place(path)
         known = section.get(name)
         if known is None or value < known.value:
             section[name] = Setting(value=value, origin=origin.removeprefix("."))
 
     def _place(self, path: str) -> tuple[dict[str, Any], str]:
-        """The section of a setting, which is created, and the name of the setting in it."""
+        """The section of a setting, which is created if it is missing, and the name of the setting in the section."""
         *sections, name = path.split(".")
         section = self.settings
-        for each in sections:
-            section = section.setdefault(each, {})
+        for section_name in sections:
+            section = section.setdefault(section_name, {})
         return section, name
 
     def remark(self, result: Result, setting: str, value: Any, reason: str) -> None:
-        """One more row of the list."""
-        path = setting.removeprefix(".")  # of a setting of the whole source
+        """Add a remark about a setting of the source."""
+        path = setting.removeprefix(".")  # paths of settings of the whole source begin with a dot
         self.remarks.append(Remark(result=result, setting=path, value=shown(value), reason=reason))
 
     def lost(self, setting: str, value: Any, reason: str) -> None:
-        """The configuration has no such setting."""
+        """Add a remark that the configuration has no such setting."""
         self.remark("not translated", setting, value, reason)
 
     def fields(
         self, section: Section, path: str, reasons: Mapping[str, str], result: Result = "not translated"
     ) -> None:
-        """Adds a remark for each field of a section that the source sets; false and empty values count as not set.
+        """Add a remark for each field of a section that the source sets. False and empty values count as not set.
 
         `reasons`: the reason of each remark by name of the field, in the order of the remarks.
         """
@@ -93,16 +96,16 @@ class Translation:
                 self.remark(result, f"{path}.{names[name]}", value, reason)
 
     def strategy(self, name: str) -> dict[str, Any] | None:
-        """The strategy of this name; None: there is none yet."""
+        """The strategy of this name; None if there is none yet."""
         return next((each for each in self.strategies if each["name"] == name), None)
 
     @property
     def document(self) -> dict[str, Any]:
         """The settings with their origins, the strategies included."""
-        found = dict(self.settings)
+        document = dict(self.settings)
         if self.strategies:
-            found["descheduler"] = {**found.get("descheduler", {}), "strategies": self.strategies}
-        return found
+            document["descheduler"] = {**document.get("descheduler", {}), "strategies": self.strategies}
+        return document
 
     @property
     def complete(self) -> bool:
@@ -118,10 +121,10 @@ def shown(value: Any) -> str:
 
 
 def member(path: str, name: str) -> str:
-    """The path of a member whose name the author of the source has chosen."""
+    """The path of a member whose name is free text of the author of the source."""
     return f"{path}.{name}" if name.isascii() and name.replace("_", "a").isalnum() else f"{path}[{shown(name)}]"
 
 
 def number(value: float) -> int | float:
-    """20.0 as 20."""
+    """A whole number as int, for example 20.0 as 20."""
     return int(value) if float(value).is_integer() else value

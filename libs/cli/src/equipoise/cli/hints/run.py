@@ -26,7 +26,7 @@ from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
 MAX_NAMES = 3
-"""Nodes that are named; with -o wide there are all."""
+"""The largest number of nodes that are named; with -o wide all are."""
 
 
 class NamespaceHints(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class NamespaceHints(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_hints(name: str, bus: BusOptions, options: ClusterOptions, *, output: Output) -> None:
-    """Raises KubeError, InvalidInput, and CommandFailed if there are no such hints."""
+    """Run the command. Raises KubeError, InvalidInput, and CommandFailed if there are no such hints."""
     configure_logging(Logging(level="error"), "hints")
     namespace, workload = workload_name(name)
     clock = SystemClock()
@@ -59,7 +59,7 @@ async def run_hints(name: str, bus: BusOptions, options: ClusterOptions, *, outp
 
 
 async def _why_none(bus: BusOptions, options: ClusterOptions, clock: Clock) -> str:
-    """Why there are no hints, by what services run with, if they can be reached."""
+    """Why there are no hints, according to the configurations of the running services if these can be reached."""
     try:
         return await with_bus(bus, options, lambda server: _why_by(server, clock))
     except (BusError, CommandFailed) as error:
@@ -71,7 +71,7 @@ async def _why_by(server: Nats, clock: Clock) -> str:
 
 
 def why_no_hints(messages: Collection[EffectiveConfiguration], now: float) -> str:
-    """Which service does not compute or write them, by what it runs with."""
+    """Which service does not compute or write hints, according to the configuration that it runs with."""
     for service, does in (("scorer", "computes"), ("annotator", "writes")):
         running = running_configurations(messages, service, now)
         if not running:
@@ -93,25 +93,27 @@ def workload_name(name: str) -> tuple[str, str]:
 
 
 def namespace_hints(stored: HintsObject, namespace: str, workload: str, now: float) -> NamespaceHints:
-    """The hints of one workload, given by its name or by kind and name; empty: those of all workloads. `now`: the time
-    of the API server's clock."""
+    """The hints of one workload, given by its name or by kind and name. An empty `workload` selects all workloads.
+
+    `now`: the time of the API server's clock.
+    """
     return NamespaceHints(
         namespace=namespace,
         version=stored.metadata.resource_version,
         until=stored.until.timestamp() if stored.until else 0.0,
         expired=(remaining_validity(stored, now) or 0.0) <= 0,
-        hints=_of(workload_hints(stored), workload),
+        hints=_selected(workload_hints(stored), workload),
     )
 
 
-def _of(hints: Mapping[str, WorkloadHint], workload: str) -> dict[str, WorkloadHint]:
+def _selected(hints: Mapping[str, WorkloadHint], workload: str) -> dict[str, WorkloadHint]:
     return {key: hint for key, hint in hints.items() if workload in ("", key, key.partition(".")[2])}
 
 
 def show(found: NamespaceHints, to: Console, *, wide: bool, now: float) -> None:
-    """Writes until when they are valid, and per workload the nodes that its pods prefer, and those they avoid."""
-    left = duration(abs(found.until - now))
-    validity = f"expired {left} ago: new pods get none" if found.expired else f"valid for {left}"
+    """Print how long the hints are valid, and for each workload the nodes that its pods prefer and avoid."""
+    distance = duration(abs(found.until - now))
+    validity = f"expired {distance} ago: new pods get none" if found.expired else f"valid for {distance}"
     to.print(
         Text.assemble(
             (found.namespace, "bold"), f", version {found.version}, until {day_and_time(found.until)} ({validity})"
@@ -129,8 +131,8 @@ def show(found: NamespaceHints, to: Console, *, wide: bool, now: float) -> None:
 
 
 def _weights(hint: WorkloadHint) -> Iterator[tuple[str, list[tuple[str, int]]]]:
-    """The highest weight first."""
+    """The nodes to prefer and to avoid with their weights, highest weight first."""
     if hint.prefer:
-        yield "prefer", [each for each in hint.weights.most_common() if each[1] > 0]
+        yield "prefer", [(name, weight) for name, weight in hint.weights.most_common() if weight > 0]
     if hint.avoid is not None:
         yield "avoid", [(name, hint.avoid.weight) for name in hint.avoid.hostnames]

@@ -27,10 +27,10 @@ class HintsState(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the placement hints of all namespaces have an effect."""
 
     state: Literal["on", "off", "without effect", "unknown"]
-    """off: the kind of the hints is not installed. without effect: it is, but new pods get none."""
+    """off: the kind of the hints is not installed. without effect: it is installed, but new pods get no hints."""
 
     why: str = ""
-    """Why it is without effect or unknown."""
+    """Why the state is `without effect` or `unknown`."""
 
     admission: Literal["policy", "webhook"] | None = None
     """What adds the hints to pods; None: nothing does, or it is unknown."""
@@ -40,10 +40,10 @@ class HintsState(msgspec.Struct, frozen=True, kw_only=True):
 
     workloads: int | None = None
     expired: int | None = None
-    """Namespaces with hints that have expired."""
+    """The number of namespaces with hints that have expired."""
 
     valid_for: float | None = None
-    """Seconds until the first of the others expire, if they are not renewed."""
+    """Seconds until the first of the valid hints expire, if they are not renewed."""
 
     def __str__(self) -> str:
         if self.state != "on" or self.namespaces is None or self.workloads is None or self.valid_for is None:

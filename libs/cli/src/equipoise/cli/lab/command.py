@@ -51,7 +51,7 @@ processes_option = click.option(
 
 
 def trace_options(command: Function) -> Function:
-    """--trace, --nodes and --seed, passed as `trace`."""
+    """Adds the options --trace, --nodes and --seed, which select the argument `trace`."""
 
     @click.option(
         "--trace",
@@ -69,7 +69,7 @@ def trace_options(command: Function) -> Function:
 
 
 def question_options(command: Function) -> Function:
-    """--batch and --fewer-nodes with their options, passed as `questions`."""
+    """Adds --batch, --fewer-nodes and their options, whose values are passed as `questions`."""
 
     @click.option("--batch", is_flag=True, help="Show how much batch work would fit, and for how long.")
     @click.option(
@@ -338,19 +338,19 @@ def _trace(folder: Path | None, nodes: int, seed: int) -> "Trace":
 
 
 def _recorded(folder: Path) -> "Trace":
-    """The trace, with a note if it is too short to judge policies by it."""
+    """The trace of a recording, with a note if it is too short to judge policies by it."""
     from msgspec.structs import replace
 
     trace = _trace(folder, 0, 1)
     hours = trace.steps * trace.seconds_per_step / 3_600
     if hours >= 24:
         return trace
-    again = "record at least a day (equipoise lab record), better a week, when Prometheus has it"
+    advice = "record at least a day (equipoise lab record), better a week, when Prometheus has it"
     if hours < 1:
-        raise InvalidInput(f"{trace.name} has {60 * hours:.0f} min of usage, too little to compare policies: {again}")
+        raise InvalidInput(f"{trace.name} has {60 * hours:.0f} min of usage, too little to compare policies: {advice}")
     note = (
         f"{hours:.0f} h of usage are repeated to a day, so neither the peak of a day nor the forecasts of the policy "
-        f"profile can be judged: {again}"
+        f"profile can be judged: {advice}"
     )
     return replace(trace, notes=(*trace.notes, note))
 

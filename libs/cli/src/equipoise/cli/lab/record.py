@@ -51,7 +51,7 @@ def run_record(
 
 
 def next_step(summary: Summary) -> str:
-    """`whatif` compares days."""
+    """The command to run after a recording. `whatif` needs at least a day, because it compares days."""
     whatif = f"equipoise lab whatif {summary.folder}"
     if summary.hours >= 24:
         return whatif

@@ -1,4 +1,4 @@
-"""`equipoise lab compare`, `whatif` and `sweep`: replays, prints a table, and writes a report or a CSV file."""
+"""The commands `equipoise lab compare`, `whatif` and `sweep`, which replay a trace and print or write the results."""
 
 import shlex
 import sys
@@ -37,12 +37,12 @@ from equipoise.scheduling.settings.document import InvalidConfiguration
 
 
 class Questions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is answered beside the comparison."""
+    """Questions that are answered in addition to the comparison."""
 
     batch: BatchRequest | None = None
     fewer_nodes: bool = False
     minutes: float = 30.0
-    """The time after which no more sizes are replayed, for fewer nodes."""
+    """Minutes after which `fewer_nodes` replays no further cluster size."""
 
     @property
     def any(self) -> bool:
@@ -67,7 +67,7 @@ def batch_request(pod: str, hours: int, thresholds: Sequence[int]) -> BatchReque
 
 
 def replay_settings(document: Mapping[str, Any]) -> Settings:
-    """Raises ConfigurationError."""
+    """The settings of a replay, from a configuration. Raises ConfigurationError."""
     settings = all_settings(document)
     return Settings(
         load=settings.shared.load,
@@ -89,7 +89,7 @@ def run_compare(
     as_json: bool,
     questions: Questions,
 ) -> None:
-    """Raises InvalidInput for an unknown policy, and for a plugin that cannot be used."""
+    """Replay every plan and print the comparison. Raises InvalidInput for an unknown policy or an unusable plugin."""
     try:
         replays = plans(request, settings)
         check_plugins(replays)
@@ -110,16 +110,16 @@ def run_compare(
     if as_json:
         click.echo(encoded(figures, capacity), nl=False)
     else:
-        to = result_console()
-        to.print(table(figures, FittedTable))
-        to.print(Text(f"\n{BEST}"))
+        console = result_console()
+        console.print(table(figures, FittedTable))
+        console.print(Text(f"\n{BEST}"))
         for problem in plugin_problems(figures):
-            to.print(Text(problem, style="red"))
+            console.print(Text(problem, style="red"))
         if capacity is not None:
             for rows in capacity_rows(capacity):
-                to.print(Text(f"\n{rows.title}", style="bold"))
-                to.print(as_table(rows, FittedTable))
-            to.print(Text("".join(f"\n{note}" for note in capacity_notes(capacity))))
+                console.print(Text(f"\n{rows.title}", style="bold"))
+                console.print(as_table(rows, FittedTable))
+            console.print(Text("".join(f"\n{note}" for note in capacity_notes(capacity))))
     if out is not None:
         notes, command = (*trace.notes, *plugin_problems(figures)), shlex.join(["equipoise", *sys.argv[1:]])
         page = write_report(runs, notes, title=trace.name, command=command, folder=out, capacity=capacity)
@@ -134,13 +134,13 @@ def _answers(
     if questions.batch is not None:
         batch = _batch(trace, questions.batch)
     if questions.fewer_nodes:
-        wanted = cases(request, settings)
+        compared = cases(request, settings)
         end = time.monotonic() + 60.0 * questions.minutes
-        with progress(replays_at_most(trace, wanted)) as report:
+        with progress(replays_at_most(trace, compared)) as report:
             needed = tuple(
                 nodes_needed(
                     trace,
-                    wanted,
+                    compared,
                     on_processes(processes),
                     time_left=lambda: time.monotonic() < end,
                     on_replay=lambda figures: report(f"{figures.nodes:,} nodes, {title(figures)}"),
@@ -158,12 +158,12 @@ def _batch(trace: Trace, request: BatchRequest) -> BatchCapacity:
 
 
 def title(figures: RunFigures) -> str:
-    """Scenario, policy and descheduler."""
+    """The title of a run: its scenario, its policy, and whether the descheduler runs."""
     return f"{figures.scenario}, {figures.policy}{' + descheduler' if figures.descheduler else ''}"
 
 
 def describe(trace: Trace) -> str:
-    """Sizes, the spread of the load at the start, and notes."""
+    """The size of the trace, the spread of its load at the start, and its notes."""
     text = (
         f"{trace.name}: {len(trace.nodes):,} nodes, {len(trace.workloads):,} workloads, {len(trace.pods):,} pods, "
         f"{trace.steps} steps of {trace.seconds_per_step / 60:g} min"
@@ -187,7 +187,7 @@ def replay_points(
     weights: Iterable[int],
     placement: PlacementMode,
 ) -> list[Point]:
-    """Every combination. Raises ConfigurationError for an invalid value."""
+    """A point for every combination of the arguments. Raises ConfigurationError for an invalid value."""
     points = []
     variants = list(product(scenarios, descheduler, weights, seeds))
     for parameters in combinations(values):
@@ -209,7 +209,7 @@ def replay_points(
 
 
 def with_parameters(document: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[str, Any]:
-    """The document with each value at its path. Raises InvalidInput for a path through something that is no section."""
+    """The document with each value at its path. Raises InvalidInput if a parent in a path is not a section."""
     copy = deepcopy(dict(document))
     for path, value in parameters.items():
         *parents, name = path.split(".")
@@ -226,7 +226,10 @@ def with_parameters(document: Mapping[str, Any], parameters: Mapping[str, str]) 
 
 
 def run_sweep(trace: Trace, points: Sequence[Point], *, processes: int, address: str | None, out: Path) -> None:
-    """Raises InvalidInput for the file of another sweep, and for a Dask scheduler that is not available."""
+    """Replay all points, in order, into a CSV file.
+
+    Raises InvalidInput if the file is that of another sweep, and if the Dask scheduler is not available.
+    """
     try:
         runner = on_processes(processes) if address is None else on_dask(address)
         with progress(len(points)) as report:

@@ -1,4 +1,4 @@
-"""Which of the planned moves the limits of the binders allow now: from the ledger and what binders run with."""
+"""Which planned moves the limits allow now, according to the ledger and the configuration of the running binders."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ from equipoise.runtime.process.clock import SystemClock
 
 
 class PlanLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the limits do with the planned moves now."""
+    """Which planned moves the limits refuse now."""
 
     problem: str = ""
-    """Why it is not known; "" if it is."""
+    """Why it is unknown which moves the limits allow; "" if it is known."""
 
     refusals: Mapping[str, str] = {}
-    """Why a move is not allowed now, and when it will be, by `namespace/pod`. The others are allowed."""
+    """Why a move is not allowed now, and when it will be allowed, by `namespace/pod`. Other moves are allowed."""
 
 
 async def read_plan_limits(plan: PlanResponse, server: Nats, options: ClusterOptions) -> PlanLimits:

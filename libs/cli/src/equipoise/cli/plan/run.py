@@ -1,4 +1,4 @@
-"""Requests the plan from the leading descheduler, and prints it, or what changed since the last one."""
+"""Requests the plan from the leading descheduler, and prints the plan or its changes."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ NO_LEADER = (
 
 
 class ShownPlan(PlanResponse, frozen=True, kw_only=True):
-    """The plan, and the cluster that it is of."""
+    """The plan, and the cluster for which it was made."""
 
     cluster: BusCluster
     hints: PlanHints | None = None
@@ -67,7 +67,7 @@ class ShownPlan(PlanResponse, frozen=True, kw_only=True):
 
 
 class ShownChanges(PlanChanges, frozen=True, kw_only=True):
-    """The changes, and the cluster that they are of."""
+    """The changes, and the cluster whose plan changed."""
 
     cluster: BusCluster
 
@@ -81,10 +81,10 @@ async def run_plan(
     only_changes: bool,
     watch: float | None = None,
 ) -> int:
-    """Run the command; the number of planned moves. Saves the plan as the last one shown of this cluster.
+    """Run the command and return the number of planned moves. The plan is saved for the next `--diff`.
 
-    `watch`: seconds between two plans, of which only the first is shown whole; without end. Raises BusError, and
-    CommandFailed if it is unknown whether binders evict, or if the plan is of another cluster.
+    `watch`: seconds between two plans. The command then does not end, and shows the changes of all plans but the first.
+    Raises BusError, and CommandFailed if it is unknown whether binders evict, or if the plan is of another cluster.
     """
     configure_logging(Logging(level="error"), "plan")
     bus_cluster(options, server)  # reports invalid options first
@@ -143,7 +143,7 @@ def _with_cluster(cluster: BusCluster, show: Callable[[S, Console], None]) -> Ca
 
 
 MAX_ROWS = 20
-"""Rows of each table except planned moves; with -o wide and for programs there are all."""
+"""The largest number of rows of each table except planned moves. With -o wide, json or yaml there is no limit."""
 
 _Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
@@ -214,9 +214,9 @@ def show_changes(changes: PlanChanges, to: Console) -> None:
         to.print(Text(f"+ {move.pod_name}  {move.node} → {move.target}  {move.reason}", style="green"))
     for move in changes.removed:
         to.print(Text(f"- {move.pod_name}  {move.node} → {move.target}", style="red"))
-    for each in changes.retargeted:
-        move = each.move
-        line = f"~ {move.pod_name}  {move.node} → {move.target} (was {each.previous_target})"
+    for retargeted in changes.retargeted:
+        move = retargeted.move
+        line = f"~ {move.pod_name}  {move.node} → {move.target} (was {retargeted.previous_target})"
         to.print(Text(line, style="yellow"))
     for change in changes.nodes:
         to.print(Text(f"~ node {change.node} ({change.strategy}): {_node_change(change)}", style="yellow"))
@@ -235,7 +235,7 @@ def _headline(
     count = "1 pod would move" if len(plan.moves) == 1 else f"{len(plan.moves)} pods would move"
     source = f" ({plan.considered} nodes, {day_and_time(plan.planned_at)}, planned by {plan.leader.holder})"
     yield Text.assemble((count, "bold"), source)
-    possible = plan.evictions in (REAL, DRY_RUN)  # otherwise it is itself why nothing is evicted
+    possible = plan.evictions in (REAL, DRY_RUN)  # any other state is itself the reason why nothing is evicted
     restriction = f", now restricted: {in_effect.restriction}" if in_effect.restriction and possible else ""
     yield Text(f"evictions: {_evictions(plan.evictions)}{restriction}", style="yellow" if restriction else "")
     yield from (Text(line) for line in in_effect.lines)
@@ -267,7 +267,9 @@ def _limits(plan: PlanResponse, limits: PlanLimits) -> Iterator[Text]:
 
 
 def _preferred_without_scores(moves: Sequence[PlannedMove]) -> str:
-    """What kube-scheduler would do without scores of Equipoise; "" if it is not known."""
+    """A sentence about where kube-scheduler would place the replacements without scores of Equipoise; "" if it is
+    unknown.
+    """
     known = [move for move in moves if move.preferred_without_scores]
     if not known:
         return ""
@@ -290,47 +292,50 @@ def _evictions(state: str) -> str:
 
 
 def _moves(moves: Sequence[PlannedMove], refusals: Mapping[str, str], *, with_strategy: bool) -> Table:
-    """`refusals`: see `PlanLimits`."""
+    """A row for each planned move. `refusals`: see `PlanLimits`."""
     strategy = ("strategy",) if with_strategy else ()
     made = table("pod", "workload", "from", "to", "usage", "sample", *strategy, "reason")
     for move in moves:
         workload = "" if move.workload is None else f"{move.workload.kind}/{move.workload.name}"
         reason = f"later, when the target has room: {move.reason}" if move.later else move.reason
         reason = f"not now: {reason}" if move.pod_name in refusals else reason
-        last = (move.strategy, reason) if with_strategy else (reason,)
+        last_cells = (move.strategy, reason) if with_strategy else (reason,)
         usage, sample = amounts(move.expected_reduction), time_of_day(move.sampled_at)
-        made.add_row(move.pod_name, workload, move.node, move.target, usage, sample, *last)
+        made.add_row(move.pod_name, workload, move.node, move.target, usage, sample, *last_cells)
     return made
 
 
 def _by_node(nodes: Sequence[PlannedNode]) -> list[list[PlannedNode]]:
-    """What each strategy plans for a node, first the one with the most urgent state that proposes moves first."""
-    found: dict[str, list[PlannedNode]] = {}
-    for each in nodes:
-        found.setdefault(each.node, []).append(each)
-    return [sorted(of, key=lambda each: (URGENCY.index(each.state), each.missing_evaluations)) for of in found.values()]
+    """The plans of all strategies for each node, the most urgent plan first."""
+    by_node: dict[str, list[PlannedNode]] = {}
+    for node in nodes:
+        by_node.setdefault(node.node, []).append(node)
+    return [
+        sorted(plans, key=lambda plan: (URGENCY.index(plan.state), plan.missing_evaluations))
+        for plans in by_node.values()
+    ]
 
 
 def _nodes(nodes: Sequence[Sequence[PlannedNode]], interval: float, *, with_strategy: bool) -> Table:
     """A row per node: the state, the load and the evaluations of its first strategy, and the reasons of all."""
     strategy = ("strategies",) if with_strategy else ()
-    all_nodes = [node for of_node in nodes for node in of_node]
+    all_nodes = [node for plans in nodes for node in plans]
     batch_work = ("batch work",) if any(node.batch_work for node in all_nodes) else ()
     bands = ("reclaimed: requested of offered",) if any(node.bands for node in all_nodes) else ()
     made = table("node", "state", "cpu", "memory", *batch_work, *bands, "evaluations needed", *strategy, "reason")
-    for of_node in nodes:
-        node = of_node[0]
+    for plans in nodes:
+        node = plans[0]
         missing = node.missing_evaluations
         needed = f"{missing} ({duration(missing * interval)})" if missing else "none" if node.state == "hot" else ""
         loads = (f"{percent(getattr(node.before, name))} → {percent(getattr(node.after, name))}" for name in RESOURCES)
-        why = "; ".join(dict.fromkeys(each.why for each in of_node if each.why))
-        last = (", ".join(each.strategy for each in of_node), why) if with_strategy else (why,)
+        why = "; ".join(dict.fromkeys(each.why for each in plans if each.why))
+        last_cells = (", ".join(each.strategy for each in plans), why) if with_strategy else (why,)
         style = "red" if node.state == "hot" else ""
         colocated = [
             *(["" if node.batch_work is None else percentages(node.batch_work)] if batch_work else []),
             *([_bands(node)] if bands else []),
         ]
-        made.add_row(node.node, node.state, *loads, *colocated, needed, *last, style=style)
+        made.add_row(node.node, node.state, *loads, *colocated, needed, *last_cells, style=style)
     return made
 
 
@@ -339,9 +344,10 @@ def _bands(node: PlannedNode) -> str:
     return "; ".join(
         f"{band} "
         + ", ".join(
-            f"{amount(each.requested, name)} of {amount(each.offered, name)} {unit}" for name, unit in UNIT.items()
+            f"{amount(amounts.requested, name)} of {amount(amounts.offered, name)} {unit}"
+            for name, unit in UNIT.items()
         )
-        for band, each in node.bands.items()
+        for band, amounts in node.bands.items()
     )
 
 

@@ -1,7 +1,7 @@
-"""Finds the source of metrics once: what services then run with, until somebody deletes the ConfigMap or names another.
+"""Finds the source of metrics once. Services use it until somebody deletes the ConfigMap or configures another one.
 
 A tenant may call a Service `prometheus`, and would then decide which nodes are hot. Only a Prometheus whose own account
-may read the metrics of nodes is taken, because only an administrator of the cluster can give it that permission.
+may read the metrics of nodes is used, because only an administrator of the cluster can give it that permission.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,7 +22,7 @@ from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
 
 WAIT_SECONDS = 60.0
-"""Time in which a Prometheus that starts at the same time may become ready."""
+"""The time for which a Prometheus that is just starting is awaited."""
 
 RETRY_PERIOD = 5.0
 
@@ -40,11 +40,11 @@ class Discovered(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str
     temporary: bool = False
-    """A later attempt may find a Prometheus."""
+    """Whether a later attempt may find a Prometheus."""
 
     @property
     def document(self) -> str:
-        """A configuration file."""
+        """The text of a configuration file with this source."""
         sections = {"collector": self.collector} if self.collector else {}
         return yaml.safe_dump({"apiVersion": API_VERSION, "kind": KIND, **sections}, sort_keys=False)
 
@@ -55,20 +55,22 @@ async def discover(
     """The only Prometheus that may be used, else metrics-server, else nothing. Raises KubeError."""
     end = clock.monotonic() + WAIT_SECONDS
     while True:
-        found = await _prometheus(kube, settings, clock, profile_of)
-        if not found.temporary or clock.monotonic() >= end:
+        discovered = await _prometheus(kube, settings, clock, profile_of)
+        if not discovered.temporary or clock.monotonic() >= end:
             break
         await clock.sleep(RETRY_PERIOD)
-    if found.collector:
-        return found
+    if discovered.collector:
+        return discovered
     try:
         metrics_server = await kube.served_versions("metrics.k8s.io", "NodeMetrics")
     except KubeError:
-        metrics_server = []  # it is registered, and does not respond
+        metrics_server = []  # its API is registered, but metrics-server does not respond
     if metrics_server:
-        reason = f"metrics-server is used, because {found.reason}. To use a Prometheus, {CHOOSE}"
+        reason = f"metrics-server is used, because {discovered.reason}. To use a Prometheus, {CHOOSE}"
         return Discovered(collector={"source": "metrics-server"}, reason=reason)
-    reason = f"nothing is measured: {found.reason}, and the cluster has no metrics-server. Install one, or {CHOOSE}"
+    reason = (
+        f"nothing is measured: {discovered.reason}, and the cluster has no metrics-server. Install one, or {CHOOSE}"
+    )
     return Discovered(collector={}, reason=reason)
 
 

@@ -1,4 +1,4 @@
-"""Creates the Secrets that are missing, and writes down where metrics are read. It may read no Secret."""
+"""Creates the missing Secrets, and stores the source of metrics in a ConfigMap. Its account may not read Secrets."""
 
 import base64
 import secrets
@@ -32,7 +32,7 @@ T = TypeVar("T", bound=Object)
 FENCE = "equipoise-prepare-fence"
 MANIFEST = "k8s/prepare/prepare.yaml"
 FENCE_SECONDS = 60.0
-"""Time for which the policy may take to be in effect."""
+"""The time within which the admission policy must take effect."""
 
 PASSWORD_BYTES = 24
 
@@ -40,7 +40,7 @@ PASSWORD_BYTES = 24
 async def run_prepare(
     configuration: Path | None, environment: Mapping[str, str], parts: Sequence[Part], *, volume: bool
 ) -> None:
-    """Run the command. `volume`: the claim of NATS names no StorageClass.
+    """Run the command. `volume`: whether NATS has a PersistentVolumeClaim without a StorageClass.
 
     Raises ConfigurationError, KubeError, CommandFailed and InvalidInput.
     """
@@ -57,17 +57,19 @@ async def run_prepare(
 
 
 async def prepare_secrets(kube: Kube, namespace: str, parts: Sequence[Part], clock: Clock) -> None:
-    """Create what is missing, once the admission policy restricts this account. Raises KubeError, CommandFailed and
-    InvalidInput."""
+    """Create the missing Secrets, once the admission policy restricts this account.
+
+    Raises KubeError, CommandFailed and InvalidInput.
+    """
     await _until_fenced(kube, namespace, clock)
     for part in parts:
-        # The alphabet of base64 for URLs: NATS and shells take it literally.
+        # NATS and shells do not interpret the alphabet of base64 for URLs.
         password = partial(secrets.token_urlsafe, PASSWORD_BYTES)
         await _create_missing(kube, namespace, new_contents(part, namespace, now=clock.now(), password=password))
 
 
 async def write_discovered(kube: Kube, namespace: str, settings: AllSettings, clock: Clock) -> None:
-    """Find the source of metrics, unless that was done before: services never switch to another one by themselves.
+    """Find the source of metrics, unless one is stored already. Services never switch to another source by themselves.
 
     Raises KubeError.
     """
@@ -77,13 +79,16 @@ async def write_discovered(kube: Kube, namespace: str, settings: AllSettings, cl
         return
     found = await discover(kube, settings, clock)
     data = {"equipoise.yaml": found.document, "reason": found.reason}
-    with suppress(Conflict):  # of another one that runs now
+    with suppress(Conflict):  # another process that prepares at the same time has created it
         await kube.create(CONFIG_MAPS, ConfigMap(metadata=metadata, data=data))
     click.echo(found.reason)
 
 
 async def _until_fenced(kube: Kube, namespace: str, clock: Clock) -> None:
-    """A policy takes effect some seconds after it was applied. With a kubeconfig, its user is not restricted."""
+    """Wait until the admission policy is in effect, which takes seconds.
+
+    Users of a kubeconfig are not restricted by it.
+    """
     probe = SecretObject(metadata=ObjectMeta(name=PROBE, namespace=namespace), data={})
     end = clock.monotonic() + FENCE_SECONDS
     while kube.as_service_account and (why := await fence_problem(kube, FENCE, SECRETS, probe, MANIFEST)):
@@ -93,9 +98,9 @@ async def _until_fenced(kube: Kube, namespace: str, clock: Clock) -> None:
 
 
 async def _create_missing(kube: Kube, namespace: str, contents: Contents) -> None:
-    """The first Secret, and the others only with it: certificates of another CA would be of no use.
+    """Create the first Secret, and the others only together with it, because they need certificates of the same CA.
 
-    Raises InvalidInput if the first is missing, and another one is not.
+    Raises InvalidInput if the first Secret is missing although another one exists.
     """
     first, *others = contents
     objects = {name: _secret(name, namespace, data) for name, data in contents.items()}
@@ -123,7 +128,7 @@ async def _create_missing(kube: Kube, namespace: str, contents: Contents) -> Non
 
 
 async def _exists(kube: Kube, resource: Resource[T], value: T) -> bool:
-    """Whether there is one, by a creation in a dry run: that needs no right to read it."""
+    """Whether the object exists. It is created in a dry run, which needs no permission to read it."""
     try:
         await kube.create(resource, value, dry_run=True)
     except Conflict:

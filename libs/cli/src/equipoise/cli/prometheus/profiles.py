@@ -1,4 +1,4 @@
-"""Which profile of queries fits a Prometheus: the one whose metrics it has, of nodes of this cluster."""
+"""Finds the profile of queries that fits a Prometheus, by the metrics that it has of nodes of this cluster."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -48,38 +48,44 @@ class ProfileMatch(msgspec.Struct, frozen=True, kw_only=True):
     """What a profile measures now, in the shortest window and as the collector measures it."""
 
     nodes: Mapping[str, int] = {}
-    """Nodes of known usage, by resource that the profile measures."""
+    """The number of nodes whose usage is known, by resource that the profile measures."""
 
     sampled: Mapping[str, int] = {}
-    """Nodes with series, by resource that the profile measures."""
+    """The number of nodes with series, by resource that the profile measures."""
 
     one_target_each: bool = True
-    """False: fewer targets than nodes. That is a proxy, or somebody who writes series with the names of nodes."""
+    """Whether there are as many targets as nodes.
+
+    Fewer mean a proxy, or somebody who writes series with names of nodes.
+    """
 
     unknown: str = ""
     """Why the usage of one of these nodes is not known."""
 
     foreign_series: str = ""
-    """Labels of a series of an unknown node, if no series belongs to a known one."""
+    """The labels of one series of an unknown node, if no series belongs to a node of the cluster."""
 
     pods: int = 0
-    """Pods of known usage."""
+    """The number of pods whose usage is known."""
 
     sampled_pods: int = 0
-    """Pods with series; 0 if one of the resources is not measured."""
+    """The number of pods with series; 0 if CPU or memory of pods is not measured."""
 
     unknown_pods: str = ""
-    """Why fewer than half of the pods with series are of known usage."""
+    """Why the usage of most pods with series is unknown; empty if the usage of at least half of them is known."""
 
     unsupported: tuple[str, ...] = ()
     """Why queries were skipped that this profile does not support."""
 
     problem: str = ""
-    """Why nothing is known."""
+    """Why the profile could not be matched; empty if it was."""
 
     @property
     def matches(self) -> bool:
-        """Whether the source has the series of the profile: soon after its start, no usage is known yet."""
+        """Whether the source has the series of the profile.
+
+        The usage may not be known until some time after its start.
+        """
         return not self.problem and not self.foreign_series and bool(self.sampled) and all(self.sampled.values())
 
 
@@ -171,7 +177,7 @@ async def _sampled_nodes(source: MetricSource, at: float) -> dict[str, Measureme
 async def _sampled_pods(
     source: MetricSource, query: MetricQuery, names: NodeNames, unsupported: list[str]
 ) -> dict[PodName, MeasurementTarget]:
-    """All pods with series. Empty if a resource is not supported: the reasons are appended to `unsupported`."""
+    """All pods with series. If a resource is not supported, the result is empty and `unsupported` gets the reasons."""
     for resource in RESOURCES:
         if reason := source.unsupported(msgspec.structs.replace(query, resource=resource)):
             unsupported.append(reason)
@@ -188,12 +194,14 @@ def _interval_pods(pods: Mapping[PodName, MeasurementTarget]) -> dict[str, tuple
     since: defaultdict[str, dict[PodName, float]] = defaultdict(dict)
     for name, pod in pods.items():
         since[pod.node][name] = pod.since
-    return {node: interval_pods(of_node) for node, of_node in since.items()}
+    return {node: interval_pods(pods_since) for node, pods_since in since.items()}
 
 
 def _why_unknown(criteria: WindowCriteria, measured: Collection[Resources], pods: int) -> str:
-    """Why the usage of pods is not known. `pods`: the number of those of known usage. Names the resource only if the
-    other resource is known for more pods."""
+    """Why the usage of pods is unknown. `pods`: the number of pods whose usage is known.
+
+    The resource is named only if the other one is known for more pods.
+    """
     interval, window = criteria.intervals.default, f"a window of {criteria.length:g} s"
     if interval is None:
         return "none has two samples yet"
@@ -215,8 +223,8 @@ def _is_sampled(reading: NodeReading) -> bool:
 
 
 def _unsupported_nodes(readings: Readings) -> Iterator[str]:
-    for found in readings.values():
-        yield from (reading.why for reading in found.values() if _reason(reading) == "unsupported")
+    for by_node in readings.values():
+        yield from (reading.why for reading in by_node.values() if _reason(reading) == "unsupported")
 
 
 async def match_profiles(
@@ -263,7 +271,7 @@ def best_profile(matches: Mapping[str, ProfileMatch]) -> str | None:
         measured, sampled = (min(counts.values(), default=0) for counts in (match.nodes, match.sampled))
         return match.pods > 0, match.one_target_each, measured, match.sampled_pods > 0, sampled
 
-    return max(fitting, key=order, default=None)  # of equal ones, max() takes the first
+    return max(fitting, key=order, default=None)  # max() returns the first of several equal profiles
 
 
 def no_profile_problem(matches: Mapping[str, ProfileMatch], memory: MemoryKind) -> tuple[str, str]:
@@ -281,10 +289,10 @@ def no_profile_problem(matches: Mapping[str, ProfileMatch], memory: MemoryKind) 
 
 
 def _missing(name: str, match: ProfileMatch, memory: MemoryKind) -> list[str]:
-    """The series of nodes that a profile reads and Prometheus does not have."""
+    """The series of nodes that a profile needs and that Prometheus does not have."""
     profile = _profile(name)
-    of_nodes = {"cpu": profile.cpu["node"], "memory": profile.memory[memory]["node"]}
-    return [of_nodes[resource].metric for resource in RESOURCES if not match.sampled.get(resource)]
+    node_queries = {"cpu": profile.cpu["node"], "memory": profile.memory[memory]["node"]}
+    return [node_queries[resource].metric for resource in RESOURCES if not match.sampled.get(resource)]
 
 
 def _profile(name: str) -> QueryProfile:

@@ -16,12 +16,12 @@ class ServicePort(ApiValue, frozen=True, kw_only=True):
 
 
 class ServiceSpec(ApiValue, frozen=True, kw_only=True):
-    ports: list[ServicePort] = []  # noqa: RUF012  msgspec copies it
+    ports: list[ServicePort] = []  # noqa: RUF012  msgspec copies the default
     selector: dict[str, str] = {}  # noqa: RUF012
 
 
 class Service(Object, frozen=True, kw_only=True):
-    """What a client must know of it."""
+    """A Service, with the fields that a client needs."""
 
     spec: ServiceSpec = ServiceSpec()
 
@@ -42,13 +42,13 @@ class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerKind(msgspec.Struct, frozen=True, kw_only=True):
-    """How the Services of a kind of server are known."""
+    """How to recognize the Services of a kind of server."""
 
     word: str
-    """Part of the name, or of a label that names the program."""
+    """A part of the name of the Service, or of a label that names the program."""
 
     ports: frozenset[int | str]
-    """Numbers, or names in the container."""
+    """Port numbers, or names of ports of the container."""
 
     path: str = ""
     """The path before /api/v1."""
@@ -65,13 +65,13 @@ OTHERS = ("alertmanager", "node-exporter", "operator", "pushgateway", "adapter",
 """Parts of the names of Services that are installed beside Prometheus."""
 
 _CLUSTER_HOST = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]*[a-z][a-z0-9-]*)(\.svc(\.[a-z0-9.-]+)?)?")
-"""The host of a Service of another namespace, as pods write it. An IP address is none."""
+"""The host in the URL of a Service, as pods in other namespaces write it. It does not match IP addresses."""
 
 
 def prometheus_services(services: Iterable[Service]) -> Mapping[ServiceAddress, Service]:
-    """The Services of Prometheus by address: the one that the operator creates before one of a chart."""
-    found = {address: each for each in services if (address := _prometheus_address(each)) is not None}
-    return {address: found[address] for address in sorted(found, key=_order)}
+    """The Services of Prometheus by address. The Service that the operator creates precedes one of a chart."""
+    by_address = {address: service for service in services if (address := _prometheus_address(service)) is not None}
+    return dict(sorted(by_address.items(), key=lambda item: _order(item[0])))
 
 
 def _prometheus_address(service: Service) -> ServiceAddress | None:
@@ -92,7 +92,7 @@ def _order(address: ServiceAddress) -> tuple[bool, str, str]:
 
 
 def cluster_address(url: str) -> ServiceAddress | None:
-    """The Service that a URL may be of; None for other hosts, and with TLS, whose certificate has another name."""
+    """The Service to which a URL may point; None for other hosts, and for TLS, whose certificate has another name."""
     parts = urlsplit(url)
     match = _CLUSTER_HOST.fullmatch(parts.hostname or "")
     if match is None or parts.scheme != "http":

@@ -1,4 +1,4 @@
-"""The last message of each node from the bus."""
+"""Reads the last message about each node from the bus."""
 
 from equipoise.cli.bus.messages import retained_messages
 from equipoise.cli.reclaimed.nodes import NodeBands, node_bands
@@ -11,11 +11,11 @@ RETENTION = 86_400.0
 """Seconds for which the bus keeps the last message of a node."""
 
 MAX_AGE = 300.0
-"""Seconds after which a node counts as no longer evaluated: five evaluations."""
+"""Seconds after which a node counts as no longer evaluated. This is the time of five evaluations."""
 
 
 async def read_reclaimed(server: Nats, clock: Clock, *, node: str = "") -> list[ReclaimedNode]:
-    """The messages of all nodes, or of this one. Empty: there was no reclaimer in the last day. Raises BusError."""
+    """The messages about all nodes, or about this one; empty if no reclaimer ran in the last day. Raises BusError."""
     pattern = reclaimed_node(node) if node else f"{PREFIX}.reclaim.node.*"
     since = clock.now() - RETENTION
     retained = retained_messages(server, pattern, since=since, clock=clock)
@@ -23,6 +23,6 @@ async def read_reclaimed(server: Nats, clock: Clock, *, node: str = "") -> list[
 
 
 async def read_nodes(server: Nats, clock: Clock, *, max_age: float = MAX_AGE) -> list[NodeBands]:
-    """Raises BusError."""
+    """What all nodes offer, by their last messages. Raises BusError."""
     messages = await read_reclaimed(server, clock)
     return [node_bands(message, clock.now(), max_age) for message in messages]

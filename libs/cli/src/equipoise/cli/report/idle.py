@@ -1,6 +1,6 @@
-"""How much of the nodes was idle in the last 24 hours, and for how long: what co-located pods could have used. Pure.
+"""How much of the nodes was idle in the last 24 hours, and for how long, so that co-located pods could have used it.
 
-By the highest usage of each hour, of high-priority pods and of the system: an hour counts with its worst minute.
+Pure. An hour counts with its worst minute: the highest usage of high-priority pods and of the system.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,14 +37,14 @@ class IdleCapacity(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     capacity: Resources
     periods: list[IdleFor]
-    """Shortest first; empty: of no node it is known."""
+    """The periods, shortest first; empty if no node has a known usage."""
 
     not_counted: dict[str, str]
     """Why it is unknown what was idle, by node."""
 
 
 def idle_capacity(messages: Sequence[ReclaimedNode], now: float, max_age: float) -> IdleCapacity:
-    """`max_age`: seconds after which an evaluation is outdated."""
+    """The idle capacity of all nodes. `max_age`: seconds after which an evaluation is outdated."""
     days: list[Day] = []
     capacity = dict.fromkeys(RESOURCES, 0.0)
     not_counted: dict[str, str] = {}
@@ -63,7 +63,7 @@ def idle_capacity(messages: Sequence[ReclaimedNode], now: float, max_age: float)
 
 
 def _unknown(node: NodeBands, message: ReclaimedNode) -> str:
-    """Why it is unknown what was idle; empty: it is known."""
+    """Why it is unknown what was idle on a node; empty if it is known."""
     if node.not_counted:
         return node.not_counted
     hours = [sum(hour is not None for hour in message.highest.get(resource, ())[:HOURS]) for resource in RESOURCES]
@@ -82,7 +82,7 @@ def _day(message: ReclaimedNode) -> Day:
 
 
 def _idle(terms: ReclaimedTerms, used: float | None) -> float:
-    """What is reserved for the node, and not used by the system, counts as used."""
+    """The idle amount of a node. Amounts that are reserved for the system count as used even if they are not."""
     assert used is not None
     return max(0.0, terms.capacity - terms.margin - used - max(0.0, terms.reserved - terms.system))
 

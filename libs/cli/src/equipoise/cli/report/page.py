@@ -1,4 +1,4 @@
-"""The page of a report."""
+"""The HTML page of a placement report."""
 
 import datetime
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from equipoise.lab.html_page import cards, html_page, table
 
 
 def page(report: PlacementReport) -> str:
-    """The HTML text."""
+    """The report as the text of an HTML page."""
     figures = (
         (f"{report.placements}", "pods placed"),
         (f"{report.elsewhere}", "would have been placed elsewhere"),

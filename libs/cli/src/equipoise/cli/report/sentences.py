@@ -51,26 +51,27 @@ def regret(report: PlacementReport) -> str:
 
 
 def idle(report: PlacementReport) -> str:
-    """Empty without a reclaimer."""
-    found = report.idle
-    if found is msgspec.UNSET:
+    """The sentence about idle capacity; empty without a reclaimer."""
+    capacity = report.idle
+    if capacity is msgspec.UNSET:
         return ""
-    reasons = dict.fromkeys(found.not_counted.values())
-    unknown = f"unknown of {count(len(found.not_counted), 'node')}: {'; '.join(reasons)}" if reasons else ""
-    if not found.periods:
+    reasons = dict.fromkeys(capacity.not_counted.values())
+    unknown = f"unknown of {count(len(capacity.not_counted), 'node')}: {'; '.join(reasons)}" if reasons else ""
+    if not capacity.periods:
         return f"Idle capacity: {unknown}."
     periods = "; ".join(
-        f"{amounts(each.mean)} for {each.hours} h (at least {amounts(each.lowest)})" for each in found.periods
+        f"{amounts(period.mean)} for {period.hours} h (at least {amounts(period.lowest)})"
+        for period in capacity.periods
     )
     return (
         f"Idle capacity, which could have been offered to co-located pods in the last 24 hours: {periods}. Mean of all "
-        f"such periods, of {count(found.nodes, 'node')} with {amounts(found.capacity)}, below the reclaimer's "
+        f"such periods, of {count(capacity.nodes, 'node')} with {amounts(capacity.capacity)}, below the reclaimer's "
         f"thresholds{f'; {unknown}' if unknown else ''}."
     )
 
 
 def hints(report: PlacementReport) -> str:
-    """Empty if there are no pods."""
+    """The sentence about placement hints; empty if no pods were placed."""
     unknown = report.with_hint("unknown")
     if not report.placements or unknown == report.placements:
         return "Placement hints: unknown whether pods were created with one." if unknown else ""
@@ -109,7 +110,7 @@ class ReportTable(NamedTuple):
     color: Literal["yellow", "red"]
     columns: tuple[str, ...]
     rows: Sequence[tuple[tuple[str, ...], float]]
-    """The cells of each, and the length of its bar (0..1)."""
+    """The cells of each row, and the length of its bar (0..1)."""
 
 
 def tables(report: PlacementReport) -> Iterator[ReportTable]:

@@ -1,4 +1,4 @@
-"""What binders and deschedulers run with, and whether evictions happen now, for the head of an output."""
+"""The lines above an output about the settings of binders and deschedulers, and about whether evictions happen now."""
 
 import asyncio
 import os
@@ -29,20 +29,19 @@ class InEffect(msgspec.Struct, frozen=True, kw_only=True):
     """What is in effect, as text; the configurations themselves are in `equipoise status -o json`."""
 
     restriction: str = ""
-    """Why evictions that binders carry out do not happen now, or only in part; empty: nothing restricts them, or it is
-    not known."""
+    """Why evictions do not happen now, or only in part; empty if nothing restricts them, or if this is unknown."""
 
     lines: list[str] = []
-    """What runs, and how replicas or the file given by --config differ."""
+    """The running configurations, and how replicas or the file of --config differ from each other."""
 
 
 NOTHING_KNOWN = InEffect()
 
 
 async def read_in_effect(server: Nats, options: ClusterOptions, clock: Clock, *, ledger: bool) -> InEffect:
-    """`ledger`: the API server is known to be that of the bus, so that its ledger may be read.
+    """What is in effect. The lines state what cannot be read.
 
-    What cannot be read is stated in the lines.
+    `ledger`: whether to read the ledger, because the bus and the API server are known to be of the same cluster.
     """
     try:
         messages = await read_effective(server, clock)
@@ -71,7 +70,7 @@ async def _status(
 
 
 def restriction(binders: Sequence[RunningConfiguration], status: LedgerStatus | None, now: float) -> str:
-    """What restricts evictions now, by the ledger, or, if it was not read, by the maintenance times of each binder."""
+    """What restricts evictions now: a pause in the ledger, the maintenance times of the binders, or halved limits."""
     if status is not None and status.evictions in ("paused", "closed"):
         return f"{status.evictions}: {status.why or 'no reason given'}"
     reasons = {}
@@ -87,7 +86,7 @@ def restriction(binders: Sequence[RunningConfiguration], status: LedgerStatus | 
 def effective_lines(
     messages: Sequence[EffectiveConfiguration], file: Settings | None, name: str, now: float
 ) -> Iterator[str]:
-    """A line for each configuration of deschedulers and binders; then how they or the file differ."""
+    """A line for each configuration of deschedulers and binders, and lines about how these and the file differ."""
     kinds = {kind: running_configurations(messages, kind, now) for kind in ("descheduler", "binder")}
     if not kinds["descheduler"]:
         yield f"strategies: {not_known('descheduler')}"

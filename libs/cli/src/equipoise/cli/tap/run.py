@@ -21,11 +21,14 @@ Subscription = tuple[str, type[msgspec.Struct]]
 """A NATS pattern and the message of its subjects."""
 
 QUEUE_SIZE = 10_000
-"""Messages queued while stdout is read slowly; above that the NATS server buffers messages, and then drops them."""
+"""The largest number of messages in the queue while stdout is read slowly.
+
+Then the NATS server buffers and drops them.
+"""
 
 
 async def run_tap(subject: str, server: Nats, *, as_json: bool) -> None:
-    """The command: prints one line per message until it is interrupted.
+    """Run the command, which prints one line per message until it is interrupted.
 
     Raises InvalidInput, BusError, and BrokenPipeError when the reader of stdout is gone.
     """
@@ -34,14 +37,14 @@ async def run_tap(subject: str, server: Nats, *, as_json: bool) -> None:
     subscriptions = subscriptions_for(subject)
     async with connect(server, "tap", clock=SystemClock(), ends_when_refused=True) as bus:
         if sys.stdout.isatty() and sys.stderr.isatty():
-            of = f" of {subject}" if subject else ""
-            click.echo(f"waiting for messages{of} at {server.shown_url} (Ctrl-C ends this)", err=True)
+            selection = f" of {subject}" if subject else ""
+            click.echo(f"waiting for messages{selection} at {server.shown_url} (Ctrl-C ends this)", err=True)
         async for name, message in messages(bus, subscriptions):
             show(name, message)
 
 
 async def messages(bus: Bus, subscriptions: Iterable[Subscription]) -> AsyncIterator[tuple[str, msgspec.Struct]]:
-    """Subject and message, without end."""
+    """The subject and content of each message, without end."""
     received: asyncio.Queue[tuple[str, msgspec.Struct]] = asyncio.Queue(QUEUE_SIZE)
 
     async def on_message(delivery: Delivery[Any]) -> None:
@@ -62,8 +65,8 @@ def subscriptions_for(subject: str) -> list[Subscription]:
     given = subject.removeprefix(f"{PREFIX}.").strip(".") or ">"
     for pattern in (given, f"{given}.>"):
         overlaps = [(_overlap(f"{PREFIX}.{pattern}", channel.pattern), channel.message) for channel in CHANNELS]
-        if found := [(overlap, message) for overlap, message in overlaps if overlap is not None]:
-            return found
+        if subscriptions := [(overlap, message) for overlap, message in overlaps if overlap is not None]:
+            return subscriptions
     names = sorted({".".join(channel.pattern.split(".")[1:3]).rstrip(".*>") for channel in CHANNELS})
     raise InvalidInput(
         f"no service publishes on {subject!r}: use {', '.join(names)}, or no subject "
@@ -71,15 +74,15 @@ def subscriptions_for(subject: str) -> list[Subscription]:
     )
 
 
-def _overlap(left: str, right: str) -> str | None:
+def _overlap(pattern: str, other_pattern: str) -> str | None:
     """The pattern of the subjects that both patterns match; None if there are none."""
-    lefts, rights = left.split("."), right.split(".")
+    remaining, other_remaining = pattern.split("."), other_pattern.split(".")
     tokens: list[str] = []
-    while lefts and rights:
-        if lefts == [">"] or rights == [">"]:
-            return ".".join(tokens + (rights if lefts == [">"] else lefts))
-        one, other = lefts.pop(0), rights.pop(0)
-        if one != other and "*" not in (one, other):
+    while remaining and other_remaining:
+        if remaining == [">"] or other_remaining == [">"]:
+            return ".".join(tokens + (other_remaining if remaining == [">"] else remaining))
+        own, other = remaining.pop(0), other_remaining.pop(0)
+        if own != other and "*" not in (own, other):
             return None
-        tokens.append(other if one == "*" else one)
-    return None if lefts or rights else ".".join(tokens)
+        tokens.append(other if own == "*" else own)
+    return None if remaining or other_remaining else ".".join(tokens)

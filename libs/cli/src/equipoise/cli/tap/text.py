@@ -22,11 +22,11 @@ Printer = Callable[[str, msgspec.Struct], None]
 """Prints a subject and its message."""
 
 MIN_SUBJECT_WIDTH, MAX_SUBJECT_WIDTH = 24, 64
-"""Columns."""
+"""The widths of the column of subjects, in characters."""
 
 
 def json_printer() -> Printer:
-    """One JSON object per line."""
+    """A printer of one JSON object per line."""
 
     def show(subject: str, message: msgspec.Struct) -> None:
         print(json_line({"subject": subject, "message": message}), flush=True)
@@ -35,7 +35,7 @@ def json_printer() -> Printer:
 
 
 def text_printer() -> Printer:
-    """Subject and message in two columns: with colors and folded on a terminal, one line per message elsewhere."""
+    """A printer of subject and message in two columns. On a terminal they are colored and folded."""
     width = MIN_SUBJECT_WIDTH
 
     def short_name(subject: str) -> str:
@@ -73,7 +73,7 @@ _COLORS = {"eviction": "bold red", "decision": "yellow", "annotation": "magenta"
 
 @singledispatch
 def describe(message: msgspec.Struct) -> str:
-    """One line. A message without a description is printed as JSON."""
+    """A message as one line of text. A message without a description is printed as JSON."""
     return msgspec.json.encode(message).decode()
 
 
@@ -83,7 +83,7 @@ def _windows(message: NodeUtilization | WorkloadUtilization) -> str:
 
 @describe.register
 def _node(message: NodeUtilization) -> str:
-    age = max(0.0, message.queried_at - message.sampled_at)  # Prometheus may ingest while it answers
+    age = max(0.0, message.queried_at - message.sampled_at)  # Prometheus may store a sample while it answers the query
     return f"{_windows(message)}   ({len(message.pods)} pods, sample age {age:.1f} s)"
 
 

@@ -58,7 +58,7 @@ def run_up(
     evict: bool,
     confirmation: str | None,
 ) -> None:
-    """Runs the services until Ctrl-C, SIGTERM or SIGHUP.
+    """Run the services until Ctrl-C, SIGTERM or SIGHUP.
 
     Raises InvalidInput, ConfigurationError, NoNatsServer, BusError and KubeError.
     """
@@ -88,7 +88,11 @@ async def _run(
     *,
     detect: bool,
 ) -> None:
-    """`unused`: lines about settings. `configuration`: the file they are from. `detect`: no profile is configured."""
+    """Run the services with this configuration.
+
+    `unused`: lines about settings without effect. `configuration`: the file that was given. `detect`: whether to detect
+    the profile, because none is configured.
+    """
     cancel_on_signals()
     configure_logging(Logging(format="console", level="warning"), "up")
     cluster, clock = all_settings(without_header(document)).shared.kubernetes, SystemClock()
@@ -139,13 +143,16 @@ async def _run(
 
 
 def this_process(context: Context, document: Document, file: Path, configuration: Path | None, now: float) -> RunningUp:
-    """What other commands need to reach the services. `file`: what these read. `configuration`: what was given."""
-    own = os.getpid()
+    """What other commands need to reach the services.
+
+    `file`: the complete configuration, which the services read. `configuration`: the file that was given.
+    """
+    process = os.getpid()
     return RunningUp(
         cluster=ClusterName(context=context.name, cluster=context.cluster, server=context.server),
         namespace=document["kubernetes"]["namespace"],
-        process=own,
-        process_start=process_start(own) or "",
+        process=process,
+        process_start=process_start(process) or "",
         nats_url=document["nats"]["url"],
         user="tap",
         password_file=str(file.parent / "passwords" / "tap"),
@@ -157,7 +164,7 @@ def this_process(context: Context, document: Document, file: Path, configuration
 
 @asynccontextmanager
 async def _prometheus_reached(document: Document, kube: ApiServer) -> AsyncIterator[str]:
-    """Sets its URL in the document. Yields it for the summary, as in the cluster; empty with another source."""
+    """Set the URL of Prometheus in the document, and yield the URL for the summary; "" with another source."""
     collector = all_settings(without_header(document)).collector
     if collector.source != "prometheus":
         yield ""
@@ -168,7 +175,10 @@ async def _prometheus_reached(document: Document, kube: ApiServer) -> AsyncItera
 
 
 def create_passwords(directory: Path) -> dict[User, str]:
-    """New passwords of all users of NATS, each also in a file: other users of this machine reach its port."""
+    """New passwords of all users of NATS, each also in a file.
+
+    Other users of this machine can reach the port of NATS.
+    """
     folder = directory / "passwords"
     folder.mkdir(mode=0o700)
     passwords = {user: secrets.token_urlsafe(24) for user in USERS}
@@ -192,10 +202,10 @@ def complete_document(
     evict: bool,
     ports: PortBlock,
 ) -> Document:
-    """The whole configuration: options override environment variables, those the file, that the defaults.
+    """The complete configuration. Options override environment variables, which override the file and its defaults.
 
-    Addresses with their default value are replaced by a free port of the loopback interface; there the extender needs
-    no TLS, and the files of an installation in a cluster do not exist. Raises ConfigurationError.
+    Default addresses are replaced by free ports of the loopback interface. The extender then has no TLS, which it does
+    not need there, and whose files do not exist outside of a cluster. Raises ConfigurationError.
     """
     shared, own = read_sections({} if text is None else read_document(text), SERVICE_SETTINGS, environment)
     document = to_document(shared, own)
@@ -213,7 +223,10 @@ def complete_document(
 
 
 async def set_profile(document: Document, *, detect: bool) -> str:
-    """Set the profile that fits Prometheus in the document. Returns which applies, and why it was not detected."""
+    """Set the profile that fits Prometheus in the document.
+
+    Returns a text with the profile, and why it was not detected.
+    """
     settings = all_settings(without_header(document))
     prometheus, load, clock = settings.collector.prometheus, settings.shared.load, SystemClock()
     if settings.collector.source != "prometheus":
@@ -238,7 +251,7 @@ def summary(
     metrics: str,
     unused: Sequence[str] = (),
 ) -> Iterator[str]:
-    """One line each: the cluster, what is written to it, where messages and logs are, and settings without effect."""
+    """The lines about the cluster, what is written to it, where messages and logs are, and settings without effect."""
     nats_url, namespace = document["nats"]["url"], document["kubernetes"]["namespace"]
     scheme = "http" if document["scorer"]["extender"]["tls"] is None else "https"
     rows = {
@@ -261,7 +274,7 @@ def summary(
 async def _print_readiness(
     supervisor: Supervisor, services: Sequence[ServiceName], kube: Kube, namespace: str, clock: Clock
 ) -> None:
-    """Print changes: a service is ready, or not ready, its problems change, or another replica leads.
+    """Print when a service becomes ready or not ready, when its problems change, and when another replica leads.
 
     Raises Displaced when the services of another Equipoise keep a Lease.
     """
@@ -289,7 +302,10 @@ async def _print_readiness(
 
 
 async def standby_line(kube: Kube, namespace: str, service: ServiceName, clock: Clock) -> tuple[str, bool]:
-    """Who holds the Leases that a ready service waits for, and whether that is known; empty if nobody does."""
+    """A line about who holds the Leases for which a ready service waits, and whether the holder is known.
+
+    The line is empty if nobody holds them.
+    """
     try:
         held = await held_leases(kube, namespace, service, clock)
     except KubeError as error:
@@ -315,7 +331,10 @@ def readiness_changes(service: ServiceName, before: Readiness | None, now: Readi
 
 
 def _require_source(document: Document) -> None:
-    """Anybody who may create a Service could name it `prometheus`. Raises InvalidInput."""
+    """Require a configured source of metrics, because any tenant may name a Service `prometheus`.
+
+    Raises InvalidInput.
+    """
     collector = document["collector"]
     if collector["source"] == "prometheus" and collector["prometheus"]["url"] == PrometheusSettings().url:
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Keeps a live state up to date: subscribes to the bus, reads back the last hours, requests plans, reads the ledger."""
+"""Keeps a live state up to date from the bus, with messages of the last hours, from plans, and from the ledger."""
 
 import asyncio
 import os
@@ -61,20 +61,23 @@ SHOWN = frozenset(
 
 TICK_SECONDS = 1.0
 PLAN_SECONDS, PLAN_TIMEOUT = 30.0, 20.0
-"""Time between two plans, and timeout of one: with 5,000 nodes a plan takes seconds."""
+"""Seconds between two plans, and the timeout of one. With 5,000 nodes a plan takes seconds."""
 
 LEDGER_SECONDS = 10.0
 DECISIONS_SECONDS, OUTCOMES_SECONDS = 3_600.0, 86_400.0
-"""How far evaluations and outcomes are read back. A day of evaluations has hundreds of MiB in a large cluster."""
+"""Seconds of evaluations and of outcomes that are read back.
+
+In a large cluster a day of evaluations has hundreds of MiB.
+"""
 
 LATEST = (subjects.node_placement("*"), subjects.node_utilization("*"), subjects.utilization_cycle("*"))
-"""Streams keep the last message of each of these subjects."""
+"""The subjects of which streams retain the last message."""
 
 READ_BACK_SECONDS = 20.0
-"""Timeout of reading all of that; what is not read by then is missing."""
+"""The timeout for reading back all messages. Those that are not read by then are missing."""
 
 MAX_EARLY = 50_000
-"""Messages that are kept while the last hours are read back."""
+"""The largest number of new messages that are kept while the last hours are read back."""
 
 MAX_LIMITS, MAX_PLANNED = 100, 200
 
@@ -85,14 +88,14 @@ class KnownLedger(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
     limits: Limits
     at: float
-    """The API server's time when it was read."""
+    """The time of the API server at which the ledger was read."""
 
     pods: int | None
-    """Pods of the cluster; None: not known."""
+    """The number of pods of the cluster; None if unknown."""
 
 
 class LiveFeed:
-    """One state, its sources, and whoever wants its changes."""
+    """A live state with its sources."""
 
     def __init__(self, server: Nats, options: ClusterOptions, clock: Clock) -> None:
         """Raises InvalidInput and ConfigurationError for invalid options."""
@@ -111,7 +114,7 @@ class LiveFeed:
         """None until it is connected."""
 
     async def run(self, on_tick: Callable[[], object], *, watched: Callable[[], bool]) -> None:
-        """Keeps the state up to date until cancelled. `on_tick`: called each second, after the state was updated.
+        """Keep the state up to date until cancelled. `on_tick` is called each second, after the state was updated.
 
         Plans and the ledger are read only while the view is watched: a plan costs the descheduler seconds. Raises
         BusError if the server rejects the credentials.
@@ -128,7 +131,7 @@ class LiveFeed:
 
     @property
     def ready(self) -> bool:
-        """The bus is connected, and the last hours were read back."""
+        """Whether the bus is connected and the last hours were read back."""
         return self.bus is not None and self.bus.connected and self._early is None
 
     def _show_connection(self) -> None:
@@ -179,7 +182,7 @@ class LiveFeed:
         return ledger_status(stored, limits, now, cluster_pods=pods)
 
     def _pods(self) -> int | None:
-        """Pods of all nodes; None until all nodes are known."""
+        """The number of pods of all nodes; None until all nodes are known."""
         counts = [row.pods for row in self.state.rows]
         if not counts or None in counts:
             return None
@@ -190,16 +193,17 @@ class LiveFeed:
         known = self._effective.get(process)
         if known is not None and message.at < known.at:
             return
-        of_service = {key: each.at for key, each in self._effective.items() if key[0] == message.service}
-        if known is None and len(of_service) >= MAX_PROCESSES:
-            self._effective.pop(min(of_service, key=of_service.__getitem__))
+        published_at = {key: each.at for key, each in self._effective.items() if key[0] == message.service}
+        if known is None and len(published_at) >= MAX_PROCESSES:
+            self._effective.pop(min(published_at, key=published_at.__getitem__))
         self._effective[process] = message
         if message.service == "collector" and not message.stopped:
-            with suppress(ConfigurationError):  # of a version whose values this one cannot read
+            with suppress(ConfigurationError):  # another version may have values that this one cannot read
                 self.state.use(known_settings(message.settings.get("load", {}), LoadSettings, "load"))
 
     async def _read_back(self) -> None:
-        """The state as it was in the last hours, in the order of time: it gets points and frames of then."""
+        """Replay the messages of the last hours in the order of time, so that the history has points and frames of that
+        time."""
         now = self._clock.now()
         try:
             async with asyncio.timeout(READ_BACK_SECONDS):
@@ -274,7 +278,7 @@ class LiveFeed:
 
 
 def plan_row(plan: PlanResponse, known: KnownLedger | None = None) -> PlanRow:
-    """`known`: None if it is not known which moves the limits allow."""
+    """The row of a plan. `known`: the ledger; None if it is unknown which moves the limits allow."""
     waiting = waiting_nodes(plan)
     return converted(
         plan,
@@ -305,7 +309,7 @@ def limits_row(status: LedgerStatus) -> LimitsRow:
 
 
 def fullness(usage: LimitUsage) -> float:
-    """Used share of a limit; 0 if it is not known what its maximum comes to."""
+    """The used share of a limit; 0 if its maximum is unknown."""
     return usage.counted / usage.allowed if usage.allowed else 0.0
 
 

@@ -12,13 +12,14 @@ from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.values.resources import Resources
 
 POINT_SECONDS, MAX_POINTS = 60.0, 24 * 60
-"""The spread: one point a minute, for a day."""
+"""The spread is recorded as one point per minute, for a day."""
 
 FRAME_SECONDS, MAX_FRAMES = 300.0, 72
-"""Loads of all nodes for the comparison with before: one frame in five minutes, for six hours."""
+"""The loads of all nodes are recorded as one frame per five minutes, for six hours, to compare them with the present.
+"""
 
 MAX_REVIEW_AGE = 86_400.0
-"""The age in seconds up to which hourly reviews of scorers show the spread before the view began."""
+"""Seconds after which a review is dropped. Hourly reviews of scorers show the spread before the view was opened."""
 
 _UNKNOWN = 0xFFFF
 _PERMILLE = 1_000
@@ -60,7 +61,7 @@ class LoadHistory:
         return added
 
     def points(self) -> list[SpreadPoint]:
-        """The hourly averages of scorers before the first own point, and the own points."""
+        """The points of this view, preceded by the hourly averages of scorers."""
         first = self._points[0].at if self._points else float("inf")
         earlier = [
             SpreadPoint(round((each.since + each.until) / 2, 1), each.spread.cpu, each.spread.memory)
@@ -70,7 +71,7 @@ class LoadHistory:
         return [*earlier, *self._points]
 
     def frame(self, at: float) -> Frame | None:
-        """The last frame at or before `at`, else the oldest; None if there is none."""
+        """The last frame at or before `at`, otherwise the oldest frame; None without any frame."""
         if not self._frames:
             return None
         at, names, loads = next((each for each in reversed(self._frames) if each[0] <= at), self._frames[0])
@@ -86,8 +87,8 @@ class LoadHistory:
 
 def spread_and_mean(rows: Iterable[NodeRow]) -> tuple[Resources, Resources]:
     """Highest minus lowest load, and the mean, of the nodes that count and whose load is known."""
-    found = spread_of([row for row in rows if not row.set_apart])
-    return _rounded(found.spread), _rounded(found.mean)
+    spread = spread_of([row for row in rows if not row.set_apart])
+    return _rounded(spread.spread), _rounded(spread.mean)
 
 
 def _rounded(load: Resources) -> Resources:

@@ -1,4 +1,4 @@
-"""The moves that the live views show: each from its intent to its effect. Memory is bounded."""
+"""The moves that the live views show, from the intent of each to its effect. Memory is bounded."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ OUTCOME_DELAY = 60.0
 
 
 class KnownMoves:
-    """Intents, outcomes and decisions may arrive in any order."""
+    """The moves that are known from intents, outcomes and decisions, which may arrive in any order."""
 
     def __init__(self) -> None:
         self._moves: OrderedDict[str, MoveRow] = OrderedDict()
         self._changed: dict[str, MoveRow] = {}
 
     def __iter__(self) -> Iterator[MoveRow]:
-        """Oldest first."""
+        """The moves, oldest first."""
         return iter(self._moves.values())
 
     def propose(self, intent: EvictionIntent) -> None:
@@ -48,7 +48,7 @@ class KnownMoves:
         self._keep(settled)
 
     def evaluate(self, decision: DescheduleDecision) -> None:
-        """What the descheduler proposes, and what it found out about earlier moves."""
+        """Add the proposed moves of a decision, and what it states about earlier moves."""
         for move in decision.moves:
             if (known := self._moves.get(move.intent_id)) is None:
                 self._keep(
@@ -72,7 +72,7 @@ class KnownMoves:
                     self._keep(replace(known, reduced=reduction.reduced))
 
     def expire(self, now: float) -> None:
-        """The outcome of a move is unknown when its intent has expired without one."""
+        """Mark the outcome of a move as unknown if its intent has expired without an outcome."""
         for move in list(self._moves.values()):
             if not move.outcome and move.expires_at is not None and now > move.expires_at + OUTCOME_DELAY:
                 why = "the intent has expired, and no outcome was received"

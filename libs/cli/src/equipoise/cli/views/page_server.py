@@ -1,4 +1,4 @@
-"""The HTTP server of the page: read only, for the hosts that it was started for, without foreign requests."""
+"""The HTTP server of the page. It is read-only, and refuses other hosts and requests of other sites."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,13 +35,16 @@ FILES = {
 }
 
 COMMENT_SECONDS = 15.0
-"""Seconds without an event after which a comment keeps proxies from closing the stream, and shows a closed one."""
+"""Seconds without an event after which a comment is sent.
+
+It keeps proxies from closing the stream, and shows whether the browser is still connected.
+"""
 
 WRITE_SECONDS = 10.0
-"""A browser that reads nothing for this long is dropped."""
+"""Seconds after which a browser that reads nothing is dropped."""
 
 SAME_SITE = ("same-origin", "none", "")
-"""Values of Sec-Fetch-Site: the page itself, an address that a person typed, and programs."""
+"""The accepted values of Sec-Fetch-Site, in requests of the page, of typed addresses, and of programs."""
 
 
 def application(
@@ -54,12 +57,12 @@ def application(
     comment_seconds: float = COMMENT_SECONDS,
     write_seconds: float = WRITE_SECONDS,
 ) -> web.Application:
-    """`hosts`: names and addresses in the header Host, without a port."""
+    """The application. `hosts`: the accepted names and addresses in the header Host, without a port."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:  # aiohttp passes `handler` by name
         if host_of(request.host) not in hosts and request.path not in ("/healthz", "/readyz"):
-            # Another name for this address: a foreign page could read the cluster through it (DNS rebinding).
+            # Through another name for this address, a foreign page could read the cluster (DNS rebinding).
             text = f"{request.host} is not a host of this page: allow it with --allow-host\n"
             return web.Response(status=421, text=text)
         if request.headers.get("Sec-Fetch-Site", "") not in SAME_SITE and request.path != "/":
@@ -70,7 +73,7 @@ def application(
         response.headers.update(HEADERS)
 
     async def on_events(request: web.Request) -> web.StreamResponse:
-        # A browser sends the header when it connects again by itself, the page the parameter when it does so.
+        # When the browser reconnects by itself it sends the header; when the page reconnects it sends the parameter.
         last = request.headers.get("Last-Event-ID") or request.query.get("last", "")
         viewer = viewers.open(last, request.remote or "")
         if viewer is None:
@@ -89,7 +92,7 @@ def application(
         finally:
             viewers.close(viewer)
             if request.transport is not None:
-                request.transport.abort()  # what waits to be sent is discarded: a slow browser costs no memory
+                request.transport.abort()  # discards what was not sent, so that a slow browser costs no memory
         return response
 
     async def on_before(request: web.Request) -> web.StreamResponse:
@@ -111,8 +114,8 @@ def application(
         return web.Response(text="ok\n")
 
     async def on_readyz(_request: web.Request) -> web.StreamResponse:
-        good = ready()
-        return web.json_response({"ready": good, "viewers": len(viewers)}, status=200 if good else 503)
+        is_ready = ready()
+        return web.json_response({"ready": is_ready, "viewers": len(viewers)}, status=200 if is_ready else 503)
 
     app = web.Application(middlewares=[guard], client_max_size=1024)
     app.on_response_prepare.append(add_headers)
@@ -127,7 +130,7 @@ def application(
 
 
 def host_of(header: str) -> str:
-    """The header Host without its port, in lower case: `[::1]:8765` is `::1`."""
+    """The host in a header Host, without its port and in lower case: `::1` for `[::1]:8765`."""
     if header.startswith("["):
         return header[1:].partition("]")[0].lower()
     return header.partition(":")[0].lower()

@@ -9,26 +9,28 @@ from equipoise.contracts.messages.values.resources import Resources
 
 
 class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A node. As JSON an array in this order: thousands of them are sent at once."""
+    """A node. Its JSON is an array in this order, because thousands of nodes are sent at once."""
 
     node: str
     cpu: float | None = None
-    """Load in the shortest window, 0..1 of the base: of a node in the plan as there, otherwise as measured."""
+    """Load in the shortest window, as a share (0..1) of the base. It is the load in the plan for nodes that the plan
+    has, otherwise the measured load.
+    """
 
     memory: float | None = None
     unknown: str = ""
     """Why the load of a resource is unknown; empty when both are known."""
 
     cpu_requests: float | None = None
-    """Sum of the requests of its pods, 0..1 of the allocatable amount; None until its placement is received."""
+    """The requests of all pods as a share (0..1) of the allocatable amount; None until the placement is received."""
 
     memory_requests: float | None = None
     pods: int | None = None
     state: NodeState | None = None
-    """The state in the last evaluation or plan, the most urgent of all strategies; None if the node was in none."""
+    """The most urgent state of all strategies in the last evaluation or plan; None if these did not have the node."""
 
     set_apart: str = ""
-    """Why the scheduler places no ordinary pods on it: it does not count for the spread."""
+    """Why kube-scheduler places no ordinary pods on the node, so that it does not count for the spread."""
 
 
 class MoveRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,7 +47,7 @@ class MoveRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     decided_at: float
     expires_at: float | None = None
     outcome: str = ""
-    """Empty: there is none yet. `unknown`: the intent has expired, and no outcome was received."""
+    """The outcome; empty if there is none yet, `unknown` if the intent has expired without an outcome."""
 
     detail: str = ""
     limit: str = ""
@@ -53,14 +55,14 @@ class MoveRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry_at: float | None = None
     replacement: str = ""
     placed_on: str = ""
-    """The node of the replacement; empty: not placed, or not known yet."""
+    """The node of the replacement; empty if the replacement is not placed, or its node is not known yet."""
 
     reduced: bool | None = None
-    """Whether the node's load fell as expected; None: not measured yet."""
+    """Whether the load of the node fell as expected; None if it was not measured yet."""
 
 
 class SpreadPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The loads of all nodes at one time, 0..1. None: fewer than two nodes are known."""
+    """The spread and the mean (0..1) of the loads of all nodes at one time; None if fewer than two loads are known."""
 
     at: float
     cpu: float | None
@@ -107,16 +109,18 @@ class ClusterSummary(msgspec.Struct, frozen=True, kw_only=True):
     spread: Resources
     mean: Resources
     high: Resources
-    """High thresholds, 0..1; None: none, or not received."""
+    """The high thresholds (0..1); None if there are none, or none were received."""
 
     evictions: str
-    """What binders report: `real`, `dry run`, why nothing; empty: no heartbeat of a binder."""
+    """The state that binders report: `real`, `dry run`, or why nothing is evicted; empty without a heartbeat of a
+    binder.
+    """
 
     measured_at: float | None
-    """The last cycle of a collector."""
+    """The time of the last cycle of a collector."""
 
     evaluated_at: float | None
-    """The last evaluation of the descheduler, or its last plan."""
+    """The time of the last evaluation or plan of the descheduler."""
 
     services: list[ServiceRow]
     unknown: list[Unknown]
@@ -126,7 +130,7 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The moves that the descheduler would propose now."""
 
     problem: str = ""
-    """Why there is no plan; then the other fields are empty, or of the last one."""
+    """Why there is no plan. The other fields are then empty, or those of the last plan."""
 
     planned_at: float | None = None
     considered: int = 0
@@ -137,36 +141,36 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why the limits do not allow a move now, and when they will, by `namespace/pod` of the move."""
 
     dry_run_moves: int = 0
-    """Moves of dry runs: the loads in the plan count them as done."""
+    """The number of dry-run moves. The loads in the plan count them as done."""
 
     waiting: int = 0
-    """Hot nodes from which nothing is proposed yet."""
+    """The number of hot nodes from which no move is proposed yet."""
 
     wait: float = 0.0
-    """Seconds until the first of them may be proposed."""
+    """Seconds until the first move from one of these nodes may be proposed."""
 
 
 class LimitsRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The eviction ledger: limits in use, by the configuration that binders run with."""
+    """The eviction ledger, and the limits in use according to the configuration of the running binders."""
 
     problem: str = ""
-    """Why the ledger is unknown; then the other fields are empty."""
+    """Why the ledger is unknown. The other fields are then empty."""
 
     evictions: str = ""
-    """`allowed`, `paused` or `closed`, by the ledger alone."""
+    """The state according to the ledger: `allowed`, `paused` or `closed`."""
 
     why: str = ""
     halved_until: float | None = None
     last_day: int | None = None
     dry_runs_last_day: int | None = None
     usage: list[LimitUsage] = []
-    """The fullest first, at most 100."""
+    """The usage of at most 100 limits, the fullest first."""
 
     usage_of_dry_runs: bool = False
     """Whether `usage` is that of dry runs, which take nothing from the limits of evictions."""
 
     configuration: list[str] = []
-    """What services run with, and how they or --config differ: a line each."""
+    """Lines about the configurations of the running services, and about how these and the file of --config differ."""
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,7 +207,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod on a node: cores and bytes; None is unknown, of requests: not given."""
+    """A pod on a node. Amounts are cores and bytes. None: the usage is unknown, or the pod has no request."""
 
     namespace: str
     pod: str

@@ -22,12 +22,12 @@ from equipoise.cli.views.state import LiveState
 from equipoise.contracts.messages.plan import PlannedMove
 
 Run = Callable[[Callable[[], object]], Awaitable[None]]
-"""Keeps the state up to date, and calls its argument each second."""
+"""A function that keeps the state up to date, and calls its argument each second."""
 
 Explain = Callable[[Kind, str], Awaitable[Explained]]
 
 MAX_ROWS = 300
-"""Nodes in the table: of more the first ones in the chosen order, and those of the filter."""
+"""The largest number of nodes in the table. In a larger cluster these are the first ones in the chosen order."""
 
 MAX_MOVES = 100
 
@@ -43,7 +43,7 @@ _VISIBLE = VisibleText()
 
 
 class ExplanationScreen(ModalScreen[None]):
-    """What `equipoise explain` prints."""
+    """A screen with the output of `equipoise explain`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape,q,enter", "dismiss", "Close")]
 
@@ -68,7 +68,7 @@ class ExplanationScreen(ModalScreen[None]):
 
 
 class TopApp(App[None]):
-    """Nodes, moves, plan and limits, and what is unknown."""
+    """The screen, with tabs for nodes, for moves, for plan and limits, and for what is unknown."""
 
     TITLE = "equipoise top"
     CSS = """
@@ -96,7 +96,7 @@ class TopApp(App[None]):
     def __init__(self, state: LiveState, run: Run, explain: Explain) -> None:
         super().__init__()
         self.failure: Exception | None = None
-        """Why the view ended by itself."""
+        """The error that ended the view."""
 
         self._state, self._run_feed, self._explain = state, run, explain
         self._sort, self._filter = "cpu", ""
@@ -140,7 +140,7 @@ class TopApp(App[None]):
             self.show_view()
 
     def refresh_view(self) -> None:
-        """Show the state of now."""
+        """Show the present state if it has changed."""
         if self._state.take_changes() is not None:
             self.show_view()
 
@@ -167,12 +167,15 @@ class TopApp(App[None]):
         self.query_one("#head", Static).update(Text("\n").join(lines))
 
     def _fill(self, name: str, keys: Sequence[str], forms: Iterable[Sequence[Sequence[str | Text]]]) -> None:
-        """The cursor stays on its row, and the view where it was scrolled to. `forms`: see `folded_rows`."""
+        """Replace the rows of a table. The cursor stays on its row, and the scroll position is kept.
+
+        `forms`: see `folded_rows`.
+        """
         table = self._table(name)
         key = ""
         if table.row_count:
             key = table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value or ""
-        at = table.scroll_offset
+        offset = table.scroll_offset
         table.clear()
         columns = table.ordered_columns
         room = self.size.width - table.styles.scrollbar_size_vertical - 2 * table.cell_padding * len(columns)
@@ -183,7 +186,7 @@ class TopApp(App[None]):
             table.add_row(*cells, height=height, key=row)
         if key and key in table.rows:
             table.move_cursor(row=table.get_row_index(key), scroll=False)
-        table.scroll_to(at.x, at.y, animate=False)
+        table.scroll_to(offset.x, offset.y, animate=False)
 
     def action_sort(self, by: str) -> None:
         self._sort = by
@@ -210,8 +213,8 @@ class TopApp(App[None]):
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         key = event.row_key.value or ""
-        of_node = event.data_table.id == "node-table"
-        self.push_screen(ExplanationScreen("node" if of_node else "eviction", key.split(" ")[0], self._explain))
+        is_node = event.data_table.id == "node-table"
+        self.push_screen(ExplanationScreen("node" if is_node else "eviction", key.split(" ")[0], self._explain))
 
 
 def _refusal(plan: PlanRow, move: PlannedMove) -> str:
@@ -252,8 +255,8 @@ def _limits(view: Changes) -> Text:
 
 
 def _unknown(view: Changes) -> Text:
-    found = view.summary.unknown if view.summary is not None else []
-    if not found:
+    unknown = view.summary.unknown if view.summary is not None else []
+    if not unknown:
         return Text("Nothing: all loads, limits and modes are known.", style="green")
     return Text("\n").join(
         Text.assemble(
@@ -261,5 +264,5 @@ def _unknown(view: Changes) -> Text:
             f"\n  {each.why}",
             f"\n  {', '.join(each.nodes)}" if each.nodes else "",
         )
-        for each in found
+        for each in unknown
     )

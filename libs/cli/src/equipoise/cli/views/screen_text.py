@@ -18,13 +18,13 @@ BARS = (BAR, 5, 0)
 """The widths of bars to try, for wide terminals first."""
 
 PART = 14
-"""Characters of a word after which it may be broken."""
+"""Words of more characters may be broken."""
 
 _PARTS = " ▏▎▍▌▋▊▉"
 _BLOCKS = frozenset(f"█·{_PARTS}")
 
 HIGH, MIDDLE = 0.8, 0.6
-"""Loads from which a bar is red or yellow. Thresholds of the strategies are shown as the state."""
+"""The loads at which bars become red and yellow. They are not the thresholds of strategies, which the state shows."""
 
 
 def node_cells(row: NodeRow) -> tuple[str, ...]:
@@ -69,8 +69,9 @@ def folded_rows(
 ) -> tuple[list[FoldedRow], list[int] | None]:
     """The rows in the first form whose columns fit into `room` together, and the widths of its columns.
 
-    `forms`: the same rows, from the widest to the narrowest. Where the longest words of the last one do not fit, they
-    are broken. None: not even that fits; then no cell is folded, and the table is wider than the terminal.
+    `forms`: the same rows, from the widest to the narrowest. If not even the last form fits, its longest words are
+    broken. The widths are None if it still does not fit; then no cell is folded, and the table is wider than the
+    terminal.
     """
     texts: list[list[Text]] = []
     measured: list[tuple[int, int]] = []
@@ -87,7 +88,7 @@ def folded_rows(
 
 
 def _measured(label: str, cells: Iterable[str]) -> tuple[int, int]:
-    """A label is on one line. A bar and its number belong together."""
+    """The smallest and the largest useful width of a column. Labels are not folded, nor bars with their numbers."""
     word, line = cell_len(label), cell_len(label)
     for cell in cells:
         length = cell_len(cell)
@@ -105,16 +106,19 @@ def _folded(cells: Sequence[Text], widths: Sequence[int], console: Console) -> F
 
 
 def sorted_rows(rows: Iterable[NodeRow], by: str, contains: str = "") -> list[NodeRow]:
-    """`by`: `node`, or a number of the rows; then the highest first, and unknown ones last."""
-    found = [row for row in rows if contains in row.node]
+    """The rows whose node contains a text, sorted.
+
+    `by`: `node`, or a numeric field, which sorts the highest value first.
+    """
+    selected = [row for row in rows if contains in row.node]
     if by == "node":
-        return sorted(found, key=lambda row: row.node)
+        return sorted(selected, key=lambda row: row.node)
 
     def load(row: NodeRow) -> float:
         value: float | None = getattr(row, by)
         return -1.0 if value is None else value
 
-    return sorted(found, key=lambda row: (-load(row), row.node))
+    return sorted(selected, key=lambda row: (-load(row), row.node))
 
 
 def summary_line(summary: ClusterSummary) -> str:
@@ -140,25 +144,28 @@ def mode_line(summary: ClusterSummary, limits: LimitsRow | None) -> str:
 
 
 def move_cells(move: MoveRow) -> Sequence[str]:
-    """Time, outcome, pod, way, reason and what became of it."""
-    became = "; ".join(part for part in (move.detail, _effect(move)) if part)
+    """The cells of a move: time, outcome, pod, its nodes, and the reason with the effect."""
+    effect = "; ".join(part for part in (move.detail, _effect(move)) if part)
     outcome = move.outcome or "proposed"
     return (
         time_of_day(move.decided_at),
         f"{outcome} ({move.limit})" if move.limit else outcome,
         f"{move.namespace}/{move.pod}",
         f"{_short(move.node)} → {_short(move.target) or 'any'}",
-        f"{move.reason}{f'; {became}' if became else ''}",
+        f"{move.reason}{f'; {effect}' if effect else ''}",
     )
 
 
 def _short(node: str) -> str:
-    """The name without its domain."""
+    """The name of a node without its domain."""
     return node.partition(".")[0]
 
 
 def node_forms(rows: Sequence[NodeRow]) -> Iterator[list[Sequence[str | Text]]]:
-    """The rows of nodes from wide to narrow: without domains, as long as names differ, and with shorter bars."""
+    """The rows of nodes in forms from wide to narrow.
+
+    Narrow forms have shorter bars, and names without domains if these stay unique.
+    """
     names = [row.node for row in rows]
     short = [_short(name) for name in names]
     short = short if len(set(short)) == len(names) else names
@@ -183,7 +190,7 @@ def _effect(move: MoveRow) -> str:
 
 
 def show(view: Changes, to: Console) -> None:
-    """The plain table of `--once`."""
+    """Print the plain table of `--once`."""
     if view.connection is not None:
         to.print(Text(view.connection.cluster))
     if view.summary is not None:

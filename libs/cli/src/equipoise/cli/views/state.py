@@ -35,24 +35,27 @@ from equipoise.contracts.messages.utilization import NodeUtilization, Utilizatio
 from equipoise.contracts.messages.values.resources import Resources
 
 MAX_NODES = 20_000
-"""The maximum number of nodes that are shown: nobody can make the view use all memory by publishing names."""
+"""The largest number of nodes that are shown. Without a limit, anyone who publishes names could fill the memory."""
 
 MAX_PROCESSES = 200
 MAX_SHARDS = 200
 MAX_STRATEGIES = 20
 
 MAX_PLANNED_NODES = 500
-"""A plan with this many nodes may lack others."""
+"""A plan with this many nodes may not have all nodes."""
 
 NODE_LIFETIME = 3_600.0
-"""Seconds without any message about a node, while collectors measure, after which it no longer exists."""
+"""Seconds without a message about a node, while collectors measure, after which the node is removed."""
 
 NAMED_NODES = 20
-"""Nodes that are named for each reason why loads are unknown."""
+"""The largest number of nodes that are named for each reason why loads are unknown."""
 
 
 class LiveState:
-    """Apply messages in the order of their arrival, call `tick` about once a second, and take the changes."""
+    """The state of the live views.
+
+    Callers apply messages in the order of their arrival, call `tick` about once a second, and take the changes.
+    """
 
     def __init__(self, load: LoadSettings) -> None:
         self.use(load)
@@ -77,17 +80,17 @@ class LiveState:
         self._parts: dict[str, PlanRow | LimitsRow | Connection] = {}
         self._changed_parts: set[str] = set()
         self.ignored_nodes = 0
-        """Messages about nodes beyond `MAX_NODES`."""
+        """The number of messages about nodes beyond `MAX_NODES`."""
 
     def use(self, load: LoadSettings) -> None:
-        """Show values from now on for as long as the collector that measures them does."""
+        """Set for how long values are shown. These are the lifetimes with which the collector measures."""
         self._max_age: float = load.lifetime(load.shortest)
         self._shard_lifetime: float = SHARD_LIFETIME * load.freshness.score
 
     # -- messages
 
     def apply(self, message: msgspec.Struct, now: float) -> None:
-        """Messages of other kinds change nothing."""
+        """Apply a message. Messages of other kinds change nothing."""
         match message:
             case NodeUtilization() | UtilizationCycle() if not is_acceptable(message, now):
                 return
@@ -153,15 +156,15 @@ class LiveState:
             return
         self._moves.evaluate(decision)
         if self._evaluated_at is not None and decision.evaluated_at < self._evaluated_at - 1.0 and before is not None:
-            return  # repeated or late: what happened to moves stays true, the classification does not
+            return  # repeated or late: its news about moves counts, its classification of nodes is outdated
         classified: set[str] = set()
         for each in decision.nodes:
             if (node := self._node(each.node, now)) is not None:
                 node.classify(decision.strategy, each)
                 classified.add(each.node)
-        for gone in (before or set()) - classified:
-            if (left := self._nodes.get(gone)) is not None:
-                left.classify(decision.strategy, None)
+        for name in (before or set()) - classified:
+            if (node := self._nodes.get(name)) is not None:
+                node.classify(decision.strategy, None)
         self._stale.update(classified, (before or set()) & self._nodes.keys())
         self._classified[decision.strategy] = classified
         self._evaluated_at = max(self._evaluated_at or 0.0, decision.evaluated_at)
@@ -177,27 +180,27 @@ class LiveState:
         self._summary_is_stale = self._summary_is_stale or not same
 
     def plan(self, plan: PlanResponse) -> None:
-        """The nodes are classified as in this plan, and have its loads, so that all of the view has the same numbers.
+        """Classify nodes as in this plan and take its loads, so that all parts of the view have the same numbers.
 
-        Not the loads of nodes that dry runs would have changed: the plan counts those moves as done.
+        Nodes of dry-run moves keep their loads, because the plan counts these moves as done.
         """
         strategies = {*plan.why, *(node.strategy for node in plan.nodes), *(move.strategy for move in plan.moves)}
         if plan.shortened or len(plan.nodes) >= MAX_PLANNED_NODES:
-            strategies = set()  # of nodes that it lacks, nothing is known
-        of_node: dict[str, list[PlannedNode]] = {}
+            strategies = set()  # nothing is known about nodes that the plan does not have
+        plans_by_node: dict[str, list[PlannedNode]] = {}
         for planned in plan.nodes:
-            of_node.setdefault(planned.node, []).append(planned)
+            plans_by_node.setdefault(planned.node, []).append(planned)
         dry_run = {name for move in plan.dry_run_moves for name in (move.node, move.target)}
         for name, node in self._nodes.items():
-            found = of_node.get(name, [])
-            load = found[0].before if found and name not in dry_run else Resources()
-            node.plan(plan.planned_at, {each.strategy: each.state for each in found}, strategies, load)
+            plans = plans_by_node.get(name, [])
+            load = plans[0].before if plans and name not in dry_run else Resources()
+            node.plan(plan.planned_at, {each.strategy: each.state for each in plans}, strategies, load)
             self._stale.add(name)
         self._evaluated_at = max(self._evaluated_at or 0.0, plan.planned_at)
         self._summary_is_stale = True
 
     def show(self, part: PlanRow | LimitsRow | Connection) -> None:
-        """What is read, not published."""
+        """Show a part of the view that is read, not published."""
         name = _PARTS[type(part)]
         if self._parts.get(name) != part:
             self._parts[name] = part
@@ -207,7 +210,9 @@ class LiveState:
     # -- time
 
     def tick(self, now: float) -> None:
-        """Apply what only time changes: samples become too old, points and frames are due, processes are silent."""
+        """Apply the changes that time brings: old samples expire, points and frames are due, silent processes are
+        dropped.
+        """
         forgettable = now - NODE_LIFETIME if self._measuring(now) else -1.0
         for node in list(self._nodes.values()):
             if node.received_at < forgettable or not node.exists:
@@ -256,7 +261,7 @@ class LiveState:
         return changes
 
     def everything(self) -> Changes:
-        """The whole view, as changes of an empty one; what `take_changes` returns next does not depend on it."""
+        """The whole view, as changes of an empty view. It does not affect the next result of `take_changes`."""
         return Changes(
             nodes=list(self._rows.values()),
             moves=list(self._moves),
@@ -267,12 +272,12 @@ class LiveState:
 
     @property
     def is_complete(self) -> bool:
-        """The load of every node is known that collectors expect, and they have reported how many that is."""
+        """Whether collectors have reported how many nodes they expect, and the load of all these nodes is known."""
         expected = sum(cycle.expected for cycle in self._cycles.values())
         return 0 < expected <= len(self._rows) and not any(row.unknown for row in self._rows.values())
 
     def frame(self, at: float) -> Frame | None:
-        """The last frame at or before `at`, else the oldest; None if there is none."""
+        """The last frame at or before `at`, otherwise the oldest frame; None without any frame."""
         return self._history.frame(at)
 
     def node(self, name: str) -> KnownNode | None:
@@ -287,7 +292,7 @@ class LiveState:
 
     @property
     def moves(self) -> Iterable[MoveRow]:
-        """Oldest first."""
+        """All moves, oldest first."""
         return self._moves
 
     def pods_of(self, workload: str) -> Iterator[PodRow]:

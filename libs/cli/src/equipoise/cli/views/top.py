@@ -26,7 +26,7 @@ async def run_top(server: Nats, options: ClusterOptions) -> None:
 
 
 async def run_once(server: Nats, options: ClusterOptions, *, wait: float, as_json: bool) -> None:
-    """Raises InvalidInput, ConfigurationError, BusError, and CommandFailed if no node is known."""
+    """Print the view once. Raises InvalidInput, ConfigurationError, BusError, and CommandFailed if no node is known."""
     configure_logging(Logging(level="error"), "top")
     feed = LiveFeed(server, options, SystemClock())
     complete = asyncio.Event()
@@ -40,7 +40,7 @@ async def run_once(server: Nats, options: ClusterOptions, *, wait: float, as_jso
     try:
         done, _ = await asyncio.wait({running, waiting}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
         if running in done:
-            await running  # raises
+            await running  # raises the error that ended it
         feed.state.tick(SystemClock().now())
         view = feed.state.everything()
     finally:

@@ -1,4 +1,7 @@
-"""How much batch work fits beside a trace, and for how long: by threshold and by what nodes offer."""
+"""How much batch work fits beside the pods of a trace, and for how long.
+
+The answer depends on the threshold, and on the rule by which nodes offer resources.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -25,8 +28,8 @@ from equipoise.reclaimer.decisions.forecast import SUPPRESSED
 from equipoise.reclaimer.state.deviations import STEPS_PER_HOUR
 
 Rule = Literal["now", "last_day", "lasting"]
-"""What nodes offer: what is idle now (Koordinator's rule); what the worst quarter hour of the last 24 h left; what the
-reclaimer expects to last."""
+"""The rule by which a node offers resources. `now`: what is idle now (Koordinator's rule). `last_day`: what was idle
+in the worst quarter hour of the last 24 h. `lasting`: what the reclaimer expects to last."""
 
 RULES: dict[Rule, str] = {
     "now": "idle now (Koordinator's rule)",
@@ -36,20 +39,23 @@ RULES: dict[Rule, str] = {
 
 STILL_THERE_HOURS = (1, 6, 24)
 _SHARES = (0.005, 0.01, 0.02, 0.06, 0.1)
-"""Other shares of the frontier."""
+"""Further values of the setting of `lasting`, which are simulated for the frontier only."""
 
 _MARGINS = (0.05, 0.1, 0.15, 0.2)
-"""Shares of a node that the other rules offer less in the frontier, as with a lower threshold."""
+"""Further values of the setting of the other rules, which are simulated for the frontier only.
+
+Such a margin is a share of a node that is not offered; it has the effect of a lower threshold.
+"""
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The batch pods, and what nodes may be used to."""
+    """The size of the batch pods, and the thresholds up to which nodes may be used."""
 
     thresholds: tuple[float, ...] = (0.5, 0.65, 0.8, 0.9)
     """Shares (0..1) of a node that all pods together may use, of CPU and of memory."""
 
     frontier: float = 0.65
-    """The threshold of the frontier."""
+    """The threshold at which all settings of each rule are compared."""
 
     hours: int = 6
     pod_cores: float = 1.0
@@ -57,7 +63,7 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Idle(msgspec.Struct, frozen=True, kw_only=True):
-    """What is idle below a threshold, in the mean of all quarter hours."""
+    """The idle resources below a threshold, as the mean of all quarter hours."""
 
     resource: Literal["cpu", "memory"]
     threshold: float
@@ -65,11 +71,11 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
     """Share (0..1) of the capacity."""
 
     still_there: dict[int, float]
-    """The share (0..1) of it that stays idle for this many hours, by hours."""
+    """The share (0..1) of `offered` that stays idle for a number of hours, by that number."""
 
 
 class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Batch pods from a queue that never ends."""
+    """The result for one rule with one setting. The queue of batch pods never ends."""
 
     resources: tuple[str, ...]
     """The resources that a node has to offer: ("cpu",) or ("cpu", "memory")."""
@@ -77,8 +83,9 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float
     rule: Rule
     setting: float
-    """The share of the hours that the last core may be suppressed, for `lasting`; for other rules the share of a node
-    that is offered less than it may be used."""
+    """The setting of the rule. For `lasting`, it is the share of the hours in which the last core may be suppressed.
+    For other rules, it is the share of a node that is not offered although it may be used.
+    """
 
     running: float
     """Mean share (0..1) of all cores that batch pods request."""
@@ -87,22 +94,22 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Share (0..1) of the core-hours of batch pods that was suppressed."""
 
     core_hours: float
-    """Core-hours of batch pods a day."""
+    """Core-hours that batch pods run per day."""
 
     suppressed_core_hours: float
-    """Suppressed core-hours a day."""
+    """Suppressed core-hours per day."""
 
     @property
     def usual(self) -> bool:
-        """Whether the rule has the setting that it has outside of the frontier."""
+        """Whether the setting is the usual one of the rule, which is simulated for every threshold."""
         return self.setting == (SUPPRESSED if self.rule == "lasting" else 0.0)
 
 
 class BatchCapacity(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer."""
+    """The answer to a request, for one trace."""
 
     nodes: int
-    """Nodes that have pods; the others are left out."""
+    """The number of nodes that have pods. Other nodes are ignored."""
 
     cores: float
     request: BatchRequest
@@ -125,7 +132,7 @@ class BatchCapacity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchSimulation:
-    """All rules and thresholds. Can be run once."""
+    """A simulation of all rules and thresholds, which can be run once."""
 
     def __init__(self, trace: Trace, request: BatchRequest) -> None:
         self._request = request
@@ -135,15 +142,15 @@ class BatchSimulation:
         """The duration, in hours of virtual time."""
 
         resources = {"cpu": days.cpu, "memory": days.memory}
-        forecasts = {name: Forecast(each, hours=request.hours) for name, each in resources.items()}
+        forecasts = {name: Forecast(node_days, hours=request.hours) for name, node_days in resources.items()}
         self._runs: list[tuple[tuple[str, ...], float, Rule, float, BatchRun]] = []
         for names in (("cpu",), ("cpu", "memory")):
-            of_names = [resources[name] for name in names]
+            offered = [resources[name] for name in names]
             for threshold in self._thresholds:
                 for rule in RULES:
                     for setting in _settings(rule, frontier=threshold == request.frontier):
                         rules = [_offer(rule, setting, resources[name], forecasts[name]) for name in names]
-                        run = BatchRun(of_names, rules, hours=request.hours, threshold=threshold)
+                        run = BatchRun(offered, rules, hours=request.hours, threshold=threshold)
                         self._runs.append((names, threshold, rule, setting, run))
 
     def advance(self) -> Iterator[int]:
@@ -164,7 +171,7 @@ class BatchSimulation:
                 *(_idle("cpu", days.cpu, threshold) for threshold in self._thresholds),
                 *(_idle("memory", days.memory, threshold) for threshold in self._thresholds),
             ),
-            work=tuple(_work(*each, cores=cores) for each in self._runs),
+            work=tuple(_work(*run, cores=cores) for run in self._runs),
         )
 
 
@@ -181,12 +188,12 @@ def _offer(rule: Rule, setting: float, days: NodeDays, forecast: Forecast) -> Of
 
 
 def _idle(resource: Literal["cpu", "memory"], days: NodeDays, threshold: float) -> Idle:
-    found = remaining_of_idle(days, threshold=threshold, hours=STILL_THERE_HOURS)
+    idle = remaining_of_idle(days, threshold=threshold, hours=STILL_THERE_HOURS)
     return Idle(
         resource=resource,
         threshold=threshold,
-        offered=round(found.offered, 5),
-        still_there={hours: round(share, 4) for hours, share in found.after.items()},
+        offered=round(idle.offered, 5),
+        still_there={hours: round(share, 4) for hours, share in idle.after.items()},
     )
 
 

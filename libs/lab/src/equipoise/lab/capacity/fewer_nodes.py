@@ -1,8 +1,8 @@
-"""How many nodes fewer would do.
+"""How many nodes fewer would be sufficient.
 
-That is the smallest cluster of the same mix of nodes in which nodes are above 80 % for no more hours than in the
-present one with the stock scheduler, and no more pods are without a node (by more than one in 500). Each size is
-replayed with the same seeds; the next size is halfway between one that is good enough and one that is not.
+The answer is the smallest cluster with the same mix of node sizes that is as good as the present one with the stock
+scheduler: nodes are above 80 % for no more hours, and no more pods than one in 500 are additionally without a node.
+Each size is replayed with the same seeds. The next size is halfway between one that is good enough and one that is not.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ Limit = Literal["hours", "requests", "violations", ""]
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster that was replayed. Means over the orders of arrival."""
+    """A size of the cluster that was replayed. The figures are means over the orders of arrival."""
 
     nodes: int
     hours_above_80: float
@@ -41,11 +41,11 @@ class NodesNeeded(msgspec.Struct, frozen=True, kw_only=True):
     """The number of nodes of the trace."""
 
     needed: int | None
-    """The smallest cluster that was good enough. None: the present one is not."""
+    """The number of nodes of the smallest cluster that was good enough; None if the present cluster is not."""
 
     next_smaller: int | None
-    """The largest replayed cluster below `needed` that was not good enough. If it is `needed` − 1, `needed` is exact.
-    None: no smaller one was replayed."""
+    """The number of nodes of the largest cluster below `needed` that was not good enough; None if no smaller one was
+    replayed. If it is `needed` − 1, `needed` is exact."""
 
     limited_by: Limit
     """The limit of `next_smaller`: more hours above 80 %, or more pods without a node than allowed. "": not known."""
@@ -53,7 +53,7 @@ class NodesNeeded(msgspec.Struct, frozen=True, kw_only=True):
     allowed_hours_above_80: float
     allowed_unplaced: float
     tried: tuple[Size, ...]
-    """The largest first."""
+    """The replayed sizes, largest first."""
 
     @property
     def exact(self) -> bool:
@@ -67,7 +67,7 @@ class NodesNeeded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Search:
-    """The sizes of one case, as numbers of removed nodes."""
+    """The search for the needed nodes of one case. Sizes are numbers of removed nodes."""
 
     def __init__(self, cases: Sequence[ReplayPlan], most: int) -> None:
         self.plans = cases
@@ -90,19 +90,26 @@ def cases(request: ComparisonRequest, settings: Settings) -> list[list[ReplayPla
     unknown policy.
     """
     policies = request.policies or (settings.scorer.policy.policy_name(),)
-    found: defaultdict[tuple[str, str, str, bool], list[ReplayPlan]] = defaultdict(list)
+    by_case: defaultdict[tuple[str, str, str, bool], list[ReplayPlan]] = defaultdict(list)
     for plan in plans(msgspec.structs.replace(request, policies=policies), settings):
         if plan.policy == STOCK and plan.descheduler and STOCK not in policies:
             continue
-        found[plan.scenario, plan.policy, plan.placement, plan.descheduler].append(plan)
-    return list(found.values())
+        by_case[plan.scenario, plan.policy, plan.placement, plan.descheduler].append(plan)
+    return list(by_case.values())
 
 
 def most_removed(trace: Trace) -> int:
-    """The most nodes that may be removed before the requests of all pods exceed the capacity. 0 if they do already."""
+    """The largest number of nodes that can be removed so that the capacity still covers the requests of all pods.
+
+    0 if the capacity of the present cluster does not cover them.
+    """
     replicas = trace.replicas()
-    cpu = sum(each.request_cpu_milli * int(count) for each, count in zip(trace.workloads, replicas, strict=True))
-    memory = sum(each.request_memory_mib * int(count) for each, count in zip(trace.workloads, replicas, strict=True))
+    cpu = sum(
+        workload.request_cpu_milli * int(count) for workload, count in zip(trace.workloads, replicas, strict=True)
+    )
+    memory = sum(
+        workload.request_memory_mib * int(count) for workload, count in zip(trace.workloads, replicas, strict=True)
+    )
     removed = 0
     while removed + 1 < len(trace.nodes):
         kept = with_fewer_nodes(trace, removed + 1).nodes
@@ -112,22 +119,22 @@ def most_removed(trace: Trace) -> int:
     return removed
 
 
-def replays_at_most(trace: Trace, wanted: Sequence[Sequence[ReplayPlan]]) -> int:
-    """An upper bound of the replays of `nodes_needed`."""
-    return sum(map(len, wanted)) * (1 + most_removed(trace).bit_length())
+def replays_at_most(trace: Trace, plans_by_case: Sequence[Sequence[ReplayPlan]]) -> int:
+    """An upper bound of the number of replays that `nodes_needed` runs."""
+    return sum(map(len, plans_by_case)) * (1 + most_removed(trace).bit_length())
 
 
 def nodes_needed(
     trace: Trace,
-    wanted: Sequence[Sequence[ReplayPlan]],
+    plans_by_case: Sequence[Sequence[ReplayPlan]],
     runner: Runner,
     *,
     time_left: Callable[[], bool],
     on_replay: Callable[[RunFigures], None],
 ) -> list[NodesNeeded]:
-    """`wanted`: see `cases`. When no time is left, no more sizes are replayed, and answers may be inexact."""
+    """The answer for each case. Once no time is left, no further sizes are replayed, and answers may be inexact."""
     most = most_removed(trace)
-    searches = [_Search(plans_of, most) for plans_of in wanted]
+    searches = [_Search(plans_of, most) for plans_of in plans_by_case]
     allowed: dict[Scenario, Size] = {}
     while pending := [(search, removed) for search in searches if (removed := search.next_removed) is not None]:
         if allowed and not time_left():
@@ -186,7 +193,7 @@ def _answer(search: _Search, trace: Trace, allowed: Mapping[Scenario, Size]) -> 
     limit: Limit = "" if too_few is None else _limit(too_few, most)
     next_smaller = None if too_few is None else too_few.nodes
     if too_few is None and search.enough == search.too_few - 1:
-        # Fewer nodes have less capacity than the pods request: this needs no replay.
+        # No replay is needed: with one node less, the capacity does not cover the requests.
         limit, next_smaller = "requests", whole - search.too_few
     return NodesNeeded(
         scenario=plan.scenario,

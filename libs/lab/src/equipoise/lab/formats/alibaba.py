@@ -25,7 +25,10 @@ DAY = 96
 """Steps per day; the two further steps of the data are not used."""
 
 LIMITS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""Cores. A derived limit is the smallest of these that covers the whole curve, a derived request half of it."""
+"""Numbers of cores.
+
+A derived limit is the smallest one that covers the whole curve; the request is half of the limit.
+"""
 
 DERIVED = (
     "derived requests: the trace has none; the CPU limit is the smallest of 4, 6, 8, 12, 16, 24, 32, 48, 64 cores that "
@@ -34,7 +37,7 @@ DERIVED = (
 
 
 def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
-    """`nodes` nodes with pods, half of them of each size, or all nodes; with their pods.
+    """The trace of a folder: all nodes, or `nodes` of them, equally many of each size; with their pods.
 
     Underscores in names become hyphens. Raises TraceError.
     """
@@ -53,7 +56,7 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """What a folder contains. Names are as in the data."""
+    """The contents of a folder. Names are as in the data."""
 
     nodes: Sequence[TraceNode]
     placed: Sequence[DraftPod]
@@ -63,10 +66,10 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     """The position of the first reference to an app, by app."""
 
     curves: Callable[[Mapping[str, str]], tuple[CurveTable, CurveTable]]
-    """CPU and memory of these apps (by their places). Raises TraceError."""
+    """Reads the curves of CPU and memory of the apps in this mapping, which is like `places`. Raises TraceError."""
 
     rules: Callable[[Set[str]], list[DraftRule]]
-    """The rules between these apps."""
+    """Reads the rules between these apps."""
 
     def trace(self, name: str, *, nodes: int | None, seed: int) -> Trace:
         """The trace, as in `read`."""
@@ -109,7 +112,7 @@ def _nodes(folder: Path) -> list[TraceNode]:
 def placed_pods(
     rows: Iterable[Row], columns: tuple[str, str, str], nodes: Set[str], table: str
 ) -> tuple[list[DraftPod], dict[str, str]]:
-    """Pods with a node, and the position of the first reference to each app. `table`: that of the nodes.
+    """Pods with a node, and the position of the first reference to each app. `table`: the name of the table of nodes.
 
     `columns`: the columns of the name, the app, and the node, which may be empty.
     """
@@ -144,17 +147,17 @@ def _rules(folder: Path, apps: Set[str]) -> list[DraftRule]:
 
 
 def rules_between(apps: Set[str], rows: Iterable[Row], columns: tuple[str, str, str]) -> list[DraftRule]:
-    """The rules of anti-affinity between these apps. For an app with itself, the data allow one pod more.
+    """The anti-affinity rules between these apps. A rule of an app with itself counts one pod less in the data.
 
     `columns`: the columns of the apps, and of the number of pods of the second one.
     """
-    found = []
+    rules = []
     beside, limited, most = columns
     for row in rows:
         app, other = row.cells[beside], row.cells[limited]
         if {app, other} <= apps:
-            found.append(DraftRule(beside=app, limited=other, most=row.integer(most) + (app == other)))
-    return found
+            rules.append(DraftRule(beside=app, limited=other, most=row.integer(most) + (app == other)))
+    return rules
 
 
 def _first_day(whole: CurveTable) -> CurveTable:

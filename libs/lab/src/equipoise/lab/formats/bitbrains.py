@@ -26,7 +26,7 @@ PEAK_LOAD = 0.55
 """Peak usage as a share of the CPU capacity."""
 
 FULLEST = 0.80
-"""Maximum share of the capacity that is requested."""
+"""The largest share of the capacity that pods request."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,13 +44,14 @@ class InventedNodes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
-    """Every machine is a workload of one pod without a node; there are `nodes` equal nodes (25). `seed` is not used.
+    """The trace of a folder. Every machine is a workload of one pod without a node. There are `nodes` equal nodes, by
+    default 25. `seed` is not used.
     Raises TraceError.
     """
     machines = _machines(folder)
     cpu, times = _columns(folder, "cpu_milli", machines)
-    memory, others = _columns(folder, "memory_mib", machines)
-    if times != others:
+    memory, memory_times = _columns(folder, "memory_mib", machines)
+    if times != memory_times:
         raise TraceError(f"{memory.path}: its times differ from those of {cpu.path.name}; use the same")
     period = Period(starts_at=float(times[0]), seconds_per_step=float(times[1] - times[0]))
     return trace_of(folder.resolve().name, machines, cpu, memory, period, nodes)
@@ -130,7 +131,7 @@ def invented(machines: Sequence[Machine], peak: float, count: int) -> InventedNo
 
 
 def _needed(requests: Sequence[int], count: int) -> float:
-    """Minimum size of a node."""
+    """The smallest size of a node for these requests."""
     mean = sum(requests) / count
     return max(mean / FULLEST, mean + max(requests))
 

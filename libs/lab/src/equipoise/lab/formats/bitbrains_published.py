@@ -1,8 +1,8 @@
 """The Bitbrains trace as published (GWA-T-12, a folder such as `rnd/2013-7`): a file per machine, `1.csv`, `2.csv`, …
 
-Each is a table with semicolons: `Timestamp [ms]` (which is Unix time in seconds in the data), `CPU cores`, `CPU
-capacity provisioned [MHZ]`, `CPU usage [MHZ]`, `Memory capacity provisioned [KB]`, `Memory usage [KB]`. Others are
-ignored.
+Each file is a table with semicolons: `Timestamp [ms]` (which is Unix time in seconds in the data), `CPU cores`, `CPU
+capacity provisioned [MHZ]`, `CPU usage [MHZ]`, `Memory capacity provisioned [KB]`, `Memory usage [KB]`. Other columns
+are ignored.
 """
 
 import math
@@ -27,7 +27,7 @@ MAX_STEPS = 40_000
 """The maximum number of steps: over four months. The data have three."""
 
 MILLISECONDS_FROM = 100_000_000_000
-"""A number from here on is in milliseconds: as seconds it would be the year 5138."""
+"""The smallest timestamp that is taken as milliseconds. As seconds it would be in the year 5138."""
 
 COLUMNS = (
     "Timestamp [ms]",
@@ -44,7 +44,7 @@ _MACHINE = re.compile(r"\d{1,9}")
 class _Measured(msgspec.Struct, frozen=True, kw_only=True):
     machine: Machine
     slots: Array
-    """Unix time in steps, of each reading."""
+    """The Unix time of each reading, as a number of steps."""
 
     cpu: Array
     """Milli cores; NaN: not measured."""
@@ -60,24 +60,24 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
     machines = {name: machine for name, machine in machines.items() if len(machine.slots)}
     if not machines:
         raise TraceError(f"{folder}: no machine has a reading; there is nothing to replay")
-    first = min(int(each.slots.min()) for each in machines.values())
-    steps = max(int(each.slots.max()) for each in machines.values()) - first + 1
+    first = min(int(measured.slots.min()) for measured in machines.values())
+    steps = max(int(measured.slots.max()) for measured in machines.values()) - first + 1
     if steps > MAX_STEPS:
         raise TraceError(f"{folder}: the readings are of {steps} steps of {STEP} s, more than {MAX_STEPS}; keep a part")
 
     def curves(amounts: Mapping[str, Array]) -> CurveTable:
-        rows = {name: _row(each.slots - first, amounts[name], steps) for name, each in machines.items()}
+        rows = {name: _row(measured.slots - first, amounts[name], steps) for name, measured in machines.items()}
         return CurveTable(path=folder, steps=steps, rows=rows)
 
-    cpu = curves({name: each.cpu for name, each in machines.items()})
-    memory = curves({name: each.memory for name, each in machines.items()})
+    cpu = curves({name: measured.cpu for name, measured in machines.items()})
+    memory = curves({name: measured.memory for name, measured in machines.items()})
     period = Period(starts_at=float(first * STEP), seconds_per_step=float(STEP))
-    inventory = {name: each.machine for name, each in machines.items()}
+    inventory = {name: measured.machine for name, measured in machines.items()}
     return trace_of(folder.resolve().name, inventory, cpu, memory, period, nodes)
 
 
 def required(file: str) -> str:
-    """The required file in whose place a file is read: that of any machine. Other files are returned as they are."""
+    """The name of the required file if this is the file of any machine; otherwise the name of the file itself."""
     return FILES[0] if _MACHINE.fullmatch(table_of(file)) and file.endswith(SUFFIX) else file
 
 
@@ -100,16 +100,16 @@ def _machine(path: Path) -> _Measured:
         if math.isnan(values[0]):
             raise TraceError(f"{place}: Timestamp [ms] is empty; write a Unix time")
         rows.append(values)
-    found = np.array(rows).reshape(-1, len(COLUMNS))
-    times, cores, capacity, used, memory_kb, used_kb = found.T
+    table = np.array(rows).reshape(-1, len(COLUMNS))
+    times, cores, capacity, used, memory_kb, used_kb = table.T
     seconds = np.where(times >= MILLISECONDS_FROM, times / 1_000.0, times)
     with np.errstate(divide="ignore", invalid="ignore"):
         cpu = np.where(capacity > 0, used / capacity * cores * 1_000.0, np.nan)
     return _Measured(
         machine=Machine(
             place=str(path),
-            cpu_milli=max(1, round(1_000 * _most(cores))),
-            memory_mib=max(1, round(_most(memory_kb) / 1_024)),
+            cpu_milli=max(1, round(1_000 * _highest(cores))),
+            memory_mib=max(1, round(_highest(memory_kb) / 1_024)),
         ),
         slots=np.floor(seconds / STEP),
         cpu=cpu,
@@ -117,6 +117,6 @@ def _machine(path: Path) -> _Measured:
     )
 
 
-def _most(values: Array) -> float:
+def _highest(values: Array) -> float:
     """The highest known value; 0 without one."""
     return float(np.nanmax(values)) if np.isfinite(values).any() else 0.0

@@ -15,13 +15,13 @@ from equipoise.lab.model.trace import AntiAffinity, Array, Trace, TraceBudget, T
 class DraftPod(NamedTuple):
     name: str
     workload: str
-    """Its key in the draft."""
+    """The key of the workload in the draft."""
 
     node: str = ""
 
 
 class DraftRule(NamedTuple):
-    """Workloads by their keys in the draft. Rules for omitted workloads are dropped."""
+    """A rule between two workloads, given by their keys in the draft. It is dropped if a workload is omitted."""
 
     beside: str
     limited: str
@@ -29,7 +29,7 @@ class DraftRule(NamedTuple):
 
 
 class DraftBudget(NamedTuple):
-    """Workloads by their keys in the draft. A budget without any workload that is not omitted is dropped."""
+    """A budget of workloads, which are given by their keys in the draft. It is dropped if all of them are omitted."""
 
     name: str
     workloads: Sequence[str]
@@ -51,7 +51,7 @@ class TraceDraft(msgspec.Struct, frozen=True, kw_only=True):
     notes: Sequence[str] = ()
 
     def trace(self, cpu: CurveTable, memory: CurveTable) -> Trace:
-        """`cpu` and `memory` contain all workloads. Raises TraceError when their numbers of steps differ.
+        """The trace with this usage of its workloads. Raises TraceError if `cpu` and `memory` differ in their steps.
 
         The usage of a workload without any value is unknown: the workload is omitted, and a note mentions it.
         """
@@ -107,7 +107,7 @@ def is_known(row: Array) -> bool:
 
 
 def filled(curves: CurveTable, keys: Sequence[str]) -> Array:
-    """keys × steps. Missing values are replaced by the mean of their row, which adds no peak."""
+    """The rows of these keys, keys × steps. A missing value becomes the mean of its row, which adds no peak."""
     rows = np.array([curves.rows[key] for key in keys], dtype=np.float64).reshape(len(keys), curves.steps)
     known = ~np.isnan(rows)
     mean = np.where(known, rows, 0.0).sum(axis=1, keepdims=True) / known.sum(axis=1, keepdims=True)
@@ -118,7 +118,9 @@ def filled(curves: CurveTable, keys: Sequence[str]) -> Array:
 def sampled_nodes(
     nodes: Sequence[TraceNode], occupied: Set[str], *, count: int | None, seed: int
 ) -> tuple[TraceNode, ...]:
-    """`count` of the occupied nodes in their order, the same number of each size; None, 0 or a large count: all nodes.
+    """A sample of `count` occupied nodes in their order, equally many of each size.
+
+    If `count` is None, 0 or at least the number of nodes, the sample is all nodes.
 
     For each size, the smallest first, `random.Random(seed)` samples from its nodes in the natural order of their names
     (node-9 before node-10). If a size has too few nodes, the others provide more. Raises TraceError.
@@ -146,8 +148,10 @@ def sampled_nodes(
 
 
 def slice_note(count: int, total: int, seed: int) -> list[str]:
-    """A note about the size of a slice; none for all nodes."""
-    return [f"a slice: {count} of {total} nodes, sampled from the occupied ones with seed {seed}"] * (count < total)
+    """A note about the size of a slice; no note if it has all nodes."""
+    if count >= total:
+        return []
+    return [f"a slice: {count} of {total} nodes, sampled from the occupied ones with seed {seed}"]
 
 
 def natural_order(name: str) -> tuple[tuple[str | int, ...], str]:

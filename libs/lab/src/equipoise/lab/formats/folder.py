@@ -1,4 +1,4 @@
-"""Equipoise's own format, of the example and of `equipoise lab record`. docs/traces.md describes it.
+"""The format of Equipoise, which the example and `equipoise lab record` use. docs/traces.md describes it.
 
 `trace.json` contains the metadata; `nodes`, `workloads`, `pods`, `cpu_milli`, `memory_mib` and optionally
 `anti_affinity` and `budgets` are gzip-compressed CSV files.
@@ -45,7 +45,7 @@ from equipoise.runtime.process.bounded_files import read_bounded
 TABLES = ("nodes", "workloads", "pods", "cpu_milli", "memory_mib")
 FILES: tuple[str, ...] = ("trace.json", *(f"{table}{SUFFIX}" for table in TABLES))
 
-# Columns. Optional ones are last and have the defaults of the model.
+# The columns of each table. Optional columns come last; their defaults are those of the model.
 NODES = ("name", "cpu_milli", "memory_mib", "pods", "taints", "zone", "region", "extended_resources")
 WORKLOADS = (
     "name",
@@ -76,7 +76,7 @@ T = TypeVar("T")
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`trace.json`."""
+    """The contents of `trace.json`."""
 
     format: Literal["equipoise.dev/trace/v1"] = "equipoise.dev/trace/v1"
     name: str
@@ -119,10 +119,10 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
 
 
 def write(trace: Trace, folder: Path) -> None:
-    """Write a folder for which `read` returns the same trace. NaN in a curve, which a recording may have, is a gap.
+    """Write a folder from which `read` returns the same trace. NaN in a curve of a recording becomes an empty cell.
 
-    trace.json is written last: a folder without it is incomplete. Raises TraceError for invalid values and duplicate
-    names.
+    trace.json is written last, so that a folder without it is incomplete. Raises TraceError for invalid values and
+    duplicate names.
     """
     folder.mkdir(parents=True, exist_ok=True)
     keys = keys_of(trace.workloads)
@@ -132,9 +132,11 @@ def write(trace: Trace, folder: Path) -> None:
     for pod in trace.pods:
         _new_name(pod.name, seen, within=f"{trace.workloads[pod.workload].namespace}/pod")
     for budget in trace.budgets:
-        if len(spaces := {trace.workloads[workload].namespace for workload in budget.workloads}) != 1:
-            raise TraceError(f"budget {budget.name!r} must have workloads of one namespace; they are of {len(spaces)}")
-        _new_name(budget.name, seen, within=f"{spaces.pop()}/budget")
+        if len(namespaces := {trace.workloads[workload].namespace for workload in budget.workloads}) != 1:
+            raise TraceError(
+                f"budget {budget.name!r} must have workloads of one namespace; they are of {len(namespaces)}"
+            )
+        _new_name(budget.name, seen, within=f"{namespaces.pop()}/budget")
     rules = ((keys[rule.beside], keys[rule.limited], str(rule.most)) for rule in trace.rules)
     write_table(path_of(folder, "nodes"), NODES, (_cells(node, NODES) for node in trace.nodes))
     write_table(path_of(folder, "workloads"), WORKLOADS, (_cells(workload, WORKLOADS) for workload in trace.workloads))
@@ -203,9 +205,9 @@ def _nodes(folder: Path) -> list[TraceNode]:
 
 
 def _workloads(folder: Path) -> tuple[dict[str, TraceWorkload], dict[str, str]]:
-    """Workloads by key, and their positions for error messages."""
+    """The workloads by key, and the position of each by key for error messages."""
     seen: set[str] = set()
-    found, places = [], []
+    workloads, places = [], []
     for row in read_rows(folder, "workloads", WORKLOADS[:3], optional=WORKLOADS[3:]):
         workload = TraceWorkload(
             name=row.name("name"),
@@ -222,9 +224,9 @@ def _workloads(folder: Path) -> tuple[dict[str, TraceWorkload], dict[str, str]]:
         row.new_name("name", seen, within=f"{workload.namespace}/{workload.kind}")
         _check_selectors(row, workload)
         places.append(row.place)
-        found.append(workload)
-    keys = keys_of(found)
-    return dict(zip(keys, found, strict=True)), dict(zip(keys, places, strict=True))
+        workloads.append(workload)
+    keys = keys_of(workloads)
+    return dict(zip(keys, workloads, strict=True)), dict(zip(keys, places, strict=True))
 
 
 def _pods(folder: Path, workloads: Mapping[str, TraceWorkload], nodes: Set[str]) -> list[DraftPod]:
@@ -251,23 +253,23 @@ def _rules(folder: Path, workloads: Set[str]) -> list[DraftRule]:
 
 
 def _budgets(folder: Path, workloads: Mapping[str, TraceWorkload]) -> list[DraftBudget]:
-    """Each row is one workload of a budget. Rows of the same name and namespace are one budget."""
+    """The budgets. Each row is one workload of a budget; rows with the same name and namespace form one budget."""
     if not path_of(folder, "budgets").exists():
         return []
-    found: dict[tuple[str, str], DraftBudget] = {}
+    budgets: dict[tuple[str, str], DraftBudget] = {}
     for row in read_rows(folder, "budgets", BUDGETS[:2], optional=BUDGETS[2:]):
         workload = row.one_of("workload", workloads.keys(), "workloads")
         amounts = [_budget_amount(row, column) for column in BUDGETS[2:]]
         if amounts.count(None) != 1:
             raise row.error("write either min_available or max_unavailable, and leave the other cell empty")
-        name, space = row.name("name"), workloads[workload].namespace
-        others = found.get((space, name), DraftBudget(name, (), *amounts))
-        if [*others[2:]] != amounts:
+        name, namespace = row.name("name"), workloads[workload].namespace
+        earlier = budgets.get((namespace, name), DraftBudget(name, (), *amounts))
+        if [*earlier[2:]] != amounts:
             raise row.error(f"other amounts than in an earlier row of the budget {name!r}; write the same ones")
-        if workload in others.workloads:
+        if workload in earlier.workloads:
             raise row.error(f"a second row of workload {workload!r} for the budget {name!r}; keep one")
-        found[space, name] = others._replace(workloads=(*others.workloads, workload))
-    return list(found.values())
+        budgets[namespace, name] = earlier._replace(workloads=(*earlier.workloads, workload))
+    return list(budgets.values())
 
 
 def _budget_amount(row: Row, column: str) -> int | str | None:
@@ -303,24 +305,24 @@ def _label_value(row: Row, column: str) -> str:
 
 def _extended_resources(row: Row) -> dict[str, int]:
     expected = 'a JSON object of integers, such as {"nvidia.com/gpu": 1}'
-    found = _from_json(row, "extended_resources", dict[str, Amount], expected, empty="{}")
-    if named := sorted(found.keys() & {"cpu", "memory", "pods"}):
+    resources = _from_json(row, "extended_resources", dict[str, Amount], expected, empty="{}")
+    if named := sorted(resources.keys() & {"cpu", "memory", "pods"}):
         raise row.error(f"extended_resources: {named[0]} has its own column; write only other resources")
-    if invalid := [name for name in found if not _RESOURCE.fullmatch(name)]:
+    if invalid := [name for name in resources if not _RESOURCE.fullmatch(name)]:
         raise row.error(f"extended_resources: {invalid[0]!r} is not the name of a resource; write {expected}")
-    return found
+    return resources
 
 
 def _check_selectors(row: Row, workload: TraceWorkload) -> None:
     labels = pod_labels(workload)
     shown = ", ".join(f"{key}={value}" for key, value in labels.items())
-    for each in workload.topology_spread:
-        if each.label_selector is not None and not selects(each.label_selector, labels):
+    for constraint in workload.topology_spread:
+        if constraint.label_selector is not None and not selects(constraint.label_selector, labels):
             raise row.error(
                 f"topology_spread: a labelSelector does not select the pods of the workload, whose labels are {shown}; "
                 "leave it out to select these pods"
             )
-        if unknown := sorted({*each.match_label_keys} - {*labels, REVISION}):
+        if unknown := sorted({*constraint.match_label_keys} - {*labels, REVISION}):
             raise row.error(
                 f"topology_spread: pods of a trace have no label {unknown[0]!r}; matchLabelKeys may contain {REVISION}"
             )
@@ -346,7 +348,7 @@ def _cells(value: TraceNode | TraceWorkload | TraceBudget, columns: Sequence[str
 
 
 def _usage(value: float) -> str:
-    """The shortest text that is read as the same number."""
+    """The shortest text that `read` decodes to the same number."""
     if math.isnan(value):
         return ""
     if not 0.0 <= value <= MAX_BYTES:
@@ -361,7 +363,7 @@ def _checked(text: str) -> str:
 
 
 def _new_name(name: str, seen: set[str], *, within: str = "") -> str:
-    if (whole := f"{within}/{_checked(name)}") in seen:
+    if (full_name := f"{within}/{_checked(name)}") in seen:
         raise TraceError(f"duplicate name {name!r}: names of the same kind must be unique")
-    seen.add(whole)
+    seen.add(full_name)
     return name

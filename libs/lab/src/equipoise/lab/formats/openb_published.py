@@ -1,4 +1,4 @@
-"""The same inventory as published (alibaba/clusterdata, cluster-trace-gpu-v2023/csv), compressed or not.
+"""The inventory of openb as published (alibaba/clusterdata, cluster-trace-gpu-v2023/csv), compressed or not.
 
 `openb_node_list_gpu_node` or `openb_node_list_all_node` (sn, cpu_milli, memory_mib, gpu), and `openb_pod_list_default`
 or another list of pods (name, cpu_milli, memory_mib, num_gpu, gpu_milli, qos). Other columns are ignored.
@@ -40,9 +40,9 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
 
 
 def required(file: str) -> str:
-    """The required file in whose place a file is read: any list of nodes or pods. Other files are returned."""
-    found = _LIST.fullmatch(table_of(file))
-    return next((name for name in FILES if found is not None and name.startswith(found[1])), file)
+    """The name of the required file if this is a list of nodes or of pods; otherwise the name of the file itself."""
+    match = _LIST.fullmatch(table_of(file))
+    return next((name for name in FILES if match is not None and name.startswith(match[1])), file)
 
 
 def _chosen(folder: Path, table: str) -> str:

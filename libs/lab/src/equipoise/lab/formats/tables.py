@@ -18,7 +18,7 @@ from equipoise.lab.model.trace import Array
 
 
 class TraceError(ValueError):
-    """A trace folder is invalid: the file and line, and the fix."""
+    """A trace folder is invalid. The message has the file, the line and the fix."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,11 +40,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return text
 
     def new_name(self, column: str, seen: set[str], *, within: str = "") -> str:
-        """A name that is unique in its column, or there within a namespace."""
+        """A name that must be unique in its column, or in its column within a namespace."""
         name = self.name(column)
-        if (whole := f"{within}/{name}") in seen:
+        if (full_name := f"{within}/{name}") in seen:
             raise self.error(f"a second {column} {name!r}; keep one row")
-        seen.add(whole)
+        seen.add(full_name)
         return name
 
     def one_of(self, column: str, names: Set[str], table: str) -> str:
@@ -61,7 +61,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CurveTable(msgspec.Struct, frozen=True, kw_only=True):
-    """Values by name: one per step, NaN for missing ones."""
+    """A curve for each name, with a value per step; NaN for a missing value."""
 
     path: Path
     steps: int
@@ -69,22 +69,25 @@ class CurveTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MAX_ROW = 4 * 2**20
-"""Characters of a row: half a million numbers. A gzip file of a few kilobytes may hold a line that fills the memory."""
+"""The largest number of characters of a row, which is enough for half a million numbers.
+
+A gzip file of a few kilobytes may hold a line that fills the memory.
+"""
 
 MAX_DIGITS = 18
-"""The highest number of digits of an integer: larger ones have no meaning for any column."""
+"""The largest number of digits of an integer. Larger integers have no meaning in any column."""
 
 SUFFIX = ".csv.gz"
 PLAIN_SUFFIX = ".csv"
 
 
 def is_valid_name(text: str) -> bool:
-    """Names must not contain slashes, which join namespace, kind and name, or line breaks."""
+    """Whether a text is a valid name, without line breaks and slashes. Slashes join namespace, kind and name."""
     return bool(text) and text.isprintable() and "/" not in text
 
 
 def table_of(file: str) -> str:
-    """The name of a table in the name of its file, compressed or not."""
+    """The name of the table in a file, which may be compressed."""
     return file.removesuffix(SUFFIX).removesuffix(PLAIN_SUFFIX)
 
 
@@ -119,15 +122,16 @@ class RowLines:
         return line
 
     def next_row(self) -> None:
-        """`csv.reader` has returned a row."""
+        """Begin the next row, after `csv.reader` has returned one."""
         self._left = MAX_ROW
         self._row += 1
 
 
 def read_lines(path: Path, *, delimiter: str = ",") -> Iterator[tuple[str, list[str]]]:
-    """All lines, the header first, each with its position for error messages. All have the same number of cells.
+    """The lines of a table, the header first, each with its position for error messages.
 
-    Raises TraceError for a file that is missing, empty, truncated, or not CSV, gzip-compressed if its name says so.
+    All have equally many cells. A file whose name ends in `.gz` is decompressed. Raises TraceError if the file is
+    missing, empty, truncated or no CSV.
     """
     width = None
     try:
@@ -153,7 +157,7 @@ def read_lines(path: Path, *, delimiter: str = ",") -> Iterator[tuple[str, list[
 
 
 def _opened(path: Path) -> TextIO:
-    """Raises OSError. A byte order mark is no part of the text."""
+    """The opened file, without a byte order mark. Raises OSError."""
     if path.suffix == ".gz":
         return io.TextIOWrapper(gzip.open(path, "rb"), encoding="utf-8-sig", newline="")
     return path.open(encoding="utf-8-sig", newline="")
@@ -168,9 +172,9 @@ def read_rows(
     ignore_others: bool = False,
     other_names: Mapping[str, str] | None = None,
 ) -> Iterator[Row]:
-    """Rows of a table with these columns in any order; `ignore_others`: other columns are ignored.
+    """The rows of a table with these columns in any order. `ignore_others`: whether other columns are ignored.
 
-    `other_names`: the columns that have another name in the file, by that name.
+    `other_names`: the column for each name in the file that differs from the name of its column.
     """
     body = read_lines(path_of(folder, table))
     place, header = next(body)
@@ -192,27 +196,28 @@ def read_curves(
 ) -> CurveTable:
     """The rows of `references` in a table with columns `key`, t0, t1, …; only these are kept in memory.
 
-    `references`: the position that refers to a row, by its key. `known`: all permitted keys; None: any.
+    `references`: the key of each needed row, with the position that refers to it. `known`: all permitted keys; None:
+    any.
     """
     path = path_of(folder, table)
     body = read_lines(path)
     place, header = next(body)
     if len(header) < 2 or header != [key, *(f"t{step}" for step in range(len(header) - 1))]:
         raise TraceError(f"{place}: the columns must be {key},t0,t1,… in order; found {','.join(header)[:80]}")
-    found: dict[str, Array] = {}
+    rows: dict[str, Array] = {}
     for place, (name, *cells) in body:
         if known is not None and name not in known:
             raise TraceError(f"{place}: an unknown {key} {name!r}; add it to its table, or remove this row")
-        if name in found:
+        if name in rows:
             raise TraceError(f"{place}: a second row of {name!r}; keep one")
         if name in references:
-            found[name] = usage_values(place, header[1:], cells)
+            rows[name] = usage_values(place, header[1:], cells)
     for name, reference in references.items():
-        if name not in found:
+        if name not in rows:
             raise TraceError(
                 f"{reference}: {name!r} has no row in {path}; add one, with empty cells if nothing was measured"
             )
-    return CurveTable(path=path, steps=len(header) - 1, rows=found)
+    return CurveTable(path=path, steps=len(header) - 1, rows=rows)
 
 
 def usage_values(place: str, columns: Sequence[str], cells: Sequence[str]) -> Array:
@@ -238,7 +243,7 @@ def _is_usage(cell: str) -> bool:
 
 
 def write_table(path: Path, header: Sequence[str], body: Iterable[Sequence[str]]) -> None:
-    """Write row by row and atomically. The same rows give the same bytes."""
+    """Write a table row by row and atomically. The same rows give the same bytes."""
     unfinished = path.with_name(f"{path.name}.part")
     with (
         unfinished.open("wb") as file,

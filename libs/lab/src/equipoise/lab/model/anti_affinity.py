@@ -1,6 +1,6 @@
 """The anti-affinity rules of a trace: excluded nodes, and violations.
 
-They limit numbers of pods, which the anti-affinity of Kubernetes cannot express.
+The rules limit numbers of pods per node, which the anti-affinity of Kubernetes cannot express.
 """
 
 from collections import defaultdict
@@ -20,10 +20,11 @@ from equipoise.scheduling.plugins.pods.inter_pod_affinity import REASON_ANTI_AFF
 class AntiAffinityIndex:
     """Pods of each workload by node, and the nodes that rules exclude.
 
-    A rule excludes a node for another pod of `limited` if it has a pod of `beside` and `most` of `limited`, and for a
-    pod of `beside` if it has more than `most` of `limited`. So each exclusion is the intersection of two sets of nodes,
-    and each set contains the nodes with more than n pods of one workload. Sets are integers with one bit per node:
-    a rule needs two operations of Python at most, for any number of nodes.
+    A rule excludes a node for another pod of `limited` if the node has a pod of `beside` and at least `most` pods of
+    `limited`. It excludes a node for a pod of `beside` if the node has more than `most` pods of `limited`. Therefore
+    each exclusion is the intersection of two sets of nodes: those with more than n pods of one workload, and those with
+    more than m of another. Sets are integers with one bit per node, so that a rule needs at most two operations of
+    Python.
     """
 
     def __init__(self, rules: Sequence[AntiAffinity], nodes: int) -> None:
@@ -35,7 +36,10 @@ class AntiAffinityIndex:
         self._all_nodes = 0
         self._sets = [(1 << nodes) - 1]
         self._index: dict[tuple[int, int], int] = {}
-        """The index of the set of nodes with more than n pods of a workload, by both. Only sets that rules refer to."""
+        """The index in `_sets` of the set of nodes with more than n pods of a workload, by workload and n.
+
+        Only the sets that rules need exist.
+        """
 
         self._exclusions: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         """The pairs of sets whose intersection is excluded, by workload."""
@@ -73,14 +77,14 @@ class AntiAffinityIndex:
             self._sets[index] &= ~(1 << node)
 
     def count(self, workload: int) -> dict[int, int]:
-        """Pods of the workload by node; read-only."""
+        """The number of pods of the workload by node. Callers must not change it."""
         return self._counts[workload]
 
     def excluded(self, workload: int) -> Flags | None:
         """Whether a rule excludes another pod of the workload on each node. None: no node is excluded."""
         excluded, sets = 0, self._sets
-        for one, other in self._exclusions.get(workload, ()):
-            excluded |= sets[one] & sets[other]
+        for first, second in self._exclusions.get(workload, ()):
+            excluded |= sets[first] & sets[second]
         if not excluded:
             return None
         octets = np.frombuffer(excluded.to_bytes(self._nodes // 8 + 1, "little"), dtype=np.uint8)
@@ -111,12 +115,12 @@ class AntiAffinityIndex:
 
 
 class TraceAntiAffinity:
-    """The rules as a plugin of kube-scheduler: it refuses the nodes that they exclude."""
+    """The rules as a plugin of kube-scheduler, which refuses the nodes that the rules exclude."""
 
     name = "TraceAntiAffinity"
 
     def __init__(self, index: AntiAffinityIndex, workload: Callable[[PodInfo], int]) -> None:
-        """`index`: nodes are rows of the snapshot. `workload`: index of the workload of a pod in the trace."""
+        """`index`: an index whose nodes are rows of the snapshot. `workload`: the index of the workload of a pod."""
         self._index = index
         self._workload = workload
 

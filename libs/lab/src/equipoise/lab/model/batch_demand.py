@@ -1,7 +1,7 @@
-"""How much batch work fits beside the usage of a trace, if more is always pending: running and suppressed core-hours.
+"""How much batch work fits beside the usage of a trace if more is always pending, in running and suppressed core-hours.
 
-Batch pods of one size and lifetime are admitted every 15 minutes while a node offers more than its pods request, of CPU
-and, where it is simulated, of memory. What runs above the reclaimable amount of that time is suppressed.
+Batch pods of one size and lifetime are admitted every 15 minutes, as long as a node offers more CPU (and memory, if it
+is simulated) than its batch pods request. Usage above the reclaimable amount of a time is suppressed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ from equipoise.reclaimer.state.deviations import RECENT_STEPS, STEPS_PER_HOUR
 STEPS_PER_DAY = SLOTS * STEPS_PER_HOUR
 _LEARNED_DAYS = 7
 _SMOOTHING = 0.3
-"""Weight of the latest day in the profile of a workload, as in the collector."""
+"""The weight of the latest day in the profile of a workload, as in the collector."""
 
 _MIDDLE_OF_HOURS = np.arange(STEPS_PER_HOUR // 2, STEPS_PER_DAY, STEPS_PER_HOUR)
 
@@ -34,17 +34,17 @@ class NodeDays(msgspec.Struct, frozen=True, kw_only=True):
 
     capacity: Array
     typical: Array | None = None
-    """nodes × 24: a typical day that is known from the beginning (in sample); None: that of the days before."""
+    """nodes × 24: a typical day that is known from the start (in sample); None: it is learned from the days before."""
 
     measured_from: int
-    """Quarter hour; the day before it, batch pods are admitted already."""
+    """The first measured quarter hour. Batch pods are admitted from one day before it."""
 
     measured_until: int
     pod: float = 1.0
-    """What a batch pod requests."""
+    """The request of a batch pod."""
 
     def typical_day(self, day: int) -> Array:
-        """nodes × 24, as known at the start of a day."""
+        """The typical day, nodes × 24, as it is known at the start of a day."""
         if self.typical is not None:
             return self.typical
         hourly = self.usage[:, : day * STEPS_PER_DAY].reshape(len(self.usage), day, SLOTS, STEPS_PER_HOUR).mean(axis=3)
@@ -55,7 +55,7 @@ class NodeDays(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a resource when batch pods are admitted: nothing later than `step`."""
+    """What is known about a resource when batch pods are admitted at `step`."""
 
     step: int
     past: Array
@@ -64,15 +64,15 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     limit: Array
     running: Array
     remaining: Array
-    """nodes × hours ahead: requested by batch pods that then still run."""
+    """nodes × hours ahead: the requests of the batch pods that will then still run."""
 
 
 OfferRule = Callable[[Situation], Array]
-"""What each node offers, in the unit of the resource."""
+"""A rule that returns what each node offers, in the unit of the resource."""
 
 
 class BatchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Means over the measured time."""
+    """The figures of a run, as means over the measured time."""
 
     running: float
     """Share (0..1) of the cores of all nodes that is requested by batch pods."""
@@ -94,7 +94,7 @@ def lowest_of_last_day(at: Situation) -> Array:
 
 
 def with_margin(rule: OfferRule, margin: Array) -> OfferRule:
-    """The rule of an operator who offers up to a lower threshold than nodes may be used to. `margin`: nodes."""
+    """The rule with `margin` subtracted from the offer of each node, as if the threshold were lower."""
 
     def offer(at: Situation) -> Array:
         less: Array = np.maximum(rule(at) - margin, 0.0)
@@ -104,7 +104,7 @@ def with_margin(rule: OfferRule, margin: Array) -> OfferRule:
 
 
 class Forecast:
-    """What the reclaimer expects of nodes, whatever their threshold; errors are learned every hour."""
+    """What the reclaimer expects of nodes, for any threshold. Errors are learned every hour."""
 
     def __init__(self, days: NodeDays, *, hours: int) -> None:
         self.hours = hours
@@ -136,7 +136,10 @@ class Forecast:
 
 
 class LastingOffer:
-    """The rule of the reclaimer: what is expected to be suppressed for at most a share of the coming hours."""
+    """The rule of the reclaimer.
+
+    It offers an amount of which the last core is suppressed in at most a share of the hours.
+    """
 
     def __init__(self, forecast: Forecast, *, suppressed: float) -> None:
         self._forecast = forecast

@@ -36,14 +36,13 @@ class UsageCurves:
 
     def _until(self, now: float) -> Array:
         rounds, remainder = divmod(now, self.length)
-        step, part = divmod(remainder, self.step_seconds)
-        whole = self._sums[:, int(step)]
-        until: Array = rounds * self._sums[:, -1] + whole + part * self.values[:, int(step)]
+        step, elapsed = divmod(remainder, self.step_seconds)
+        until: Array = rounds * self._sums[:, -1] + self._sums[:, int(step)] + elapsed * self.values[:, int(step)]
         return until
 
 
 class ClusterUsage:
-    """Pods and nodes by index. −1: no node."""
+    """The usage of nodes and the node of each pod. Both are known by their index; −1 is no node."""
 
     def __init__(self, trace: Trace, curves: UsageCurves, *, now: float = 0.0) -> None:
         self._curves = curves
@@ -53,7 +52,7 @@ class ClusterUsage:
         self.workload: list[int] = []
         self._node: list[int] = []
         self.usage = np.zeros_like(self.base)
-        """nodes × (cores, bytes), now."""
+        """nodes × (cores, bytes): the present usage."""
 
         self.used = np.zeros_like(self.base)
         """nodes × (core seconds, byte seconds) since the first `now`."""

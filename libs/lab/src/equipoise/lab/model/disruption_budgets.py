@@ -34,19 +34,19 @@ class PodCounts(msgspec.Struct, frozen=True, kw_only=True):
     """The pods of a workload now."""
 
     desired: int
-    """Replicas."""
+    """The desired number of replicas."""
 
     existing: int
-    """Including pending and terminating ones."""
+    """The number of pods, including pending and terminating ones."""
 
     healthy: int
-    """Ready and not terminating."""
+    """The number of pods that are ready and not terminating."""
 
 
 def budget_object(
     budget: TraceBudget, workloads: Sequence[TraceWorkload], pods: Sequence[PodCounts]
 ) -> PodDisruptionBudget:
-    """The budget as an object. `workloads` and `pods`: those of the budget, in its order."""
+    """The budget as an object. `workloads` and `pods` are those of the budget, in its order."""
     labels = [workload_label(each) for each in workloads]
     return PodDisruptionBudget(
         metadata=ObjectMeta(name=budget.name, namespace=workloads[0].namespace),
@@ -60,7 +60,9 @@ def budget_object(
 
 
 def budget_status(budget: TraceBudget, kinds: Sequence[str], pods: Sequence[PodCounts]) -> PodDisruptionBudgetStatus:
-    """The status that the disruption controller writes. `kinds` and `pods`: those of its workloads, in its order.
+    """The status that the disruption controller writes.
+
+    `kinds` and `pods` belong to the workloads of the budget, in its order.
     Percentages refer to the desired replicas and are rounded up."""
     expected = sum(each.existing for each in pods)
     if not isinstance(budget.min_available, int):
@@ -78,17 +80,19 @@ def budget_status(budget: TraceBudget, kinds: Sequence[str], pods: Sequence[PodC
 
 
 def _absolute(amount: int | str, total: int) -> int:
-    """The number that an amount means: a number, or a percentage of `total` such as `50%`."""
+    """The number of pods for an amount, which is a number or a percentage of `total`, for example `50%`."""
     return amount if isinstance(amount, int) else -(-int(amount.removesuffix("%")) * total // 100)
 
 
 def refused_eviction(pod: PodInfo, budgets: Sequence[PodDisruptionBudget]) -> Finish | None:
     """The outcome of the eviction of a ready pod, if the API server refuses it because of these budgets."""
-    own = [
-        each for each in budgets if each.metadata.namespace == pod.namespace and selects(each.spec.selector, pod.labels)
+    matching = [
+        budget
+        for budget in budgets
+        if budget.metadata.namespace == pod.namespace and selects(budget.spec.selector, pod.labels)
     ]
-    if len(own) > 1:
+    if len(matching) > 1:
         return read_response(500, _SEVERAL).finish
-    if own and own[0].status.disruptions_allowed < 1:
+    if matching and matching[0].status.disruptions_allowed < 1:
         return read_response(429, _VIOLATED, disruption_budget=True).finish
     return None

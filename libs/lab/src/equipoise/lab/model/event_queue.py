@@ -1,4 +1,4 @@
-"""Virtual time: a queue of events. Nothing here waits."""
+"""A queue of events in virtual time. It never waits."""
 
 import heapq
 import math
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count
 
 Action = Callable[[float], object]
-"""Receives the time of the event; its result is ignored."""
+"""A function that receives the time of the event. Its result is ignored."""
 
 
 class EventQueue:
@@ -18,19 +18,19 @@ class EventQueue:
         self.now = -math.inf
 
     def at(self, when: float, action: Action) -> None:
-        """Add an action. One in the past runs now, after all others that are due."""
+        """Add an action. An action in the past runs now, after all others that are due."""
         heapq.heappush(self._entries, (max(when, self.now), next(self._numbers), action))
 
     def every(self, period: float, action: Action, *, first: float, until: float) -> None:
         """Add an action that repeats while its time is before `until`."""
 
-        def again(now: float) -> None:
+        def repeat(now: float) -> None:
             action(now)
             if now + period < until:
-                self.at(now + period, again)
+                self.at(now + period, repeat)
 
         if first < until:
-            self.at(first, again)
+            self.at(first, repeat)
 
     def run(self, until: float) -> None:
         """Run all actions up to this time."""

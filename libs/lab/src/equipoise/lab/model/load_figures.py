@@ -21,7 +21,7 @@ def hourly_load(used: Array, base: Array) -> Array:
 
 
 def spread(load: Array) -> Array:
-    """Highest minus lowest node, for each hour; of nodes × hours."""
+    """The highest minus the lowest load of a node, for each hour. `load`: nodes × hours."""
     difference: Array = load.max(axis=0) - load.min(axis=0)
     return difference
 
@@ -51,7 +51,7 @@ def load_figures(load: Array, base: Array) -> dict[str, Any]:
 
 
 def cpu_loads(load: Array) -> HourlyLoads:
-    """The CPU part of nodes × hours × resources, in single precision."""
+    """The loads of CPU, nodes × hours, in single precision. `load`: nodes × hours × resources."""
     return load[:, :, 0].astype(np.float32)
 
 

@@ -8,12 +8,15 @@ from equipoise.lab.model.cluster_usage import MIB
 from equipoise.lab.model.trace import Trace
 
 NOISE = 0.1
-"""Standard deviation of a workload from its day where one day is repeated, correlated over one hour."""
+"""The standard deviation of a workload from its usual day, for traces whose first day is repeated.
+
+The deviations are correlated over one hour.
+"""
 
 _QUARTER = 900.0
 _LEARNED_DAYS = 8
 _MIN_DAYS = 6
-"""The minimum number of days: of fewer, the first one is repeated."""
+"""The first day of a trace is repeated if it has fewer days."""
 
 
 class ClusterDays(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,15 +25,15 @@ class ClusterDays(msgspec.Struct, frozen=True, kw_only=True):
     cpu: NodeDays
     memory: NodeDays
     in_sample: bool
-    """Whether the first day is repeated, with NOISE."""
+    """Whether the first day is repeated, with deviations of NOISE."""
 
 
 def cluster_days(trace: Trace, *, pod_cores: float, pod_memory: float) -> ClusterDays:
-    """The request of a batch pod: in cores and bytes.
+    """The days of a trace. `pod_cores`, `pod_memory`: the request of a batch pod, in cores and bytes.
 
-    Pods without a node are left out; if no pod has one, all are placed by requested CPU, the largest first, each on
-    the node with the least. A trace of six or more days is measured on the days after the first ones (at most eight),
-    except its last day. Less than a day is repeated to a day.
+    Pods without a node are ignored. If no pod has a node, all are placed by requested CPU, the largest first, each on
+    the node with the least requested CPU. In a trace of six or more days, at most eight days serve for learning, and
+    the days after them are measured, except the last one. A trace of less than a day is repeated to fill a day.
     """
     counts = _counts(trace)
     used = np.flatnonzero(counts.sum(axis=1))
@@ -43,7 +46,9 @@ def cluster_days(trace: Trace, *, pod_cores: float, pod_memory: float) -> Cluste
     measured_from = (learned + 1 if repeated else learned) * STEPS_PER_DAY
     measured_until = (learned + 2 if repeated else days - 1) * STEPS_PER_DAY
     node_days = []
-    for seed, (curve, of_nodes, pod) in enumerate(zip(curves, capacity, (pod_cores, pod_memory), strict=True), start=1):
+    for seed, (curve, capacities, pod) in enumerate(
+        zip(curves, capacity, (pod_cores, pod_memory), strict=True), start=1
+    ):
         usage, typical = counts @ curve, None
         if repeated:
             day = curve[:, :STEPS_PER_DAY]
@@ -52,7 +57,7 @@ def cluster_days(trace: Trace, *, pod_cores: float, pod_memory: float) -> Cluste
         node_days.append(
             NodeDays(
                 usage=usage,
-                capacity=of_nodes,
+                capacity=capacities,
                 typical=typical,
                 measured_from=measured_from,
                 measured_until=measured_until,
@@ -63,7 +68,7 @@ def cluster_days(trace: Trace, *, pod_cores: float, pod_memory: float) -> Cluste
 
 
 def _quarters(usage: Array, seconds_per_step: float) -> Array:
-    """workloads × quarter hours: means, of whole days; less than a day is repeated to one."""
+    """The mean usage of whole days, workloads × quarter hours. Less than a day is repeated to fill a day."""
     per_day = round(STEPS_PER_DAY * _QUARTER / seconds_per_step)
     whole = usage[:, : usage.shape[1] // per_day * per_day]
     if not whole.shape[1]:
@@ -77,7 +82,7 @@ def _quarters(usage: Array, seconds_per_step: float) -> Array:
 
 
 def _counts(trace: Trace) -> Array:
-    """nodes × workloads: pods."""
+    """The number of pods, nodes × workloads."""
     counts = np.zeros((len(trace.nodes), len(trace.workloads)))
     rows = {node.name: row for row, node in enumerate(trace.nodes)}
     placed = any(pod.node for pod in trace.pods)
@@ -91,12 +96,12 @@ def _counts(trace: Trace) -> Array:
 
 
 def _noise(workloads: int, steps: int, seed: int) -> Array:
-    """workloads × steps: factors with a mean of 1."""
+    """Random factors with a mean of 1, workloads × steps."""
     generator = np.random.default_rng(seed)
-    stays = np.exp(-_QUARTER / 3_600.0)
+    correlation = np.exp(-_QUARTER / 3_600.0)
     state = generator.normal(0.0, NOISE, workloads)
     factors = np.empty((workloads, steps))
     for step in range(steps):
         factors[:, step] = np.exp(state - NOISE**2 / 2)
-        state = stays * state + np.sqrt(1.0 - stays**2) * generator.normal(0.0, NOISE, workloads)
+        state = correlation * state + np.sqrt(1.0 - correlation**2) * generator.normal(0.0, NOISE, workloads)
     return factors

@@ -1,7 +1,6 @@
-"""The descheduler and the binder in a replay: the leader's own evaluation, and the binder's limits and ledger.
+"""The descheduler and the binder in a replay. Evaluation, limits and ledger are the code of the services.
 
-Only the API server is simulated: an eviction that the limits and PodDisruptionBudgets allow happens. Times: Unix
-seconds.
+Only the API server is simulated: it evicts a pod if limits and PodDisruptionBudgets allow it. Times are Unix seconds.
 """
 
 import math
@@ -84,7 +83,7 @@ class SimulatedDescheduler:
     """The profile of each workload."""
 
     budgets: Callable[[], Sequence[PodDisruptionBudget]]
-    """All, now."""
+    """All PodDisruptionBudgets with their present status."""
 
     evict: Callable[[EvictionIntent], Finish | None]
     """Evicts the pod. Returns the outcome if there is no node for the replacement, or if the API server refuses."""
@@ -97,7 +96,7 @@ class SimulatedDescheduler:
         self._evaluation = self.settings.evaluation(self.load, self.thresholds, rules)
         self._messages = LatestMessages()
         self._tracker = Tracker(self.settings.tracker)
-        # The grace period after a start is over.
+        # The replay begins after the grace period that follows a start.
         grace_period = self.limits.startup_grace_period
         self._ledger = Ledger(created_at=self.started_at, started_at=self.started_at - grace_period)
         self.tally = MoveCounts()
@@ -118,7 +117,7 @@ class SimulatedDescheduler:
         self._messages.on_placement(with_recent_pods(message, -math.inf), math.inf)
 
     def evaluate(self, now: float) -> None:
-        """One evaluation, and the outcome of each intent."""
+        """Evaluate once, and execute or refuse each intent."""
         watched, tracker = self.objects.watched(self.budgets()), self._tracker
         tracker.update(watched.pods_of(tracker.awaited_workloads()), {}, self.objects.nodes, now)
         self._update_ledger(now)
@@ -200,7 +199,7 @@ class SimulatedDescheduler:
         return limits.refusal(eviction, view)
 
     def _update_ledger(self, now: float) -> None:
-        """Records the replacements that run, and drops the entries that no limit needs any more."""
+        """Record the replacements that run, and drop the entries that no limit needs any more."""
         missing = [entry for entry in self._ledger.entries if entry.recovered_at is None]
         if missing:
             running = self.objects.running()
@@ -237,7 +236,7 @@ class ApiObjects:
     """What the watches of the descheduler would contain. An object is built again only when it changes."""
 
     replicas: Callable[[Workload], int]
-    """Desired replicas, now."""
+    """The present number of desired replicas."""
 
     excluded: Callable[[Workload], Collection[str]]
     """Nodes that anti-affinity excludes for the pods of a workload."""
@@ -246,7 +245,7 @@ class ApiObjects:
     """The nodes by name, as kube-scheduler sees them."""
 
     template: Callable[[str], Pod]
-    """The pod as it was created, by UID of a pod on a node."""
+    """The template of a pod, by the UID of the placed pod."""
 
     def __post_init__(self) -> None:
         self._nodes: dict[str, Node] = {}
@@ -312,8 +311,10 @@ class ApiObjects:
         )
 
     def _restricted(self, workloads: Collection[Workload]) -> dict[str, PodInfo]:
-        """The trace's rules of anti-affinity, as an affinity that excludes the nodes that they exclude now."""
-        affinity = {workload: _not_on(nodes) for workload in workloads if (nodes := tuple(self.excluded(workload)))}
+        """The pods whose nodes the anti-affinity rules of the trace restrict, with an equivalent node affinity."""
+        affinity = {
+            workload: _affinity_without(nodes) for workload in workloads if (nodes := tuple(self.excluded(workload)))
+        }
         return {
             pod.uid: self._reader.read(_with_affinity(self._pods[pod.uid], affinity[pod.workload]))
             for placed in (self._placed.values() if affinity else ())
@@ -334,9 +335,9 @@ class ApiObjects:
                 controller=True,
             )
             self._owners[workload] = [reference]
-        # Pods of a template share its parts, and everything that follows from them.
+        # Pods of a template share its parts, so that what is derived from a part is computed once.
         template = self.template(placed.uid)
-        since = None if placed.running_since is None else datetime.fromtimestamp(placed.running_since, UTC)
+        running_since = None if placed.running_since is None else datetime.fromtimestamp(placed.running_since, UTC)
         return Pod(
             metadata=ObjectMeta(
                 name=placed.name,
@@ -350,9 +351,9 @@ class ApiObjects:
             # No moves to nodes with taints are planned.
             spec=msgspec.structs.replace(template.spec, node_name=node, tolerations=[]),
             status=PodStatus(
-                phase="Pending" if since is None else "Running",
-                conditions=[] if since is None else [_LONG_AGO],
-                start_time=since,
+                phase="Pending" if running_since is None else "Running",
+                conditions=[] if running_since is None else [_LONG_AGO],
+                start_time=running_since,
                 qos_class=placed.qos,
             ),
         )
@@ -390,7 +391,7 @@ def _ready(node: Node) -> Node:
     return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, conditions=[_LONG_AGO]))
 
 
-def _not_on(nodes: Collection[str]) -> Affinity:
+def _affinity_without(nodes: Collection[str]) -> Affinity:
     rule = SelectorRequirement(key="metadata.name", operator="NotIn", values=list(nodes))
     selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[rule])])
     return Affinity(node_affinity=NodeAffinity(required=selector))

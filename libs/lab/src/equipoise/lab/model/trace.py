@@ -13,7 +13,7 @@ Array = npt.NDArray[np.float64]
 
 
 class TraceTaint(Taint, frozen=True, kw_only=True):
-    """A taint of a node; in a trace the effect may be left out."""
+    """A taint of a node. A trace may omit its effect."""
 
     effect: str = "NoSchedule"
 
@@ -38,7 +38,7 @@ class TraceSpreadConstraint(TopologySpreadConstraint, frozen=True, kw_only=True,
 
 
 class TraceNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Allocatable amounts."""
+    """A node, with the allocatable amounts of its resources."""
 
     name: str
     cpu_milli: int
@@ -49,7 +49,7 @@ class TraceNode(msgspec.Struct, frozen=True, kw_only=True):
     """Value of the label `topology.kubernetes.io/zone`; empty: the node does not have it."""
 
     region: str = ""
-    """The same as `zone`, of `topology.kubernetes.io/region`."""
+    """Value of the label `topology.kubernetes.io/region`; empty: the node does not have it."""
 
     extended_resources: dict[str, Amount] = {}
     """Allocatable amounts of other resources than CPU, memory and pods."""
@@ -85,8 +85,10 @@ class TracePod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AntiAffinity(msgspec.Struct, frozen=True, kw_only=True):
-    """A node with a pod of `beside` has at most `most` pods of `limited`; if both are equal, at most `most` in
-    total."""
+    """A node that has a pod of the workload `beside` may have at most `most` pods of the workload `limited`.
+
+    If both are the same workload, the node may have at most `most` of its pods.
+    """
 
     beside: int
     limited: int

@@ -1,4 +1,7 @@
-"""The folder `.partial` of an unfinished recording: its plan, every part that was read, and the trace made of them."""
+"""The folder `.partial` of an unfinished recording.
+
+It has the plan and the parts that were read, which become a trace.
+"""
 
 import os
 import shutil
@@ -21,7 +24,7 @@ from equipoise.lab.record.queries import METRICS, Resource
 from equipoise.runtime.process.bounded_files import read_bounded
 
 PLAN_LIMIT = 2**29
-"""Bytes of the stored plan: it names every pod of the recorded days."""
+"""The largest number of bytes of a stored plan, which names every pod of the recorded days."""
 
 RecordedCurves = npt.NDArray[np.float32]
 """workloads × steps, in milli cores or MiB of one pod; NaN where nothing was measured."""
@@ -33,10 +36,10 @@ class RecordingPlan(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     days: float
     matchers: Mapping[str, str]
-    """The matchers as requested."""
+    """The matchers that the user requested."""
 
     metrics: str
-    """The key in METRICS."""
+    """The key of the metrics in METRICS."""
 
     starts_at: float
     steps: int
@@ -51,7 +54,7 @@ class RecordingPlan(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
     def parts(self) -> list["RecordingPart"]:
-        """Oldest first: Prometheus deletes them first."""
+        """The parts, oldest first, because Prometheus deletes the oldest samples first."""
         firsts = range(0, self.steps, self.steps_per_part)
         return [
             RecordingPart(resource=resource, first=first, count=min(self.steps_per_part, self.steps - first))
@@ -72,7 +75,7 @@ class RecordingPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoint:
-    """Files are written atomically, so an interruption loses at most one part."""
+    """The files of a checkpoint. They are written atomically, so that an interruption loses at most one part."""
 
     def __init__(self, out: Path) -> None:
         self._out = out
@@ -86,16 +89,16 @@ class Checkpoint:
                 raise RecordError(f"{self._out} is not empty: use a new folder")
             return None
         try:
-            found = msgspec.json.decode(read_bounded(file, PLAN_LIMIT), type=RecordingPlan)
+            stored = msgspec.json.decode(read_bounded(file, PLAN_LIMIT), type=RecordingPlan)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise RecordError(f"{file} cannot be read ({error}): delete {self.folder} and start again") from None
-        if (found.step, found.days, found.matchers) != (options.step, options.days, options.prometheus.matchers):
-            matchers = ", ".join(f"{name}={value}" for name, value in found.matchers.items()) or "no matchers"
+        if (stored.step, stored.days, stored.matchers) != (options.step, options.days, options.prometheus.matchers):
+            matchers = ", ".join(f"{name}={value}" for name, value in stored.matchers.items()) or "no matchers"
             raise RecordError(
-                f"{self._out} contains another unfinished recording ({found.days:g} days in steps of "
-                f"{found.step} s, {matchers}): use the same options, or a new folder"
+                f"{self._out} contains another unfinished recording ({stored.days:g} days in steps of "
+                f"{stored.step} s, {matchers}): use the same options, or a new folder"
             )
-        return found
+        return stored
 
     def start(self, plan: RecordingPlan) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -135,11 +138,11 @@ def write_trace(options: RecordOptions, plan: RecordingPlan, checkpoint: Checkpo
     """Write the trace and remove the parts. Raises RecordError when nothing was measured."""
     cpu, cpu_counts = _joined("cpu", plan, checkpoint)
     memory, memory_counts = _joined("memory", plan, checkpoint)
-    both = cpu_counts + memory_counts
+    counts = cpu_counts + memory_counts
     if np.isnan(cpu).all() or np.isnan(memory).all():
         raise RecordError(
-            f"no pod of any workload has a value ({both.values} values, {both.duplicates} with two series, "
-            f"{both.unlabeled} series without labels namespace and pod). Does this Prometheus scrape this cluster? "
+            f"no pod of any workload has a value ({counts.values} values, {counts.duplicates} with two series, "
+            f"{counts.unlabeled} series without labels namespace and pod). Does this Prometheus scrape this cluster? "
             f"Delete {checkpoint.folder} before the next attempt"
         )
     missing = float(np.isnan(cpu).mean() + np.isnan(memory).mean()) / 2
@@ -153,12 +156,12 @@ def write_trace(options: RecordOptions, plan: RecordingPlan, checkpoint: Checkpo
         pods=inventory.pods,
         rules=inventory.rules,
         budgets=inventory.budgets,
-        # A tenth of a milli core or MiB, to save space.
+        # Values are rounded to a tenth of a milli core or MiB to save space.
         cpu_milli=cpu.astype(np.float64).round(1),
         memory_mib=memory.astype(np.float64).round(1),
         seconds_per_step=plan.step,
         starts_at=plan.starts_at,
-        notes=(*plan.notes, *_notes(plan, unowned, both)),
+        notes=(*plan.notes, *_notes(plan, unowned, counts)),
     )
     try:
         write(written, out)

@@ -47,15 +47,18 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def owner_keys(pods: Sequence[Pod], controllers: Mapping[Key, OwnerReference | None]) -> dict[str, Key]:
-    """The workload of every pod, by `namespace/pod`: its owner, or itself for a bare (Pod) or a static one (Node).
+    """The workload of every pod, by `namespace/pod`.
 
-    `controllers`: what owns each ReplicaSet and Job (None: nothing). What is not there is read from the pod's labels.
+    A pod without controller or a static pod is its own workload, of the kind Pod or Node.
+
+    `controllers`: the owner of each ReplicaSet and Job, or None. If one is missing, the labels of the pod tell its
+    owner.
     """
 
     def owner_of(direct: Workload) -> OwnerReference | None:
         return controllers[direct.namespace, direct.kind, direct.name]
 
-    found: dict[str, Key] = {}
+    owners: dict[str, Key] = {}
     for pod in pods:
         try:
             workload = workload_of(pod, owner_of)
@@ -63,10 +66,10 @@ def owner_keys(pods: Sequence[Pod], controllers: Mapping[Key, OwnerReference | N
             workload = workload_from_pod(pod)
         name, namespace = pod.metadata.name, pod.metadata.namespace
         if workload is not None:
-            found[f"{namespace}/{name}"] = (namespace, workload.kind, workload.name)
+            owners[f"{namespace}/{name}"] = (namespace, workload.kind, workload.name)
         else:
-            found[f"{namespace}/{name}"] = (namespace, "Node" if pod.metadata.controller else "Pod", name)
-    return found
+            owners[f"{namespace}/{name}"] = (namespace, "Node" if pod.metadata.controller else "Pod", name)
+    return owners
 
 
 def inventory(
@@ -91,15 +94,15 @@ def inventory(
     newest: dict[Key, Pod] = {}
     for pod in placed:
         key = owners[_full_name(pod)]
-        if key not in newest or _age(pod) > _age(newest[key]):
+        if key not in newest or _creation(pod) > _creation(newest[key]):
             newest[key] = pod
     indices = {key: index for index, key in enumerate(sorted(newest))}
-    of_workload: defaultdict[Key, list[Pod]] = defaultdict(list)
+    pods_of: defaultdict[Key, list[Pod]] = defaultdict(list)
     for pod in placed:
-        of_workload[owners[_full_name(pod)]].append(pod)
-    spread = {key: _recorded_spread(key, newest[key], of_workload) for key in indices}
+        pods_of[owners[_full_name(pod)]].append(pod)
+    spread = {key: _recorded_spread(key, newest[key], pods_of) for key in indices}
     selected = {
-        f"{budget.metadata.namespace}/{budget.metadata.name}": (budget, _selected_workloads(budget, of_workload))
+        f"{budget.metadata.namespace}/{budget.metadata.name}": (budget, _selected_workloads(budget, pods_of))
         for budget in budgets or ()
     }
     return Inventory(
@@ -129,7 +132,7 @@ def repels_itself(pod: Pod) -> bool:
     info = PodInfo(pod)
     return any(
         term.topology_key == HOSTNAME
-        # The labels of namespaces are not recorded: a selector is taken to select the pod's own.
+        # The labels of namespaces are not recorded. A namespace selector counts as selecting the pod's namespace.
         and (info.namespace in term.namespaces or term.namespace_selector is not None)
         and selects(term.selector, info.labels)
         for term in info.required_anti_affinity
@@ -137,9 +140,9 @@ def repels_itself(pod: Pod) -> bool:
 
 
 def _node(node: Node) -> TraceNode | None:
-    """None for a node without reported resources.
+    """The node of a trace; None for a node that reports no resources.
 
-    Amplified allocatable is replaced by the original one, as for load.
+    Amplified allocatable amounts are replaced by the original ones, as for load.
     """
     amounts, (region, zone) = base_of(node, "allocatable"), zone_of(node)
     cpu, memory = (parse_quantity(amounts.get(resource, "0")) for resource in ("cpu", "memory"))
@@ -157,19 +160,16 @@ def _node(node: Node) -> TraceNode | None:
     )
 
 
-def _recorded_spread(key: Key, pod: Pod, of_workload: Mapping[Key, Sequence[Pod]]) -> tuple[TraceSpreadConstraint, ...]:
+def _recorded_spread(key: Key, pod: Pod, pods_of: Mapping[Key, Sequence[Pod]]) -> tuple[TraceSpreadConstraint, ...]:
     """The topology spread constraints of the workload's newest pod that mean the same in a trace.
 
-    There, pods have other labels: recorded are constraints that count pods of this workload only. An API server of 1.34
-    or newer adds the keys in matchLabelKeys to the selector, which is not recorded.
+    Pods have other labels in a trace. Therefore only constraints are recorded that count the pods of this workload
+    alone. Since 1.34 the API server adds the keys of matchLabelKeys to the selector; such selectors are not recorded.
     """
     if not pod.spec.topology_spread_constraints:
         return ()
     others = [
-        each.metadata.labels
-        for other, pods in of_workload.items()
-        if other != key and other[0] == key[0]
-        for each in pods
+        each.metadata.labels for other, pods in pods_of.items() if other != key and other[0] == key[0] for each in pods
     ]
     return tuple(
         TraceSpreadConstraint(**(msgspec.structs.asdict(each) | {"label_selector": None}))
@@ -181,18 +181,21 @@ def _recorded_spread(key: Key, pod: Pod, of_workload: Mapping[Key, Sequence[Pod]
     )
 
 
-def _selected_workloads(budget: PodDisruptionBudget, of_workload: Mapping[Key, Sequence[Pod]]) -> Sequence[Key] | None:
-    """The workloads whose pods it selects; None: only some pods of a workload, which a trace cannot express."""
-    found = []
-    for key, pods in sorted(of_workload.items()):
+def _selected_workloads(budget: PodDisruptionBudget, pods_of: Mapping[Key, Sequence[Pod]]) -> Sequence[Key] | None:
+    """The workloads whose pods the budget selects.
+
+    None if it selects only some pods of a workload, which a trace cannot express.
+    """
+    selected = []
+    for key, pods in sorted(pods_of.items()):
         if key[0] != budget.metadata.namespace:
             continue
-        number = sum(selects(budget.spec.selector, pod.metadata.labels) for pod in pods)
-        if 0 < number < len(pods):
+        matching = sum(selects(budget.spec.selector, pod.metadata.labels) for pod in pods)
+        if 0 < matching < len(pods):
             return None
-        if number:
-            found.append(key)
-    return found
+        if matching:
+            selected.append(key)
+    return selected
 
 
 def _recorded_budget(budget: PodDisruptionBudget, workloads: Sequence[int]) -> TraceBudget:
@@ -252,7 +255,7 @@ def _full_name(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
-def _age(pod: Pod) -> tuple[float, str]:
+def _creation(pod: Pod) -> tuple[float, str]:
     created = pod.metadata.creation_timestamp
     return (created.timestamp() if created else 0.0, pod.metadata.name)
 
@@ -264,13 +267,13 @@ def _notes(
     newest: Mapping[Key, Pod],
     spread: Mapping[Key, Sequence[TraceSpreadConstraint]],
 ) -> list[str]:
-    """What the trace omits."""
+    """Notes about what the trace omits."""
     notes = []
     amplified = sum(base_of(node, "allocatable") != node.status.allocatable for node in nodes)
     if amplified:
         notes.append(f"{amplified} nodes have amplified allocatable; the trace contains the original values")
-    if left := len(pods) - len(placed):
-        notes.append(f"omitted: {left} pods that are finished, terminating, or without a node")
+    if omitted_pods := len(pods) - len(placed):
+        notes.append(f"omitted: {omitted_pods} pods that are finished, terminating, or without a node")
     movable = {key: pod for key, pod in newest.items() if key[1] not in ("DaemonSet", "Node")}
     counts = {name: sum(map(rule, movable.values())) for name, rule in _OMITTED_RULES.items()}
     counts[

@@ -10,18 +10,20 @@ from equipoise.runtime.configuration import Kubernetes
 
 DAY = 86_400.0
 MOST_DAYS = 36_500
-"""A century: the time at which a recording begins has to be a date."""
+"""A century. The start of a recording must be representable as a date."""
 
 
 class RecordError(Exception):
-    """The recording cannot continue: why, and what to do. Parts that were read are kept."""
+    """The recording cannot continue. The message states why and what to do; parts that were read are kept."""
 
 
 class RecordOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Source, extent and destination of a recording."""
+    """The source, the extent and the destination of a recording."""
 
     prometheus: PrometheusSettings
-    """The settings, as of the collector. `profile` and `node_labels` are ignored: pods have a namespace and a name."""
+    """The settings of the collector for Prometheus. `profile` and `node_labels` are ignored, because only pods are
+    read.
+    """
 
     kubernetes: Kubernetes = Kubernetes()
     out: Path
@@ -31,7 +33,7 @@ class RecordOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the trace; empty: that of the folder."""
 
     days: float = 7.0
-    """Days before now. If Prometheus has less data, all of it."""
+    """The number of days before now. If Prometheus has less data, all of it is recorded."""
 
     step: int = 900
     """Seconds over which each value is averaged."""
@@ -48,7 +50,7 @@ class RecordOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Contents of the folder."""
+    """The contents of the recorded folder."""
 
     folder: Path
     nodes: int

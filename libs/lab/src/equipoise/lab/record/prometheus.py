@@ -1,4 +1,4 @@
-"""The collector's client of Prometheus for a recording: patient, and with errors that end the recording."""
+"""The Prometheus client of the collector, for a recording. It retries after pauses; errors end the recording."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,12 +15,12 @@ from equipoise.lab.record.queries import Series
 from equipoise.runtime.process.clock import Clock
 
 PAUSES = (1.0, 5.0, 15.0)
-"""Seconds before each retry: about as long as Prometheus takes to restart."""
+"""Seconds before each retry. Together they are about as long as Prometheus takes to restart."""
 
 
 @asynccontextmanager
 async def connect_prometheus(settings: PrometheusSettings, clock: Clock) -> AsyncIterator[PrometheusClient]:
-    """Sends no request yet. An error of a query that leaves the context is raised as RecordError."""
+    """A client of Prometheus, which is not contacted yet. Errors of queries leave the context as RecordError."""
     client = PrometheusClient(settings, clock, PAUSES)
     try:
         yield client
@@ -46,7 +46,7 @@ def matrix_of(document: Any) -> list[Series]:
 
 
 def _series(response: Any) -> list[Series]:
-    """Invalid series, and invalid pairs of time and value, are skipped."""
+    """The valid series of a response, with their valid pairs of time and value."""
     return [
         Series(
             labels={name: text for name, text in labels.items() if isinstance(text, str)},

@@ -1,7 +1,7 @@
 """PromQL queries of a recording, and one element of their results.
 
-The mean of a step counts only if samples cover the step: rate() divides by the whole window, so a new pod would
-appear idle in its first minutes.
+The mean of a step counts only if samples cover the step. Otherwise a new pod would appear idle in its first minutes,
+because rate() divides by the whole window.
 """
 
 import math
@@ -19,7 +19,7 @@ from equipoise.collector.decisions.profiles.query_profile import milliseconds, s
 Resource = Literal["cpu", "memory"]
 
 COVERED = 0.8
-"""Share of a step that its samples must cover (design, law 1)."""
+"""The share of a step that its samples must cover."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,14 +34,14 @@ class UsageMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """Usage metrics of pods: CPU as a counter of seconds, memory as a gauge of bytes."""
 
     source: str
-    """Origin, for messages."""
+    """The origin of the metrics, for messages."""
 
     names: Mapping[Resource, str]
     containers: Mapping[Resource, PodCgroups] = {}
     """The series of containers, if the metrics have no series of a whole pod."""
 
     def raw(self, resource: Resource, matchers: Mapping[str, str]) -> str:
-        """Selector of the raw samples."""
+        """The selector of the raw samples."""
         # The cgroups above the containers and the sandbox of a pod would count usage twice.
         return selector(self.names[resource], matchers, *(CONTAINERS if self.containers else ()))
 
@@ -72,8 +72,11 @@ class UsageMetrics(msgspec.Struct, frozen=True, kw_only=True):
         A low quantile instead of the median, so that pods of less frequently scraped kubelets are included.
         """
         raw = self.raw("cpu", matchers)
-        here, before = f"and on (namespace, pod) {raw}", f"and on (namespace, pod) ({raw} offset {milliseconds(step)})"
-        return f"quantile(0.1, {self.samples('cpu', matchers, step)} {here} {before})"
+        runs_now, ran_before = (
+            f"and on (namespace, pod) {raw}",
+            f"and on (namespace, pod) ({raw} offset {milliseconds(step)})",
+        )
+        return f"quantile(0.1, {self.samples('cpu', matchers, step)} {runs_now} {ran_before})"
 
     def namespaces(self, resource: Resource, matchers: Mapping[str, str], step: float) -> str:
         """Namespaces with measured pods in the step."""

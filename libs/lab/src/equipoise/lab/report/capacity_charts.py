@@ -15,20 +15,20 @@ from equipoise.lab.report.drawing import figure as new_figure
 from equipoise.lab.results import STOCK
 
 _TICKS = (0, 1, 2, 5, 10, 20, 30, 50, 100)
-"""Percent."""
+"""Ticks of the axis of suppressed core-hours, in percent."""
 
 _SIDES = ((1, "CPU alone"), (2, "CPU and memory"))
 
 
 def capacity_charts(answers: CapacityAnswers, width: int = WIDTH) -> list[Chart]:
-    """One chart for each answer."""
+    """A chart for each answer."""
     batch, needed = answers.batch, answers.nodes_needed
-    found = [] if batch is None else [chart("batch", lambda theme: _frontier(batch, theme), width)]
-    return [*found, *([chart("nodes", lambda theme: _nodes(needed, theme), width)] if needed else [])]
+    charts = [] if batch is None else [chart("batch", lambda theme: _frontier(batch, theme), width)]
+    return [*charts, *([chart("nodes", lambda theme: _nodes(needed, theme), width)] if needed else [])]
 
 
 def _frontier(batch: BatchCapacity, theme: Theme) -> tuple[Figure, str]:
-    """A line for each rule, by how much it offers."""
+    """The chart of batch work: a line for each rule, with a point for each setting."""
     request = batch.request
     outcomes = [outcome for outcome in batch.work if outcome.threshold == request.frontier]
     ours = next(
@@ -57,7 +57,7 @@ def _frontier(batch: BatchCapacity, theme: Theme) -> tuple[Figure, str]:
         axis.set_ylim(
             0.0, 150.0 * max(0.001, *(outcome.running for outcome in outcomes if len(outcome.resources) == resources))
         )
-    # Most of the lines are at the left: on a scale of square roots they are apart.
+    # Most points are near 0. A square-root scale keeps them apart.
     highest = 100.0 * max(0.01, *(outcome.suppressed for outcome in outcomes))
     axes[0].set_xscale("function", functions=(lambda value: np.sqrt(np.maximum(value, 0.0)), np.square))
     axes[0].set_xlim(0.0, 1.1 * highest)
@@ -69,10 +69,10 @@ def _frontier(batch: BatchCapacity, theme: Theme) -> tuple[Figure, str]:
 
 def _line(axis: Axes, rule: Rule, line: Sequence[BatchOutcome], color: str, theme: Theme) -> None:
     ours = rule == "lasting"
-    across, up = [100 * each.suppressed for each in line], [100 * each.running for each in line]
+    suppressed, running = [100 * outcome.suppressed for outcome in line], [100 * outcome.running for outcome in line]
     axis.plot(
-        across,
-        up,
+        suppressed,
+        running,
         "o-",
         color=color,
         linewidth=3.0 if ours else 1.5,
@@ -80,15 +80,15 @@ def _line(axis: Axes, rule: Rule, line: Sequence[BatchOutcome], color: str, them
         label=RULES[rule],
         zorder=3 if ours else 2,
     )
-    usual = next(each for each in line if each.usual)
+    usual = next(outcome for outcome in line if outcome.usual)
     axis.plot(100 * usual.suppressed, 100 * usual.running, "o", color=color, ms=10, zorder=4)
-    left = rule == "now"
+    on_the_left = rule == "now"
     axis.annotate(
         f"{_percent(usual.running)} / {_percent(usual.suppressed)}",
         (100 * usual.suppressed, 100 * usual.running),
-        xytext=(-10 if left else 9, 8 if left else -9),
+        xytext=(-10 if on_the_left else 9, 8 if on_the_left else -9),
         textcoords="offset points",
-        ha="right" if left else "left",
+        ha="right" if on_the_left else "left",
         va="center",
         fontsize=11,
         color=color,
@@ -99,7 +99,7 @@ def _line(axis: Axes, rule: Rule, line: Sequence[BatchOutcome], color: str, them
 
 
 def _nodes(needed: Sequence[NodesNeeded], theme: Theme) -> tuple[Figure, str]:
-    """A bar for each case."""
+    """The chart of fewer nodes: a bar for each case."""
     whole = needed[0].nodes
     answered = [case for case in needed if case.needed is not None and case.policy != STOCK]
     fewest = min((case.needed for case in answered if case.needed is not None), default=whole)
@@ -132,11 +132,11 @@ def _nodes(needed: Sequence[NodesNeeded], theme: Theme) -> tuple[Figure, str]:
     return figure, title
 
 
-def _bar(each: NodesNeeded) -> str:
-    if each.needed is None:
+def _bar(case: NodesNeeded) -> str:
+    if case.needed is None:
         return "more than now"
-    amount = f"{each.needed:,}" if each.exact else f"at most {each.needed:,}"
-    return f"{amount} · {LIMITS[each.limited_by]}" if each.limited_by else amount
+    amount = f"{case.needed:,}" if case.exact else f"at most {case.needed:,}"
+    return f"{amount} · {LIMITS[case.limited_by]}" if case.limited_by else amount
 
 
 def _percent(share: float) -> str:

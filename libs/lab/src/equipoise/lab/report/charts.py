@@ -17,7 +17,7 @@ _MAX_END_LABELS = 5
 """The maximum number of lines that have labels at their ends; more would overlap."""
 
 _MAX_NAME = 40
-"""Characters of a name."""
+"""The largest number of characters of a name."""
 
 _SPREAD = "highest − lowest node (points)"
 _SPREADS: tuple[tuple[str, Callable[[RunFigures], float]], ...] = (
@@ -47,7 +47,7 @@ def _about(comparison: Comparison) -> str:
 
 
 def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], theme: Theme) -> tuple[Figure, str]:
-    """Nodes in the same order on both sides: a row is one node before and after."""
+    """The heat maps before and after. Both have the nodes in the same order, so that a row is the same node."""
     case, figures = comparison.shown, run.figures
     hourly = run.before.max(axis=0) - run.before.min(axis=0)
     same = (other.figures for other in runs if comparison.stock is not None and comparison.stock.is_of(other.figures))
@@ -89,7 +89,7 @@ def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], theme: Them
 
 
 def _by_hour(comparison: Comparison, hourly: Sequence[tuple[Case, Run]], theme: Theme) -> tuple[Figure, str]:
-    """Draws the cases without the descheduler on the left, with it on the right, with the same line styles."""
+    """The spread by hour, without the descheduler on the left and with it on the right, with the same line styles."""
     ends = [run.spread for end in (comparison.stock, comparison.headline_case) for case, run in hourly if case is end]
     ranges = dict.fromkeys(f"{min(spread):.0f}–{max(spread):.0f}" for spread in ends)
     title = f"Hour by hour: {' → '.join(ranges)} points"
@@ -145,7 +145,7 @@ def _by_policy(comparison: Comparison, theme: Theme) -> tuple[Figure, str]:
         axis.tick_params(length=0)
         axis.grid(axis="x")
     highest = max(high for case in comparison.cases for _, value in _SPREADS for high in case.range(value))
-    axes[0].set_xlim(0.0, 1.12 * max(highest, 1.0))  # with space for a number after the highest
+    axes[0].set_xlim(0.0, 1.12 * max(highest, 1.0))  # leaves space for a number beside the highest value
     axes[0].set_yticks(range(len(policies)), [_short(policy) for policy in policies])
     for policy, label in zip(policies, axes[0].get_yticklabels(), strict=True):
         if comparison.best is not None and policy == comparison.best.policy:
@@ -165,18 +165,18 @@ def _dots(
     lower = min(cases, key=lambda case: value(case.median))
     axis.plot([value(case.median) for case in cases], [row] * len(cases), color=theme.line, linewidth=2, zorder=2)
     for case in cases:
-        at, (low, high), best = value(case.median), case.range(value), case is comparison.best
+        position, (low, high), best = value(case.median), case.range(value), case is comparison.best
         color = theme.best if best else theme.stock if case.stock else theme.soft
         axis.plot([low, high], [row, row], color=color, alpha=0.3, linewidth=6, solid_capstyle="round")
         inside = color if case.median.descheduler else theme.paper
-        axis.plot(at, row, "o", color=color, markerfacecolor=inside, ms=9, markeredgewidth=1.8, zorder=3)
-        left = len(cases) > 1 and case is lower
+        axis.plot(position, row, "o", color=color, markerfacecolor=inside, ms=9, markeredgewidth=1.8, zorder=3)
+        on_the_left = len(cases) > 1 and case is lower
         axis.annotate(
-            f"{at:.0f}",
-            (low if left else high, row),
-            xytext=(-9 if left else 9, 0),
+            f"{position:.0f}",
+            (low if on_the_left else high, row),
+            xytext=(-9 if on_the_left else 9, 0),
             textcoords="offset points",
-            ha="right" if left else "left",
+            ha="right" if on_the_left else "left",
             va="center",
             fontsize=11,
             color=theme.best if best else theme.soft,
@@ -186,7 +186,7 @@ def _dots(
 
 
 def _styles(comparison: Comparison, theme: Theme) -> dict[str, dict[str, Any]]:
-    """Line style by policy, in the order of the table."""
+    """The line style of each policy, in the order of the table."""
     styles: dict[str, dict[str, Any]] = {}
     others = ({"color": color, "linestyle": dash} for dash in itertools.cycle(_DASHES) for color in theme.others)
     for case in comparison.cases:
@@ -202,11 +202,11 @@ def _styles(comparison: Comparison, theme: Theme) -> dict[str, dict[str, Any]]:
 
 
 def _legend(axes: Sequence[Axes], policies: Sequence[str]) -> None:
-    """Adds the legend at the right of the last axes; each line with its largest width."""
+    """Add the legend to the right of the last axes. It shows each line in its largest width."""
     by_width = sorted((line for axis in axes for line in axis.get_lines()), key=lambda line: line.get_linewidth())
-    known = {line.get_label(): line for line in by_width}
+    widest = {line.get_label(): line for line in by_width}
     axes[-1].legend(
-        [known[policy] for policy in policies],
+        [widest[policy] for policy in policies],
         [_short(policy) for policy in policies],
         loc="upper left",
         bbox_to_anchor=(1.02, 1.0),
@@ -216,10 +216,10 @@ def _legend(axes: Sequence[Axes], policies: Sequence[str]) -> None:
 
 
 def _name_ends(axis: Axes, ends: Sequence[tuple[str, float]], styles: dict[str, dict[str, Any]]) -> None:
-    """Names at the ends of the lines, moved up where they would overlap."""
+    """Write the names at the ends of the lines, moved up where they would overlap."""
     gap = 0.055 * max(axis.get_ylim()[1], 1.0)
     last = -gap
-    for policy, end in sorted(ends, key=lambda each: each[1]):
+    for policy, end in sorted(ends, key=lambda end: end[1]):
         last = max(end, last + gap)
         axis.annotate(
             _short(policy),
@@ -234,7 +234,7 @@ def _name_ends(axis: Axes, ends: Sequence[tuple[str, float]], styles: dict[str, 
 
 
 def _hours(axis: Axes, hours: int) -> None:
-    """A tick every six hours for one or two days, otherwise for whole days."""
+    """Set a tick every six hours for up to two days, otherwise ticks at whole days."""
     step, name = (6, "hour") if hours <= 48 else (24 * max(1, hours // 24 // 10), "day")
     ticks = range(0, hours + 1, step)
     axis.set_xlim(0, hours)

@@ -101,16 +101,19 @@ def table(figures: Sequence[RunFigures], kind: type[Table] = Table) -> Table:
 
 
 def plugin_problems(figures: Sequence[RunFigures]) -> list[str]:
-    """What was wrong with plugins, in sentences. Their pods remained pending and were tried again."""
-    found: Counter[tuple[str, str]] = Counter()
+    """Sentences about the problems of plugins. The pods concerned remained pending and were tried again."""
+    attempts_by_problem: Counter[tuple[str, str]] = Counter()
     for run in figures:
         for problem, attempts in run.plugin_problems.items():
-            found[run.scenario, problem] += attempts
-    return [f"{scenario}: {problem} ({attempts:,} attempts)" for (scenario, problem), attempts in found.items()]
+            attempts_by_problem[run.scenario, problem] += attempts
+    return [
+        f"{scenario}: {problem} ({attempts:,} attempts)"
+        for (scenario, problem), attempts in attempts_by_problem.items()
+    ]
 
 
 def encoded(figures: Sequence[RunFigures], capacity: CapacityAnswers | None = None) -> str:
-    """A JSON list with one run per line; with answers about capacity, an object with this list as `runs`."""
+    """A JSON list with one run per line. With answers about capacity, it is an object that has this list as `runs`."""
     rows = ",\n".join(msgspec.json.encode(run).decode() for run in figures)
     runs = f"[\n{rows}\n]" if rows else "[]"
     if capacity is None:

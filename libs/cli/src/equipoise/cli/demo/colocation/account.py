@@ -1,4 +1,4 @@
-"""The reclaimer's account, its rights and its admission policies, as k8s/colocation and k8s/base have them."""
+"""The account of the reclaimer, its permissions and its admission policies, from k8s/colocation and k8s/base."""
 
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,24 @@ _LEASE_POLICY = "equipoise-lease-fence"
 
 
 def account_documents(manifests: Path = _MANIFESTS) -> list[Manifest]:
-    """The reclaimer's manifests without its Deployment: it runs as a process. Raises InvalidInput outside the
-    repository."""
-    account = [each for each in _read(manifests / "colocation" / "reclaimer.yaml") if each["kind"] in _KINDS]
-    leases = [each for each in _read(manifests / "base" / "fence.yaml") if each["metadata"]["name"] == _LEASE_POLICY]
+    """The manifests of the reclaimer without its Deployment, because it runs as a process.
+
+    Raises InvalidInput outside of the repository.
+    """
+    account = [
+        manifest for manifest in _read(manifests / "colocation" / "reclaimer.yaml") if manifest["kind"] in _KINDS
+    ]
+    leases = [
+        manifest
+        for manifest in _read(manifests / "base" / "fence.yaml")
+        if manifest["metadata"]["name"] == _LEASE_POLICY
+    ]
     return [*account, *leases, *_read(manifests / "colocation" / "reclaimer-fence.yaml")]
 
 
 def _read(file: Path) -> list[Any]:
     try:
-        return [each for each in yaml.safe_load_all(file.read_text(encoding="utf-8")) if each]
+        return [manifest for manifest in yaml.safe_load_all(file.read_text(encoding="utf-8")) if manifest]
     except FileNotFoundError:
         raise InvalidInput(
             f"--colocation needs the manifests of the repository, and {file} does not exist: "

@@ -1,4 +1,4 @@
-"""What a run with co-location adds: the reclaimer with its own account, the queue of batch pods, their figures."""
+"""The parts of a demo with co-location: the reclaimer with its account, a queue of batch pods, and their figures."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -76,7 +76,10 @@ class Colocation:
         return "" if cores is None else f"batch pods use {cores:.0f} cores"
 
     async def result(self, since: float, until: float, *, limit: float, evictions: int) -> ColocationResult:
-        """Unix seconds. `limit`: percent of a node's cores. `evictions` of batch pods."""
+        """The result of the time from `since` to `until`, in Unix seconds.
+
+        `limit`: percent of a node's cores. `evictions`: the number of evicted batch pods.
+        """
         first = since + 2 * self.step_seconds
         times = [first + index * self.step_seconds for index in range(max(2, int((until - first) / self.step_seconds)))]
         steps = [int((at - self.epoch) // self.step_seconds) % self.trace.steps for at in times]

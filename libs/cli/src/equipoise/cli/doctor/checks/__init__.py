@@ -1,4 +1,4 @@
-"""Checks, one file each. A check only reads: it changes nothing anywhere."""
+"""The checks of `equipoise doctor`, one file each. A check only reads and changes nothing."""
 
 from collections.abc import Awaitable, Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""The API server admits only evictions that the descheduler has approved."""
+"""Checks that the API server admits only evictions that the descheduler has approved."""
 
 from equipoise.cli.doctor.checks.permissions import deployed_with_accounts
 from equipoise.cli.doctor.environment import UPGRADE, Environment, Finding

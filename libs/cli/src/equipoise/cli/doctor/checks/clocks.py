@@ -1,4 +1,7 @@
-"""The clocks of this machine, of the API server and of the metrics source agree: sample ages are their differences."""
+"""Checks that the clocks of this machine, the API server and the metrics source agree.
+
+The age of a sample is the difference of two of these clocks.
+"""
 
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.collector.decisions.query import SourceError
@@ -19,7 +22,7 @@ async def clocks(environment: Environment) -> list[Finding]:
     findings = [_finding("API server", server, freshness)]
     source_name = environment.settings.collector.source
     if source_name == "metrics-server":
-        return findings  # it uses the API server's clock
+        return findings  # metrics-server uses the clock of the API server
     name = "Prometheus" if source_name == "prometheus" else source_name
     source = await _skew_of_source(environment)
     findings.insert(0, _finding(name, source, freshness))
@@ -52,7 +55,7 @@ def skew_finding(subject: str, skew: SkewBounds, freshness: Freshness) -> Findin
 
 
 async def _skew_of_source(environment: Environment) -> SkewBounds | str:
-    truncation = 1.0 if environment.settings.collector.source == "load-watcher" else 0.0  # times in whole seconds
+    truncation = 1.0 if environment.settings.collector.source == "load-watcher" else 0.0  # it reports whole seconds
     try:
         async with environment.open_source() as source:
             before = environment.clock.now()
@@ -70,7 +73,7 @@ async def _skew_of_api_server(environment: Environment) -> SkewBounds | str:
             try:
                 await kube.get(LEASES, "equipoise-collector", namespace)
             except KubeError as error:
-                if not error.status:  # any response has the time, a refusal too
+                if not error.status:  # any response states the time, even a refusal
                     raise
     except KubeError as error:
         return str(error)

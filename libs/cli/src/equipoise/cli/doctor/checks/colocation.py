@@ -1,4 +1,4 @@
-"""Co-location: its accounts are restricted, and the profiles are complete and nothing refuses their pods."""
+"""Checks that the accounts of co-location are restricted, that its profiles are complete, and their pods admitted."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ _NATIVE = re.compile(r"(requests\.|limits\.)?(cpu|memory)")
 
 
 async def colocation(environment: Environment) -> list[Finding]:
-    """Nothing is checked where co-location is not used."""
+    """The findings about co-location. Where it is not used, the only finding states this."""
     findings = list(setting_findings(environment.settings))
     try:
         kube = environment.api()
@@ -83,7 +83,7 @@ async def colocation(environment: Environment) -> list[Finding]:
 
 
 def setting_findings(settings: AllSettings) -> Iterator[Finding]:
-    """Services that wait for messages of a reclaimer that is not part of the installation."""
+    """A warning for each service that expects messages of the reclaimer although the reclaimer is disabled."""
     for service, section in (("scorer", settings.scorer.reclaimed), ("annotator", settings.annotator.reclaimed)):
         if section.enabled and not settings.reclaimer.enabled:
             message = f"{service}.reclaimed.enabled has no effect: reclaimer.enabled is false"
@@ -91,12 +91,12 @@ def setting_findings(settings: AllSettings) -> Iterator[Finding]:
 
 
 async def _bindings(kube: Kube, version: str) -> list[WholeObject]:
-    found = await kube.list(whole(mutating_bindings(version)))
-    return [each for each in found if each.spec.get("policyName") == PREFIX]
+    bindings = await kube.list(whole(mutating_bindings(version)))
+    return [binding for binding in bindings if binding.spec.get("policyName") == PREFIX]
 
 
 async def _fences(kube: Kube, parts: InstalledParts) -> list[Finding]:
-    """The policies that restrict the accounts that are there."""
+    """Whether each installed account has the policy that restricts it."""
     findings = []
     if parts.reclaimer:
         why = "its account may write every field of nodes/status, and the reclaimer writes nothing until it is there"
@@ -115,7 +115,7 @@ async def _fence(kube: Kube, policy: str, why: str, file: str) -> Finding:
 
 
 def offer_finding(offering: int, nodes: int) -> Finding:
-    """`offering`: nodes whose status has amounts."""
+    """How many nodes offer resources to batch pods. `offering`: the number of nodes whose status has such amounts."""
     if offering:
         return Finding("ok", SUBJECT, f"{offering} of {count(nodes, 'node')} offer amounts")
     return Finding("ok", SUBJECT, "no node offers amounts: the reclaimer writes them with reclaimer.mode enforce only")
@@ -137,7 +137,7 @@ def agent_finding(nodes: Sequence[Node], agents: Sequence[Pod]) -> Finding:
 
 
 def policy_finding(installed: WholeObject | None, version: str) -> Finding:
-    """Whether it is the one of this release. The API server adds defaults to other fields."""
+    """Whether the installed policy is that of this release. Fields with defaults of the API server are ignored."""
     if installed is None:
         return Finding("error", SUBJECT, f"there is no {POLICY_KIND} {PREFIX}: profiles change no pods", INSTALL)
     subject = f"policy {PREFIX}"
@@ -162,8 +162,7 @@ async def _profiles(kube: Kube, bindings: Sequence[WholeObject]) -> list[Finding
         stored = await find(kube, CONFIG_MAPS, reference.get("name", ""), reference.get("namespace", ""))
         found = list(profile_findings(binding, stored, classes))
         if stored is not None and stored.data.get("resources") in ("mid", "batch"):
-            places = selected_namespaces(binding, namespaces)
-            found += refusal_findings(places, limits, quotas)
+            found += refusal_findings(selected_namespaces(binding, namespaces), limits, quotas)
         findings += found or [Finding("ok", _name(binding), "is valid")]
     return findings
 
@@ -175,13 +174,15 @@ def _name(binding: WholeObject) -> str:
 def profile_findings(binding: WholeObject, stored: ConfigMap | None, classes: set[str]) -> Iterator[Finding]:
     """The findings of one profile; `classes`: the PriorityClasses that exist."""
     reference = binding.spec.get("paramRef", {})
-    place = f"ConfigMap {reference.get('namespace')}/{reference.get('name')}"
-    again = "apply the output of `equipoise colocation profile` again"
+    config_map = f"ConfigMap {reference.get('namespace')}/{reference.get('name')}"
+    fix_profile = "apply the output of `equipoise colocation profile` again"
     if stored is None:
-        yield Finding("error", _name(binding), f"there is no {place}: pods are created as ordinary ones", again)
+        yield Finding(
+            "error", _name(binding), f"there is no {config_map}: pods are created as ordinary ones", fix_profile
+        )
         return
     for fault in stored_profile_faults(stored.data):
-        yield Finding("error", _name(binding), f"{place}: {fault}: pods are created as ordinary ones", again)
+        yield Finding("error", _name(binding), f"{config_map}: {fault}: pods are created as ordinary ones", fix_profile)
     named = stored.data.get("priorityClassName") or binding.metadata.annotations.get(PRIORITY_CLASS, "")
     if named not in classes:
         fix = "apply k8s/colocation/profiles/priority-classes.yaml"
@@ -189,24 +190,24 @@ def profile_findings(binding: WholeObject, stored: ConfigMap | None, classes: se
 
 
 def selected_namespaces(binding: WholeObject, namespaces: Sequence[Namespace]) -> set[str]:
-    """The names of those whose pods the profile may change."""
+    """The names of the namespaces whose pods the profile may change."""
     document: Mapping[str, Any] = binding.spec.get("matchResources", {}).get("namespaceSelector") or {}
     selector = msgspec.convert(document, LabelSelector, strict=False)
     return {each.metadata.name for each in namespaces if selects(selector, each.metadata.labels)}
 
 
 def refusal_findings(
-    places: set[str], limits: Sequence[WholeObject], quotas: Sequence[WholeObject]
+    namespaces: set[str], limits: Sequence[WholeObject], quotas: Sequence[WholeObject]
 ) -> Iterator[Finding]:
-    """LimitRanges and ResourceQuotas that refuse pods without requests of cpu or memory, in these namespaces."""
+    """The LimitRanges and ResourceQuotas in these namespaces that refuse pods without requests of cpu or memory."""
     for each in limits:
-        if each.metadata.namespace in places and (names := _bounded(each.spec)):
+        if each.metadata.namespace in namespaces and (names := _bounded(each.spec)):
             message = f"has min or max of {' and '.join(names)}: it refuses pods with amounts of a band"
             fix = "remove min and max, or set convertResources: false"
             yield Finding("error", f"LimitRange {each.metadata.namespace}/{each.metadata.name}", message, fix)
     for each in quotas:
-        # A quota of a scope applies to some pods only. One of BestEffort can limit nothing but their number.
-        if each.metadata.namespace not in places or each.spec.get("scopes") or each.spec.get("scopeSelector"):
+        # A quota with scopes applies to some pods only. A quota for BestEffort can limit only the number of pods.
+        if each.metadata.namespace not in namespaces or each.spec.get("scopes") or each.spec.get("scopeSelector"):
             continue
         if names := sorted(name for name in each.spec.get("hard", {}) if _NATIVE.fullmatch(name)):
             message = f"limits {' and '.join(names)}: it refuses pods with amounts of a band"
@@ -228,12 +229,16 @@ def _bounded(spec: Mapping[str, Any]) -> list[str]:
 
 
 def extended_name_findings(nodes: Sequence[Node]) -> Iterator[Finding]:
-    """A kubelet that starts without a checkpoint of its device manager sets extended resources to 0."""
+    """A warning if nodes offer extended resources.
+
+    A kubelet that starts without a checkpoint of its device manager sets extended resources to 0.
+    """
     names = sorted({name for node in nodes for name in node.status.allocatable if _EXTENDED.fullmatch(name)})
     if names:
-        having = sum(any(name in node.status.allocatable for name in names) for node in nodes)
+        offering = sum(any(name in node.status.allocatable for name in names) for node in nodes)
         message = (
-            f"{count(having, 'node')} offer {', '.join(names)}: a restart of a kubelet can set extended resources to 0"
+            f"{count(offering, 'node')} offer {', '.join(names)}: "
+            "a restart of a kubelet can set extended resources to 0"
         )
         fix = f"use {' and '.join(RESOURCE_NAMES['batch'])}: their names are not extended ones"
         yield Finding("warning", SUBJECT, message, fix)

@@ -1,4 +1,4 @@
-"""What services run with: known, the same for all replicas, and that of the file that was given."""
+"""Checks that the configuration of each service is known, the same for all replicas, and equal to the given file."""
 
 from collections.abc import Iterable
 
@@ -16,26 +16,26 @@ async def configuration(environment: Environment) -> list[Finding]:
     if isinstance(environment.effective, str):
         return [Finding("unknown", "services", environment.effective)]
     now, findings = environment.clock.now(), []
-    every: list[RunningConfiguration] = []
+    all_running: list[RunningConfiguration] = []
     for service in SERVICES:
-        found = running_configurations(environment.effective, service, now)
-        every += found
-        if not found:
-            if service != "annotator":  # it is optional
+        replicas = running_configurations(environment.effective, service, now)
+        all_running += replicas
+        if not replicas:
+            if service != "annotator":  # the annotator is optional
                 findings.append(Finding("unknown", service, not_known(service), SERVICE_FIX))
             continue
-        for each in found:
-            state: State = "ok" if each.current else "warning"
-            fix = "" if each.current else SERVICE_FIX
-            findings.append(Finding(state, service, f"{each.named}, {each.age_text(now)}", fix))
-        if len(found) > 1:
-            findings.append(Finding("warning", service, _joined(several_lines(found)), ROLLOUT_FIX))
+        for replica in replicas:
+            state: State = "ok" if replica.current else "warning"
+            fix = "" if replica.current else SERVICE_FIX
+            findings.append(Finding(state, service, f"{replica.named}, {replica.age_text(now)}", fix))
+        if len(replicas) > 1:
+            findings.append(Finding("warning", service, _joined(several_lines(replicas)), ROLLOUT_FIX))
         if environment.file is not None:
-            for each in found:
-                if differences(environment.file, each.settings):
-                    text = _joined(file_lines("the file", environment.file, [each]))
+            for replica in replicas:
+                if differences(environment.file, replica.settings):
+                    text = _joined(file_lines("the file", environment.file, [replica]))
                     findings.append(Finding("warning", service, text, FILE_FIX))
-    if lines := list(shared_lines(every)):
+    if lines := list(shared_lines(all_running)):
         findings.append(Finding("warning", "services", _joined(lines), ROLLOUT_FIX))
     return findings
 

@@ -27,16 +27,16 @@ PERIOD = 900.0
 """Seconds of reviews that are read: a scorer publishes one every five minutes."""
 
 CONNECT_TIMEOUT = 5.0
-"""Seconds, as of the check of the bus: both run at the same time."""
+"""Seconds, the same as for the check of the bus, which runs at the same time."""
 
 MIN_PLACED = 20
 """Placed pods below which the share is not significant."""
 
 MIN_RATIO = 1.2
-"""Scores count as used if pods follow them this many times as often as by chance."""
+"""The factor by which pods must follow scores more often than by chance, so that scores count as used."""
 
 MAX_TIMEOUT = 1.0
-"""Seconds: with a longer httpTimeout a scorer that hangs delays every pod."""
+"""Seconds. With a longer httpTimeout, a scorer that does not respond delays every pod."""
 
 ENTRY = "k8s/scheduler/extender.yaml"
 SUBJECT = "kube-scheduler"
@@ -67,7 +67,7 @@ async def extender(environment: Environment) -> list[Finding]:
 
 
 def client_findings(settings: ScorerSettings) -> list[Finding]:
-    """Whether the scorer accepts any client, by explicit choice."""
+    """A warning if the scorer is configured to accept any client."""
     if not (settings.serves_any_client and settings.extender.allow_unauthenticated):
         return []
     message = f"the extender at {settings.listen} answers anyone: any client can change where pods are placed"
@@ -94,9 +94,9 @@ async def _recent_advice(environment: Environment) -> RecentAdvice:
 
 
 def score_finding(advice: RecentAdvice, *, hints: bool = False, target_points: int = HINT_POINTS) -> Finding:
-    """Whether scores are requested and used. `hints`: placement hints are enabled, which need no requests.
+    """Whether scores are requested and used. `hints`: whether placement hints are enabled, which need no requests.
 
-    `target_points`: those that the descheduler assumes.
+    `target_points`: the points that the descheduler assumes the target to get from scores.
     """
     if not advice.scores:
         message = "no scorer has published the number of its requests in the last 15 minutes"
@@ -139,13 +139,13 @@ def score_finding(advice: RecentAdvice, *, hints: bool = False, target_points: i
 
 
 async def _configured_entries(environment: Environment) -> list[Finding]:
-    """The entries in ConfigMaps: of a second scheduler, or of one that runs in the cluster."""
+    """Findings about the extender entries in ConfigMaps, which a kube-scheduler in a pod or a second scheduler uses."""
     findings: list[Finding] = []
     for namespace in ("kube-system", environment.settings.shared.kubernetes.namespace):
         try:
             maps = await environment.api().list(CONFIG_MAPS, namespace)
         except KubeError:
-            continue  # the permission is optional: the effect of an entry is known without it
+            continue  # the permission is optional, because scorers report the effect of an entry
         findings += config_map_findings(maps)
     return findings
 
@@ -165,7 +165,7 @@ class _SchedulerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entry_finding(subject: str, text: str) -> Finding:
-    """The scorer's entry in a KubeSchedulerConfiguration."""
+    """The finding about the scorer's entry in a KubeSchedulerConfiguration."""
     try:
         extenders = read_foreign(text, _SchedulerConfiguration).extenders or []
     except UnreadableYaml as error:

@@ -53,12 +53,12 @@ DESCHEDULER = "descheduler of kubernetes-sigs"
 
 CONFIG_MAP = ("descheduler-policy-configmap", "kube-system")
 CONFIG_MAP_LABEL = "app.kubernetes.io/name=descheduler"
-"""The ConfigMap, or the label of one, in which the manifests and the chart of that descheduler have its policy."""
+"""The manifests of that descheduler store its policy in CONFIG_MAP; its chart, in a ConfigMap with this label."""
 
 POLICY = "DeschedulerPolicy"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 MOST_CONFIG_MAPS = 20
-"""The maximum of ConfigMaps that are read."""
+"""The largest number of ConfigMaps that a check reads."""
 
 
 async def hints(environment: Environment) -> list[Finding]:
@@ -153,7 +153,7 @@ _NOT_USED = Finding("ok", SUBJECT, "not used: placement.hints is false, and no p
 
 
 def policy_finding(installed: WholeObject, version: str) -> Finding:
-    """Whether it is the one of this release. The API server adds defaults to other fields."""
+    """Whether the installed policy is that of this release. Fields with defaults of the API server are ignored."""
     changed = policy_differences(installed, policy(version))
     if not changed:
         return Finding("ok", f"policy {NAME}", "is the one of this release")
@@ -178,7 +178,7 @@ def _valid(stored: Sequence[HintsObject], now: float) -> list[HintsObject]:
 
 
 async def _proof(kube: Kube, valid: Sequence[HintsObject]) -> list[Finding]:
-    """A pod of the first workload that has hints, in a namespace that has not opted out."""
+    """Whether a new pod of the first workload with hints gets its hint. Namespaces that opted out are skipped."""
     for stored in valid:
         namespace, key = stored.metadata.namespace, next(iter(stored.hints))
         if (await kube.get(NAMESPACES, namespace)).metadata.labels.get(SWITCH) == "off":
@@ -196,7 +196,10 @@ async def _proof(kube: Kube, valid: Sequence[HintsObject]) -> list[Finding]:
 
 
 async def upstream_descheduler(kube: Kube) -> list[Finding]:
-    """Reads one ConfigMap after the other: tenants may have created many large ones with this label."""
+    """Findings about the policies of the descheduler of kubernetes-sigs.
+
+    The ConfigMaps are read one by one, because tenants may have created many large ones with this label.
+    """
     administrators, findings = CONFIG_MAP[1], list[Finding]()
     try:
         labeled = await kube.list(metadata_of(CONFIG_MAPS), label_selector=CONFIG_MAP_LABEL)
@@ -207,16 +210,17 @@ async def upstream_descheduler(kube: Kube) -> list[Finding]:
             findings += descheduler_findings(found)
     except KubeError as error:
         return [*findings, Finding("unknown", DESCHEDULER, f"its policy was not read: {error}")]
-    if more := len(ordered[MOST_CONFIG_MAPS:]):
-        message = f"{count(more, 'more ConfigMap')} with the label {CONFIG_MAP_LABEL} not read"
+    if unread := len(ordered[MOST_CONFIG_MAPS:]):
+        message = f"{count(unread, 'more ConfigMap')} with the label {CONFIG_MAP_LABEL} not read"
         findings.append(Finding("unknown", DESCHEDULER, message))
     return findings
 
 
 def descheduler_findings(config_maps: Sequence[ConfigMap]) -> Iterator[Finding]:
-    """One for each policy that would evict pods whose hint has expired, or that cannot be read.
+    """A finding for each policy that would evict pods whose hint has expired, or that cannot be read.
 
-    Outside of kube-system anyone may have written it, and whether a descheduler uses it is not known: it is no error.
+    Outside of kube-system anyone may have written the ConfigMap, and it is unknown whether a descheduler uses it.
+    The finding is therefore only a warning.
     """
     for each in config_maps:
         name = f"{each.metadata.namespace}/{each.metadata.name}"
@@ -229,11 +233,11 @@ def descheduler_findings(config_maps: Sequence[ConfigMap]) -> Iterator[Finding]:
                 yield Finding("unknown", DESCHEDULER, f"the policy in ConfigMap {name} cannot be read: {error}")
                 continue
             if enforces:
-                own = each.metadata.namespace == CONFIG_MAP[1]
-                evicts = "it evicts" if own else "a descheduler that uses it evicts"
+                in_kube_system = each.metadata.namespace == CONFIG_MAP[1]
+                evicts = "it evicts" if in_kube_system else "a descheduler that uses it evicts"
                 message = f"ConfigMap {name} enforces preferred node affinity: {evicts} pods whose hint has expired"
                 fix = f"remove {PREFERRED} from RemovePodsViolatingNodeAffinity"
-                yield Finding("error" if own else "warning", DESCHEDULER, message, fix)
+                yield Finding("error" if in_kube_system else "warning", DESCHEDULER, message, fix)
 
 
 class _Plugin(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,7 +250,7 @@ class _Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of v1alpha2 (profiles) and of v1alpha1 (strategies)."""
+    """The fields of a policy that are needed: `profiles` of v1alpha2, and `strategies` of v1alpha1."""
 
     kind: str = ""
     profiles: list[_Profile] | None = None
@@ -257,7 +261,5 @@ def _enforces_preferences(policy: _Policy) -> bool:
     plugins = [plugin for profile in policy.profiles or () for plugin in profile.plugin_config or ()]
     strategies = [*((plugin.name, plugin.args) for plugin in plugins), *(policy.strategies or {}).items()]
     return policy.kind == POLICY and any(
-        name == "RemovePodsViolatingNodeAffinity"
-        and "preferredDuringSchedulingIgnoredDuringExecution" in str(arguments)
-        for name, arguments in strategies
+        name == "RemovePodsViolatingNodeAffinity" and PREFERRED in str(arguments) for name, arguments in strategies
     )

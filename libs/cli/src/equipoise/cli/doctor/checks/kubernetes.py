@@ -1,4 +1,4 @@
-"""The API server responds and lists the nodes, and no other installation works in the cluster."""
+"""Checks that the API server lists the nodes, and that no other installation of Equipoise runs in the cluster."""
 
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.runtime.kubernetes.client import Forbidden, KubeError
@@ -29,6 +29,6 @@ async def _installations(environment: Environment) -> list[Finding]:
     return [
         Finding("error", INSTALLATION, refusal(namespace, other.namespace, other.unreadable), fix)
         if other.older
-        else Finding("warning", INSTALLATION, f"{refusal(other.namespace, namespace)}", fix)
+        else Finding("warning", INSTALLATION, refusal(other.namespace, namespace), fix)
         for other in others
     ]

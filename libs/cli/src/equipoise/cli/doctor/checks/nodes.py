@@ -1,4 +1,4 @@
-"""Which nodes have an unknown load, and why: every window is measured as the collector measures it."""
+"""Checks which nodes have an unknown load, and why. Every window is measured as the collector measures it."""
 
 from collections.abc import Mapping, Sequence, Set
 
@@ -56,42 +56,42 @@ class UnknownNode(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
     why: str
     expected: str = ""
-    """Why this is no fault; empty if it is one."""
+    """Why no data of this node is expected; empty if data is expected."""
 
 
 async def nodes(environment: Environment) -> list[Finding]:
     settings, load = environment.settings.collector, environment.settings.shared.load
     settling = load.coverage.node_settling_period
     try:
-        mine, others = selected(await environment.nodes(), settings)
+        matching, others = selected(await environment.nodes(), settings)
         async with environment.open_source() as source:
             at = await source.time()
             if settings.source != "prometheus":
                 return [
-                    *await _without_history(source, settings, mine, at, load),
+                    *await _without_history(source, settings, matching, at, load),
                     *_unsupported_windows(source, load, at),
                     *_not_selected(others, settings),
                 ]
             sampled: set[str] = set()
-            readings = await _measure(source, mine, (*mine, *others), settings, load, at, sampled)
+            readings = await _measure(source, matching, (*matching, *others), settings, load, at, sampled)
     except (KubeError, ConfigurationError, SourceError) as error:
         return [Finding("unknown", "nodes", f"not checked: {error}")]
     measured = UtilizationStore(load)
     for window in load.windows:
         for resource, by_node in readings[window.name].items():
             measured.record(window, resource, by_node, at)
-    fresh = {node.metadata.name for node in mine if measured.why_unknown(node.metadata.name, at) is None}
-    unknown = find_unknown(mine, readings[load.shortest.name], at, settings, settling)
+    fresh = {node.metadata.name for node in matching if measured.why_unknown(node.metadata.name, at) is None}
+    unknown = find_unknown(matching, readings[load.shortest.name], at, settings, settling)
     return [
-        *_other_cluster(sampled, [node.metadata.name for node in (*mine, *others)]),
+        *_other_cluster(sampled, [node.metadata.name for node in (*matching, *others)]),
         *(node_finding(node) for node in unknown),
         coverage_finding(
-            len(mine),
+            len(matching),
             [node for node in unknown if node.node not in fresh],
             load,
             in_part=sum(node.node in fresh for node in unknown),
         ),
-        *(window_finding(window.name, mine, readings[window.name]) for window in load.windows[1:]),
+        *(window_finding(window.name, matching, readings[window.name]) for window in load.windows[1:]),
         *_not_selected(others, settings),
     ]
 
@@ -99,13 +99,13 @@ async def nodes(environment: Environment) -> list[Finding]:
 def selected(every: Sequence[Node], settings: CollectorSettings) -> tuple[list[Node], list[Node]]:
     """The nodes that match the collector's selector, and the others."""
     selector = settings.node_selector.items()
-    mine = [node for node in every if selector <= node.metadata.labels.items()]
-    return mine, [node for node in every if not selector <= node.metadata.labels.items()]
+    matching = [node for node in every if selector <= node.metadata.labels.items()]
+    return matching, [node for node in every if not selector <= node.metadata.labels.items()]
 
 
 async def _measure(
     source: MetricSource,
-    mine: Sequence[Node],
+    matching: Sequence[Node],
     every: Sequence[Node],
     settings: CollectorSettings,
     load: LoadSettings,
@@ -116,7 +116,7 @@ async def _measure(
 
     Adds the names of all nodes that have samples to `sampled`.
     """
-    targets = {node.metadata.name: node_target(node, at, has_pods=True) for node in mine}
+    targets = {node.metadata.name: node_target(node, at, has_pods=True) for node in matching}
     names = node_names({node.metadata.name: texts_of(node) for node in every})
     intervals = ScrapeIntervals(default=settings.scrape_interval)
     if settings.scrape_interval is None:
@@ -134,20 +134,20 @@ async def _measure(
 
 
 async def _without_history(
-    source: MetricSource, settings: CollectorSettings, mine: Sequence[Node], at: float, load: LoadSettings
+    source: MetricSource, settings: CollectorSettings, matching: Sequence[Node], at: float, load: LoadSettings
 ) -> list[Finding]:
-    """The findings of a source that has only current values: its history is in the collector."""
+    """The findings for a source that has only current values. Only the collector has their history."""
     name = settings.source
     newest = await source.query(MetricQuery(subject="node", resource="cpu", aggregate="newest", length=0.0, at=at))
     sampled = {sample.node for sample in newest}
-    missing = [node for node in mine if node.metadata.name not in sampled]
+    missing = [node for node in matching if node.metadata.name not in sampled]
     reading = NodeReading(unknown=UnknownUsage("no sample", f"{name} has no sample of it"))
     readings: Readings = {"cpu": {node.metadata.name: reading for node in missing}}
     unknown = find_unknown(missing, readings, at, settings, load.coverage.node_settling_period)
     message = f"{name} has only current values: windows are known to the collector alone"
     return [
         *(node_finding(each, _POLLED_FIX.format(source=name)) for each in unknown),
-        coverage_finding(len(mine), unknown, load),
+        coverage_finding(len(matching), unknown, load),
         Finding("unknown", "windows", message, _COLLECTOR_FIX),
     ]
 
@@ -176,7 +176,7 @@ def _why_unknown(node: str, readings: Readings) -> UnknownUsage | None:
 
 
 def find_unknown(
-    mine: Sequence[Node], readings: Readings, at: float, settings: CollectorSettings, settling: float
+    matching: Sequence[Node], readings: Readings, at: float, settings: CollectorSettings, settling: float
 ) -> list[UnknownNode]:
     """The nodes with a resource that is unknown."""
     return [
@@ -186,7 +186,7 @@ def find_unknown(
             why=unknown.text,
             expected=unmeasurable(node, settings.unmeasured_nodes) or not_yet_expected(node, at, settling),
         )
-        for node in mine
+        for node in matching
         if (unknown := _why_unknown(node.metadata.name, readings)) is not None
     ]
 
@@ -219,15 +219,18 @@ def coverage_finding(count: int, unknown: Sequence[UnknownNode], load: LoadSetti
     return Finding("error", "nodes", message, "see the nodes above")
 
 
-def window_finding(window: str, mine: Sequence[Node], readings: Readings) -> Finding:
-    """The number of nodes with this longer window. Policies work without it: a young Prometheus has none."""
-    unknown = [why for node in mine if (why := _why_unknown(node.metadata.name, readings)) is not None]
+def window_finding(window: str, matching: Sequence[Node], readings: Readings) -> Finding:
+    """How many nodes have a known load in this longer window.
+
+    It is never an error: policies work without this window, and a new Prometheus does not have it yet.
+    """
+    unknown = [why for node in matching if (why := _why_unknown(node.metadata.name, readings)) is not None]
     subject = f"window {window}"
-    message = f"known for {len(mine) - len(unknown)} of {len(mine)} nodes"
+    message = f"known for {len(matching) - len(unknown)} of {len(matching)} nodes"
     if not unknown:
         return Finding("ok", subject, message)
     message += f"; unknown for one because {unknown[0].text}"
-    if len(unknown) < len(mine):
+    if len(unknown) < len(matching):
         return Finding("ok", subject, message)
     fix = "wait until Prometheus has run for this long, and check that its retention is longer"
     return Finding("warning", subject, message, fix)

@@ -67,7 +67,7 @@ class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join(filter(None, (self.verb, f"{resource}.{self.group}".rstrip("."), self.name)))
 
 
-def _each(
+def _permissions(
     service: Account,
     verbs: str,
     group: str,
@@ -96,58 +96,60 @@ def shard_leases(shards: int) -> list[str]:
 
 
 REQUIRED: Sequence[ApiPermission] = (
-    *_each("collector", "list watch", "", "nodes pods"),
-    *_each("collector", "list watch", "apps", "replicasets"),
-    *_each("collector", "list watch", "batch", "jobs"),
-    *_each("collector", "list", "apps", "deployments statefulsets daemonsets"),
-    *_each("collector", "list", "apps.kruise.io", "clonesets", when="workloads"),
-    *_each("collector", "list", "argoproj.io", "rollouts", when="workloads"),
-    *_each("collector", "create", LEASES, "leases", own_namespace=True),
-    *_each("collector", "get update", LEASES, "leases", name="equipoise-collector", own_namespace=True),
-    *_each("collector", "list", "metrics.k8s.io", "nodes pods", when="metricsServer"),
+    *_permissions("collector", "list watch", "", "nodes pods"),
+    *_permissions("collector", "list watch", "apps", "replicasets"),
+    *_permissions("collector", "list watch", "batch", "jobs"),
+    *_permissions("collector", "list", "apps", "deployments statefulsets daemonsets"),
+    *_permissions("collector", "list", "apps.kruise.io", "clonesets", when="workloads"),
+    *_permissions("collector", "list", "argoproj.io", "rollouts", when="workloads"),
+    *_permissions("collector", "create", LEASES, "leases", own_namespace=True),
+    *_permissions("collector", "get update", LEASES, "leases", name="equipoise-collector", own_namespace=True),
+    *_permissions("collector", "list", "metrics.k8s.io", "nodes pods", when="metricsServer"),
     *(
         permission
         for name in shard_leases(MAX_SHARDS)
-        for permission in _each(
+        for permission in _permissions(
             "collector", "get update", LEASES, "leases", name=name, own_namespace=True, when="shards"
         )
     ),
-    *_each("annotator", "get patch", "", "nodes replicationcontrollers"),
-    *_each("annotator", "get patch", "apps", "deployments statefulsets daemonsets replicasets"),
-    *_each("annotator", "get patch", "batch", "cronjobs jobs"),
-    *_each("annotator", "get patch", "apps.kruise.io", "clonesets", when="workloads"),
-    *_each("annotator", "get patch", "argoproj.io", "rollouts", when="workloads"),
-    *_each("annotator", "create list update", LEASES, "leases", own_namespace=True),
-    *_each("annotator", "list", LEASES, "leases", name="equipoise-descheduler"),
-    *_each("annotator", "get create update", HINTS.group, HINTS.plural, when="hints"),
-    *_each("annotator", "get", API_GROUP, "mutatingadmissionpolicies", name=NAME, when="hints"),
-    *_each("annotator", "get update", API_GROUP, "mutatingwebhookconfigurations", name=NAME, when="webhook"),
-    *_each("annotator", "create", "", "pods", own_namespace=True, when="webhook"),
-    *_each("hints-webhook", "list watch", HINTS.group, HINTS.plural, when="webhook"),
-    *_each("descheduler", "list watch", "", "nodes pods namespaces replicationcontrollers"),
-    *_each("descheduler", "list watch", "apps", "deployments replicasets statefulsets"),
-    *_each("descheduler", "list watch", "policy", "poddisruptionbudgets"),
-    *_each("descheduler", "list watch", "", "persistentvolumeclaims persistentvolumes", when="persistentVolumes"),
-    *_each("descheduler", "list watch", "apps.kruise.io", "clonesets", when="workloads"),
-    *_each("descheduler", "list watch", "argoproj.io", "rollouts", when="workloads"),
-    *_each("descheduler", "create", LEASES, "leases", own_namespace=True),
-    *_each("descheduler", "get update", LEASES, "leases", name="equipoise-descheduler", own_namespace=True),
-    *_each("descheduler", "get update", RBAC, "roles", name=APPROVAL_ROLE, own_namespace=True, when="approvals"),
-    *_each("descheduler", "approve", "equipoise.dev", "evictions", own_namespace=True, when="approvals"),
-    *_each("binder", "get", "", "pods namespaces replicationcontrollers"),
-    *_each("binder", "get", "apps", "deployments replicasets statefulsets"),
-    *_each("binder", "get", "apps.kruise.io", "clonesets", when="workloads"),
-    *_each("binder", "get", "argoproj.io", "rollouts", when="workloads"),
-    *_each("binder", "get", "", "persistentvolumeclaims persistentvolumes", when="persistentVolumes"),
-    *_each("binder", "create", "events.k8s.io", "events"),
-    *_each("binder", "get update", "", "configmaps", name="equipoise-ledger", own_namespace=True),
-    *_each("binder", "get", LEASES, "leases", name="equipoise-descheduler", own_namespace=True),
-    *_each("binder", "list", LEASES, "leases", name="equipoise-descheduler"),
-    *_each("reclaimer", "patch", "", "nodes/status"),
-    *_each("reclaimer", "create", LEASES, "leases", own_namespace=True),
-    *_each("reclaimer", "get update", LEASES, "leases", name="equipoise-reclaimer", own_namespace=True),
-    *_each("reclaimer", "list", LEASES, "leases", name="equipoise-descheduler"),
-    *_each("agent", "list watch", "", "pods"),
+    *_permissions("annotator", "get patch", "", "nodes replicationcontrollers"),
+    *_permissions("annotator", "get patch", "apps", "deployments statefulsets daemonsets replicasets"),
+    *_permissions("annotator", "get patch", "batch", "cronjobs jobs"),
+    *_permissions("annotator", "get patch", "apps.kruise.io", "clonesets", when="workloads"),
+    *_permissions("annotator", "get patch", "argoproj.io", "rollouts", when="workloads"),
+    *_permissions("annotator", "create list update", LEASES, "leases", own_namespace=True),
+    *_permissions("annotator", "list", LEASES, "leases", name="equipoise-descheduler"),
+    *_permissions("annotator", "get create update", HINTS.group, HINTS.plural, when="hints"),
+    *_permissions("annotator", "get", API_GROUP, "mutatingadmissionpolicies", name=NAME, when="hints"),
+    *_permissions("annotator", "get update", API_GROUP, "mutatingwebhookconfigurations", name=NAME, when="webhook"),
+    *_permissions("annotator", "create", "", "pods", own_namespace=True, when="webhook"),
+    *_permissions("hints-webhook", "list watch", HINTS.group, HINTS.plural, when="webhook"),
+    *_permissions("descheduler", "list watch", "", "nodes pods namespaces replicationcontrollers"),
+    *_permissions("descheduler", "list watch", "apps", "deployments replicasets statefulsets"),
+    *_permissions("descheduler", "list watch", "policy", "poddisruptionbudgets"),
+    *_permissions(
+        "descheduler", "list watch", "", "persistentvolumeclaims persistentvolumes", when="persistentVolumes"
+    ),
+    *_permissions("descheduler", "list watch", "apps.kruise.io", "clonesets", when="workloads"),
+    *_permissions("descheduler", "list watch", "argoproj.io", "rollouts", when="workloads"),
+    *_permissions("descheduler", "create", LEASES, "leases", own_namespace=True),
+    *_permissions("descheduler", "get update", LEASES, "leases", name="equipoise-descheduler", own_namespace=True),
+    *_permissions("descheduler", "get update", RBAC, "roles", name=APPROVAL_ROLE, own_namespace=True, when="approvals"),
+    *_permissions("descheduler", "approve", "equipoise.dev", "evictions", own_namespace=True, when="approvals"),
+    *_permissions("binder", "get", "", "pods namespaces replicationcontrollers"),
+    *_permissions("binder", "get", "apps", "deployments replicasets statefulsets"),
+    *_permissions("binder", "get", "apps.kruise.io", "clonesets", when="workloads"),
+    *_permissions("binder", "get", "argoproj.io", "rollouts", when="workloads"),
+    *_permissions("binder", "get", "", "persistentvolumeclaims persistentvolumes", when="persistentVolumes"),
+    *_permissions("binder", "create", "events.k8s.io", "events"),
+    *_permissions("binder", "get update", "", "configmaps", name="equipoise-ledger", own_namespace=True),
+    *_permissions("binder", "get", LEASES, "leases", name="equipoise-descheduler", own_namespace=True),
+    *_permissions("binder", "list", LEASES, "leases", name="equipoise-descheduler"),
+    *_permissions("reclaimer", "patch", "", "nodes/status"),
+    *_permissions("reclaimer", "create", LEASES, "leases", own_namespace=True),
+    *_permissions("reclaimer", "get update", LEASES, "leases", name="equipoise-reclaimer", own_namespace=True),
+    *_permissions("reclaimer", "list", LEASES, "leases", name="equipoise-descheduler"),
+    *_permissions("agent", "list watch", "", "pods"),
 )
 """The permissions of the services; those of the reclaimer and of the agent only where these are installed."""
 
@@ -189,7 +191,7 @@ async def permissions(environment: Environment) -> list[Finding]:
 
 
 async def deployed_with_accounts(kube: Kube, namespace: str) -> bool:
-    """The services have ServiceAccounts; assumed if these may not be read."""
+    """Whether the services have ServiceAccounts. True if the user may not read ServiceAccounts."""
     try:
         return await find(kube, SERVICE_ACCOUNTS, "equipoise-collector", namespace) is not None
     except Forbidden:
@@ -197,7 +199,10 @@ async def deployed_with_accounts(kube: Kube, namespace: str) -> bool:
 
 
 async def _co_location(environment: Environment, kube: Kube, *, deployed: bool) -> tuple[InstalledParts, list[Finding]]:
-    """What is installed of it, and a finding if that is unknown. Without ServiceAccounts the configuration decides."""
+    """The installed parts of co-location, and a finding if they are unknown.
+
+    Without ServiceAccounts the configuration states whether the reclaimer is used.
+    """
     if not deployed:
         return InstalledParts(reclaimer=environment.settings.reclaimer.enabled), []
     try:
@@ -212,7 +217,7 @@ class _AccessReviews:
     """Access reviews of the ServiceAccounts, or of the current user."""
 
     def __init__(self, kube: Kube, namespace: str, *, deployed: bool, agents: str) -> None:
-        """`agents`: their namespace."""
+        """`agents`: the namespace of the agents."""
         self.kube = kube
         self.namespace = namespace
         self.deployed = deployed
@@ -223,7 +228,10 @@ class _AccessReviews:
         return f"ServiceAccount equipoise-{service}" if self.deployed else CURRENT_USER
 
     async def allowed(self, permission: ApiPermission, namespace: str = "") -> bool:
-        """Whether it is allowed in this namespace; by default where it is required. Raises KubeError."""
+        """Whether the permission is granted in this namespace; by default, in the namespaces where it is required.
+
+        Raises KubeError.
+        """
         attributes = ResourceAttributes(
             verb=permission.verb,
             group=permission.group,
@@ -234,8 +242,8 @@ class _AccessReviews:
         )
         spec = AccessReviewSpec(resource_attributes=attributes)
         if self.deployed:
-            home = self.agents if permission.service == "agent" else self.namespace
-            spec = account_review(home, f"equipoise-{permission.service}", attributes)
+            account_namespace = self.agents if permission.service == "agent" else self.namespace
+            spec = account_review(account_namespace, f"equipoise-{permission.service}", attributes)
         resource = ACCESS_REVIEWS if self.deployed else SELF_ACCESS_REVIEWS
         async with self._slots:
             return (await self.kube.create(resource, AccessReview(spec=spec))).status.allowed
@@ -262,7 +270,8 @@ async def _findings(reviews: _AccessReviews, settings: AllSettings, parts: Insta
 
 
 def is_required(permission: ApiPermission, settings: AllSettings, *, deployed: bool) -> bool:
-    """Whether the configuration requires it; whether the cluster has workloads of a kind is unknown.
+    """Whether the configuration requires the permission. Permissions for kinds of workloads are always required here,
+    because it is unknown whether the cluster has such workloads.
 
     `deployed`: the services have ServiceAccounts.
     """
@@ -289,7 +298,7 @@ def _by_webhook(settings: AllSettings) -> bool:
 def service_finding(service: str, account: str, allowed: Mapping[ApiPermission, bool]) -> Finding:
     """The missing permissions of a service."""
     subject = f"{service} ({account})"
-    missing = [permission for permission, yes in allowed.items() if permission.service == service and not yes]
+    missing = [permission for permission, granted in allowed.items() if permission.service == service and not granted]
     required = [permission for permission in missing if permission.when != "workloads"]
     if required:
         folder = "colocation" if service in ("reclaimer", "agent") else "base"
@@ -316,14 +325,14 @@ async def _eviction_finding(reviews: _AccessReviews, settings: AllSettings) -> F
     configured = [name for name in names if shared.namespaces.allow(name, shared.kubernetes.namespace)]
     checked = configured[:MAX_NAMESPACES]
     results = await asyncio.gather(*(reviews.allowed(EVICT, name) for name in checked))
-    granted = [name for name, yes in zip(checked, results, strict=True) if yes]
+    granted = [name for name, allowed in zip(checked, results, strict=True) if allowed]
     return eviction_finding(account, everywhere=False, evict=evict, granted=granted, configured=configured)
 
 
 def eviction_finding(
     account: str, *, everywhere: bool, evict: bool, granted: Sequence[str] = (), configured: Sequence[str] = ()
 ) -> Finding:
-    """The permission to evict against `binder.evict`. `granted` and `configured`: namespaces."""
+    """The finding that compares the permission to evict with `binder.evict`. `granted`, `configured`: namespaces."""
     subject = f"evictions ({account})"
     if everywhere or (configured and len(granted) == len(configured)):
         message = "may evict" + ("" if evict else "; binder.evict is false, so every eviction is a dry run")
@@ -352,7 +361,7 @@ async def _agents_evict(kube: Kube, namespace: str) -> bool | None:
 
 
 def agent_eviction_finding(permitted: bool, evict: bool | None) -> Finding:
-    """The permission of the agents to evict against `agent.evict`, which is None where it is unknown."""
+    """The finding that compares the permission of the agents with `agent.evict`, which is None if it is unknown."""
     subject = "evictions by agents (ServiceAccount equipoise-agent)"
     if permitted:
         off = "; agent.evict is false, so evictions are only logged" if evict is False else ""

@@ -1,4 +1,4 @@
-"""The metrics source responds and has the metrics of the configured profile."""
+"""Checks that the metrics source responds and has the metrics of the configured profile."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,7 +31,7 @@ UNREACHABLE_FIXES: Mapping[str, str] = {
 UNCONFIRMED_FIX = "give the URL that is right with --prometheus URL, or the configuration with --config FILE"
 
 MAX_REASON = 2_000
-"""Characters of what the Job equipoise-prepare has written."""
+"""The largest number of characters that are shown of the reason that the Job equipoise-prepare has stored."""
 
 SEARCH_AGAIN = (
     f"set collector.prometheus.url; or, to search again, delete the ConfigMap {DISCOVERED}, run `helm upgrade`, and "
@@ -47,7 +47,7 @@ _POLLED_FIXES: Mapping[str, str] = {
     "load-watcher": "check the metrics source of load-watcher: /watcher must have the nodes by their Kubernetes names",
     "metrics-server": "check that `kubectl top nodes` has the nodes; the log of metrics-server names failing kubelets",
 }
-"""What to do, for sources without profiles."""
+"""What to do about missing nodes, for sources without profiles."""
 
 
 async def prometheus(environment: Environment) -> list[Finding]:
@@ -55,18 +55,18 @@ async def prometheus(environment: Environment) -> list[Finding]:
 
 
 async def _discovered(environment: Environment) -> list[Finding]:
-    """Why no Prometheus was taken at the installation, if services run with what was found then."""
+    """Why the installation chose no Prometheus, if services use the source of metrics that was found then."""
     settings, kube = environment.settings.collector, environment.kube
     by_default = settings.source == "prometheus" and settings.prometheus.shown_url == PrometheusSettings().url
     if isinstance(kube, KubeError) or not (settings.source == "metrics-server" or by_default):
         return []
     try:
-        found = await find(kube, CONFIG_MAPS, DISCOVERED, environment.settings.shared.kubernetes.namespace)
+        stored = await find(kube, CONFIG_MAPS, DISCOVERED, environment.settings.shared.kubernetes.namespace)
     except KubeError:
         return []
-    if found is None or not found.data.get("reason"):
+    if stored is None or not stored.data.get("reason"):
         return []
-    return [Finding("warning", "source of metrics", plain_text(found.data["reason"], MAX_REASON), SEARCH_AGAIN)]
+    return [Finding("warning", "source of metrics", plain_text(stored.data["reason"], MAX_REASON), SEARCH_AGAIN)]
 
 
 async def _source(environment: Environment) -> list[Finding]:
@@ -98,7 +98,7 @@ async def _source(environment: Environment) -> list[Finding]:
 
 
 async def _nodes(environment: Environment) -> list[Node] | None:
-    """None if they are unknown."""
+    """The nodes of the cluster; None if they are unknown."""
     try:
         return await environment.nodes()
     except KubeError:
@@ -112,13 +112,13 @@ async def _other_profiles(environment: Environment, nodes: Sequence[Node] | None
             settings, nodes, load=load, clock=environment.clock, without=(settings.prometheus.profile,)
         )
     except SourceError:
-        return {}  # it has just responded
+        return {}  # unlikely: Prometheus has just responded
 
 
 def profile_finding(
     subject: str, chosen: str, profiles: Mapping[str, ProfileMatch], memory: MemoryKind = "workingSet"
 ) -> Finding:
-    """The finding for the chosen profile, or a source without profiles; names another profile that matches, if any."""
+    """The finding for the chosen profile, or for a source without profiles. It names another profile that matches."""
     match = profiles[chosen]
     name = chosen if chosen in _POLLED_FIXES else f"profile {chosen}"
     counts = ", ".join(

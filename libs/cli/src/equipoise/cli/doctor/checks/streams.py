@@ -32,12 +32,12 @@ async def streams(environment: Environment) -> list[Finding]:
 
 
 def encryption_findings(nats: Nats) -> list[Finding]:
-    """Whether others in the network may read what is sent."""
+    """A warning if the connection is not encrypted: others in the network can read the messages."""
     return [Finding("warning", nats.url, nats.unencrypted, ENCRYPTION_FIX)] if nats.unencrypted else []
 
 
 def certificate_findings(subject: str, end: float | None, now: float) -> list[Finding]:
-    """Whether the certificate of the server must be renewed soon: when it has expired, no service can connect again."""
+    """Whether the certificate of the server must be renewed soon. Once it has expired, no service can connect again."""
     if end is None:
         return []
     days, date = int((end - now) / 86_400), datetime.fromtimestamp(end, UTC).date()
@@ -72,17 +72,17 @@ async def _server_findings(environment: Environment, nats: Nats) -> list[Finding
 
 
 def permission_findings(subject: str, identity: Identity, user: str) -> list[Finding]:
-    """The permissions on the server against those of the permission file."""
+    """The differences between the permissions that the server grants this user and those of permissions.conf."""
     if identity.permissions is None:
         message = "the server has no permissions: everyone who can connect may propose evictions"
         fix = "in a cluster use k8s/base/permissions.conf; on a development machine this may be intended"
         return [Finding("warning", subject, message, fix)]
-    known = next((each for each in USERS if each == user), None)
-    if known is None:
+    known_user = next((each for each in USERS if each == user), None)
+    if known_user is None:
         return [Finding("unknown", subject, f"{user} is not a user of Equipoise", USER_FIX)]
     rights = identity.permissions
     missing, excess = permission_differences(
-        permissions_of(known), {"publish": rights.publish.allow, "subscribe": rights.subscribe.allow}
+        permissions_of(known_user), {"publish": rights.publish.allow, "subscribe": rights.subscribe.allow}
     )
     findings = []
     if missing:
@@ -109,7 +109,7 @@ def permission_differences(
 
 
 def stream_finding(expected: Stream, actual: StreamState | None) -> Finding:
-    """A stream on the server against the one that setup creates."""
+    """How a stream on the server differs from the one that `equipoise setup` creates."""
     subject = f"stream {expected.name}"
     if actual is None:
         return Finding("error", subject, "does not exist", SETUP_FIX)

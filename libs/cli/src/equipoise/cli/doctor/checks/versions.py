@@ -1,4 +1,4 @@
-"""The versions of the API server and of the services are supported by this version of the program."""
+"""Checks that this version of the program supports the versions of the API server and of the services."""
 
 import re
 from collections import Counter
@@ -34,7 +34,7 @@ async def versions(environment: Environment) -> list[Finding]:
 
 
 def kubernetes_finding(server: str) -> Finding:
-    """`server`: its gitVersion, in which vendors add to the number: v1.30.1-gke.200."""
+    """The finding for the API server. `server`: its gitVersion, to which vendors append text, as in v1.30.1-gke.200."""
     oldest, newest = _text(OLDEST_KUBERNETES), _text(NEWEST_KUBERNETES)
     supported = f"supported are {oldest} and newer, tested is {newest}"
     number = _number(server)
@@ -58,7 +58,7 @@ async def _service_findings(environment: Environment) -> list[Finding]:
         heartbeats = await read_heartbeats(
             environment.settings.shared.nats,
             environment.clock,
-            lambda found: _has(found, expected, published),
+            lambda found: _are_complete(found, expected, published),
             user=environment.nats_user,
         )
     except BusError as error:
@@ -68,13 +68,14 @@ async def _service_findings(environment: Environment) -> list[Finding]:
 
 
 def _published(environment: Environment) -> list[EffectiveConfiguration]:
-    """The current ones."""
-    now, found = environment.clock.now(), environment.effective
-    every = [] if isinstance(found, str) else found
-    return [each for each in every if not each.stopped and now - each.at <= CONFIGURATION_LIFETIME]
+    """The published configurations of the processes that still run."""
+    if isinstance(environment.effective, str):
+        return []
+    oldest = environment.clock.now() - CONFIGURATION_LIFETIME
+    return [each for each in environment.effective if not each.stopped and each.at >= oldest]
 
 
-def _has(
+def _are_complete(
     heartbeats: Collection[Heartbeat], services: Collection[str], published: Collection[EffectiveConfiguration]
 ) -> bool:
     """Whether there is a heartbeat of each service, and of each process with a configuration."""
@@ -87,9 +88,14 @@ def _has(
 def contradictions(
     published: Collection[EffectiveConfiguration], heartbeats: Collection[Heartbeat]
 ) -> Iterator[Finding]:
-    """Processes whose configuration has no heartbeat, or another state: somebody else may have published it."""
+    """A warning for each process that published a configuration, but no heartbeat, or one that contradicts it.
+
+    Somebody else may have published the configuration. Without any heartbeat nothing can be compared.
+    """
     latest = {(each.service, each.id): each for each in heartbeats}
-    for each in published if heartbeats else ():
+    if not heartbeats:
+        return
+    for each in published:
         beat = latest.get((each.service, each.id))
         if beat is None:
             message = f"{each.id} has published a configuration, and no heartbeat within {LISTEN_SECONDS:.0f} s"
@@ -103,7 +109,7 @@ def contradictions(
 
 
 async def _installed(environment: Environment) -> set[ServiceName]:
-    """The optional services in the cluster; none if that is unknown: those that report in time are found, too."""
+    """The optional services in the cluster; empty if they are unknown. Their heartbeats may still arrive in time."""
     try:
         parts = await installed_parts(environment.api(), environment.settings.shared.kubernetes.namespace)
     except KubeError:
@@ -112,7 +118,7 @@ async def _installed(environment: Environment) -> set[ServiceName]:
 
 
 def service_findings(heartbeats: Collection[Heartbeat], own: str) -> list[Finding]:
-    """One for each service and version; `own`: the version of this program."""
+    """A finding for each service and version. `own`: the version of this program."""
     if not heartbeats:
         message = f"no service has published its version within {LISTEN_SECONDS:.0f} s"
         return [Finding("unknown", "services", message, "check that they run: kubectl -n equipoise-system get pods")]

@@ -25,17 +25,17 @@ from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettin
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 
 MOST = 3
-"""The number of hottest nodes, of idlest nodes, and of workloads."""
+"""The largest number of hottest nodes, of idlest nodes and of workloads that are named."""
 
 MAX_MOVES = 500
-"""The maximum of moves after which the spread is estimated."""
+"""The largest number of moves for which the spread is predicted."""
 
 _LIFTED = IntentLimits(per_evaluation=MAX_MOVES, per_node=MAX_MOVES, per_workload=MAX_MOVES)
 _NOBODY = LeaseEpoch(lease_uid="", transitions=0, holder="")
 
 
 class NotKnown(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is not known."""
+    """Something that the report cannot state."""
 
     what: str
     why: str
@@ -43,7 +43,7 @@ class NotKnown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prospect(msgspec.Struct, frozen=True, kw_only=True):
-    """What the descheduler would change, if it were running and nodes stayed as they are."""
+    """What the descheduler would change if it were running and the usage of pods stayed the same."""
 
     problem: str = ""
     """Why nothing can be planned; empty when a plan was made."""
@@ -58,14 +58,14 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     """The spread after all of these moves."""
 
     hottest_after: float | None = None
-    """The highest load of the most uneven resource (0..1), after all of them."""
+    """The highest load (0..1) of the most uneven resource after all of these moves."""
 
     why: Mapping[str, str] = {}
     """Why a strategy would move nothing, by strategy."""
 
 
 class NowReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The report. Loads 0..1."""
+    """The report. Loads are shares (0..1) of a node."""
 
     cluster: ClusterName
     prometheus: str
@@ -84,13 +84,13 @@ class NowReport(msgspec.Struct, frozen=True, kw_only=True):
     pods_measured: int
     before: Spread
     resource: Resource
-    """The more uneven one, of which the causes and the hottest node are."""
+    """The more uneven resource. The causes and the hottest nodes refer to it."""
 
     hottest: list[NodeNow]
     idlest: list[NodeNow]
     causes: list[UnevenWorkload]
     oversized: list[OversizedWorkload] = []
-    """Workloads that request many times what they use, those that reserve most in vain first."""
+    """Workloads that request many times what they use, ordered by the unused amount, largest first."""
 
     prospect: Prospect
     unknown: list[NotKnown]
@@ -107,12 +107,15 @@ def now_report(
     profile_detected: bool,
     options: Sequence[str],
 ) -> NowReport:
-    """`options`: those that connect other commands in the same way, for the commands that the report names."""
+    """The report of one reading.
+
+    `options`: the options with which the commands in the report reach the same cluster.
+    """
     snapshot, window = now.snapshot, settings.load.shortest.name
     evaluation = None if now.missing else evaluate(snapshot, settings, needed=1)
     view = ClusterBuilder(snapshot, settings).cluster() if evaluation is None else evaluation.cluster
-    every = nodes_now(view.nodes, now.placements, now.unknown, now.not_expected, window)
-    counting = counted(every)
+    all_nodes = nodes_now(view.nodes, now.placements, now.unknown, now.not_expected, window)
+    counting = counted(all_nodes)
     before = spread_of([node.load for node in counting])
     resource = most_uneven(before.spread)
     by_load = sorted(
@@ -135,9 +138,9 @@ def now_report(
         profile_detected=profile_detected,
         at=snapshot.now,
         window=window,
-        nodes=len(every),
+        nodes=len(all_nodes),
         hot=len(hot),
-        set_apart=sum(bool(node.set_apart) for node in every),
+        set_apart=sum(bool(node.set_apart) for node in all_nodes),
         pods=len(running),
         pods_measured=measured,
         before=before,
@@ -147,7 +150,7 @@ def now_report(
         causes=uneven,
         oversized=too_large,
         prospect=_prospect(now, settings, evaluation, {node.node for node in counting}, resource),
-        unknown=[*_unknown_nodes(every, now), *_unknown_otherwise(now, len(running), measured)],
+        unknown=[*_unknown_nodes(all_nodes, now), *_other_unknowns(now, len(running), measured)],
         next=next_steps(
             uneven, too_large, now.placements, snapshot.watched.pods, options, unknown=bool(now.unknown or now.problem)
         ),
@@ -170,14 +173,14 @@ def _prospect(
     if not moves:
         return Prospect(why=response.why)
     window = settings.load.shortest.name
-    every = evaluate(now.snapshot, msgspec.structs.replace(settings, limits=_LIFTED), needed=1)
-    last = every.results[-1]
-    wanted = [*last.plan.moves, *last.plan.later]
-    loads = [load_after(node, window, wanted) for node in last.cluster.nodes if node.name in counting]
-    after = [load for load in (getattr(each, resource) for each in loads) if load is not None]
+    unlimited = evaluate(now.snapshot, msgspec.structs.replace(settings, limits=_LIFTED), needed=1)
+    last = unlimited.results[-1]
+    last_moves = [*last.plan.moves, *last.plan.later]
+    loads = [load_after(node, window, last_moves) for node in last.cluster.nodes if node.name in counting]
+    after = [load for load in (getattr(node_load, resource) for node_load in loads) if load is not None]
     return Prospect(
         moves=moves,
-        all_moves=sum(len(result.plan.moves) for result in every.results) + len(last.plan.later),
+        all_moves=sum(len(result.plan.moves) for result in unlimited.results) + len(last.plan.later),
         after=spread_of(loads),
         hottest_after=max(after, default=None),
         why=response.why,
@@ -191,28 +194,28 @@ def _unknown_nodes(nodes: Sequence[NodeNow], now: ClusterNow) -> list[NotKnown]:
         if node.unknown:
             reason = now.unknown[node.node].reason if node.node in now.unknown else None
             groups.setdefault(reason, []).append(node)
-    found = []
+    unknown = []
     for why, members in sorted(groups.items(), key=lambda item: -len(item[1])):
         named = "; ".join(f"{node.node}: {node.unknown}" for node in members[:MOST])
         more = f"; and {len(members) - MOST} more" if len(members) > MOST else ""
         what = f"the load of {count(len(members), 'node')}"
         fix = "" if why is None else FIXES[why]
-        found.append(NotKnown(what=what, why=named + more, fix=fix))
-    return found
+        unknown.append(NotKnown(what=what, why=named + more, fix=fix))
+    return unknown
 
 
-def _unknown_otherwise(now: ClusterNow, pods: int, measured: int) -> list[NotKnown]:
-    found = []
+def _other_unknowns(now: ClusterNow, pods: int, measured: int) -> list[NotKnown]:
+    unknown = []
     if now.problem:
-        found.append(NotKnown(what="a part of the measurement", why=now.problem))
+        unknown.append(NotKnown(what="a part of the measurement", why=now.problem))
     if measured < pods:
         why = "a pod is measured once it has samples of the whole window"
-        found.append(NotKnown(what=f"the usage of {pods - measured:,} of {count(pods, 'pod')}", why=why))
+        unknown.append(NotKnown(what=f"the usage of {pods - measured:,} of {count(pods, 'pod')}", why=why))
     if now.hours < SLOTS:
-        found.append(
+        unknown.append(
             NotKnown(
                 what=f"{SLOTS - now.hours} of the past {SLOTS} hours",
                 why="Prometheus has no usage of workloads of that time; level_day plans by measured hours only",
             )
         )
-    return found
+    return unknown

@@ -21,11 +21,11 @@ MEBIBYTE = 2.0**20
 def set_request(
     workload: Workload, pod: Pod, resource: str, wanted: float, kubectl: Sequence[str], *, lower: bool = False
 ) -> str | None:
-    """The command after which a pod requests `wanted` (cores or bytes), rounded to two digits, within its limit.
+    """The command that sets the request of a pod to `wanted` (cores or bytes), rounded to two digits, within its limit.
 
-    `pod`: a running one. Of several containers, the one that requests most is changed, so that the whole pod requests
-    this. `kubectl`: the program, with the options of the cluster. None: kubectl cannot change this workload, or its
-    request is not lower (or, with `lower`, not higher) than that.
+    `pod`: a running pod of the workload. Of several containers, the request of the largest one is changed. `kubectl`:
+    the program, with the options of the cluster. None if kubectl cannot change this workload, or if the command would
+    not raise the request (with `lower`: not lower it).
     """
     containers = pod.spec.containers or []
     if (workload.kind, workload.group) not in CHANGEABLE or not containers or pod.spec.resources is not None:
@@ -38,25 +38,28 @@ def set_request(
             if container.restart_policy == "Always"
         )
         changed = max(range(len(containers)), key=lambda at: requests[at])
-        own = wanted - sidecars - sum(requests) + requests[changed]
-        amount = _quantity(own, containers[changed], resource)
-        if own <= 0 or (parse_quantity(amount) - requests[changed]) * (-1 if lower else 1) <= 0:
+        container_request = wanted - sidecars - sum(requests) + requests[changed]
+        amount = _quantity(container_request, containers[changed], resource)
+        if container_request <= 0 or (parse_quantity(amount) - requests[changed]) * (-1 if lower else 1) <= 0:
             return None
     except ValueError:
         return None
     container = ["-c", containers[changed].name] if len(containers) > 1 else []
-    return _command([*kubectl, *_in(workload), "set", "resources", _name(workload), *container,
+    return _command([*kubectl, *_namespace_option(workload), "set", "resources", _name(workload), *container,
                      f"--requests={resource}={amount}"])  # fmt: skip
 
 
 def restart(workload: Workload, kubectl: Sequence[str]) -> str | None:
-    """The command that creates all pods again, a few at a time; None: kubectl cannot, or they would not move."""
+    """The command that replaces all pods, a few at a time.
+
+    None if kubectl cannot do this, or if the pods would not move.
+    """
     if (workload.kind, workload.group) not in RESTARTABLE:
         return None
-    return _command([*kubectl, *_in(workload), "rollout", "restart", _name(workload)])
+    return _command([*kubectl, *_namespace_option(workload), "rollout", "restart", _name(workload)])
 
 
-def _in(workload: Workload) -> list[str]:
+def _namespace_option(workload: Workload) -> list[str]:
     return ["-n", workload.namespace]
 
 
@@ -73,7 +76,7 @@ def _amount(quantities: dict[str, str], resource: str) -> float | None:
 
 
 def _quantity(amount: float, container: Container, resource: str) -> str:
-    """`900m`, `1300Mi`; the limit, where that is lower."""
+    """The quantity of an amount, for example `900m` or `1300Mi`; the limit of the container if that is lower."""
     limit = _amount(container.resources.limits, resource)
     unit, suffix = (1e-3, "m") if resource == "cpu" else (MEBIBYTE, "Mi")
     rounded = _rounded(amount / unit)
@@ -85,7 +88,8 @@ def _quantity(amount: float, container: Container, resource: str) -> str:
 def _rounded(number: float) -> int:
     """The number with two significant digits, at least 1.
 
-    It is rounded up from a tenth of the last digit on: 903 becomes 910, and 900.4 becomes 900.
+    It is rounded up if it exceeds a multiple of the last digit by more than a tenth: 903 becomes 910, 900.4 becomes
+    900.
     """
     if number <= 1:
         return 1

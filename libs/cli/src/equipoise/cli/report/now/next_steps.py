@@ -20,7 +20,7 @@ CLUSTER_OPTIONS = ("--kubeconfig", "--context")
 
 
 MIN_SHARE = 0.05
-"""The least share of a workload in what is uneven for which its pods are replaced."""
+"""The smallest share in what is uneven for which a command is shown that replaces the pods of a workload."""
 
 
 class NextStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,22 +41,25 @@ def next_steps(
     *,
     unknown: bool,
 ) -> list[NextStep]:
-    """What changes the cluster first. `options`: those of this report, in pairs of an option and its quoted value."""
+    """The commands, those that change the cluster first.
+
+    `options`: the options of this report, as pairs of an option and its quoted value.
+    """
     examples = _examples(
         {*(each.workload for each in causes), *(each.workload for each in oversized)}, placements, pods
     )
     kubectl = ["kubectl", *_cluster_options(options)]
     large = [cause for cause in causes if cause.share >= MIN_SHARE]
     return [
-        *_raised(large, examples, kubectl),
-        *_restarted(large, kubectl),
-        *_lowered(oversized, examples, kubectl),
-        *_looked_at(options, unknown=unknown),
+        *_raise_requests(large, examples, kubectl),
+        *_restart_workloads(large, kubectl),
+        *_lower_requests(oversized, examples, kubectl),
+        *_find_out_more(options, unknown=unknown),
     ]
 
 
 def amount_text(value: float, resource: str) -> str:
-    """`0.90 cores`."""
+    """An amount with its unit, for example `0.90 cores`."""
     return f"{amount(Resources(**{resource: value}), resource)} {UNIT[resource]}"
 
 
@@ -70,12 +73,12 @@ def _examples(
         for pod in placement.pods
         if pod.workload in workloads and not pod.terminating
     }
-    found: dict[Workload, Pod] = {}
+    examples: dict[Workload, Pod] = {}
     for pod in pods:
         workload = uids.get(pod.metadata.uid)
         if workload is not None:
-            found.setdefault(workload, pod)
-    return found
+            examples.setdefault(workload, pod)
+    return examples
 
 
 def _cluster_options(options: Sequence[str]) -> list[str]:
@@ -83,7 +86,7 @@ def _cluster_options(options: Sequence[str]) -> list[str]:
     return [word for name, value in pairs if name in CLUSTER_OPTIONS for word in (name, *shlex.split(value))]
 
 
-def _raised(
+def _raise_requests(
     causes: Sequence[UnevenWorkload], examples: Mapping[Workload, Pod], kubectl: Sequence[str]
 ) -> Iterator[NextStep]:
     for cause in causes:
@@ -104,7 +107,7 @@ def _top(workload: Workload, kubectl: Sequence[str]) -> str:
     return shlex.join([*kubectl, "-n", workload.namespace, "top", "pod", "--containers"])
 
 
-def _restarted(causes: Sequence[UnevenWorkload], kubectl: Sequence[str]) -> Iterator[NextStep]:
+def _restart_workloads(causes: Sequence[UnevenWorkload], kubectl: Sequence[str]) -> Iterator[NextStep]:
     for cause in causes:
         command = restart(cause.workload, kubectl) if cause.reason == "placement" else None
         if command is not None:
@@ -115,22 +118,23 @@ def _restarted(causes: Sequence[UnevenWorkload], kubectl: Sequence[str]) -> Iter
             yield NextStep(command=command, purpose=purpose, changes_cluster=True)
 
 
-def _lowered(
+def _lower_requests(
     oversized: Sequence[OversizedWorkload], examples: Mapping[Workload, Pod], kubectl: Sequence[str]
 ) -> Iterator[NextStep]:
-    for each in oversized:
-        if each.workload not in examples:
+    for entry in oversized:
+        if entry.workload not in examples:
             continue
-        command = set_request(each.workload, examples[each.workload], each.resource, each.wanted, kubectl, lower=True)
+        example = examples[entry.workload]
+        command = set_request(entry.workload, example, entry.resource, entry.wanted, kubectl, lower=True)
         if command is not None:
             purpose = (
-                f"lower the {RESOURCE_NAMES[each.resource]} request of a pod to its highest usage and a quarter more; "
-                f"all pods together then reserve {amount_text(each.reserved, each.resource)} less"
+                f"lower the {RESOURCE_NAMES[entry.resource]} request of a pod to its highest usage and a quarter more; "
+                f"all pods together then reserve {amount_text(entry.reserved, entry.resource)} less"
             )
             yield NextStep(command=command, purpose=purpose, changes_cluster=True)
 
 
-def _looked_at(options: Sequence[str], *, unknown: bool) -> Iterator[NextStep]:
+def _find_out_more(options: Sequence[str], *, unknown: bool) -> Iterator[NextStep]:
     given = " ".join(("", *options))
     if unknown:
         yield NextStep(command=f"equipoise doctor{given}", purpose="find out why something is not known")

@@ -1,4 +1,4 @@
-"""Workloads that request many times what they use: nobody else gets what they reserve. Pure."""
+"""Workloads that request many times what they use, so that other pods cannot use what they reserve. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,16 +12,16 @@ from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUt
 from equipoise.contracts.messages.values.resources import Resources
 
 OVERSTATED = 3.0
-"""Request as a multiple of the highest usage from which it is too high."""
+"""A request is too high if it is at least this multiple of the highest usage."""
 
 MIN_HOURS = 20
-"""Hours of the past day that must be measured: in one that was not, the workload may use all that it requests."""
+"""The hours of the past day that must be measured. In others the workload may have used all that it requests."""
 
 MARGIN = 1.25
 """The proposed request as a multiple of the highest usage."""
 
 MIN_RESERVED = {"cpu": 0.5, "memory": 2.0**29}
-"""Cores and bytes that all pods of a workload together reserve in vain at least; less is not worth a change."""
+"""The smallest unused amounts, in cores and bytes of all pods of a workload, that are worth a change."""
 
 
 class OversizedWorkload(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,11 +37,11 @@ class OversizedWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """The highest usage: of a pod now, or of the mean pod in an hour of the past day."""
 
     reserved: float
-    """What all of its pods request above `wanted`, in cores or bytes."""
+    """What all pods of the workload together request above `wanted`, in cores or bytes."""
 
     @property
     def wanted(self) -> float:
-        """The request of a pod that would do, in cores or bytes."""
+        """The request of a pod that would be sufficient, in cores or bytes."""
         return self.highest * MARGIN
 
 
@@ -52,22 +52,22 @@ def oversized(
     total: Resources,
     limit: int,
 ) -> list[OversizedWorkload]:
-    """The workloads that reserve the largest share of `total`, which all nodes offer, first."""
+    """The oversized workloads, those with the largest unused share of `total` first. `total`: what all nodes offer."""
     groups: dict[Workload, list[tuple[PlacedPod, Resources]]] = {}
     for name, placement in placements.items():
         measured = utilization[name].pods if name in utilization else {}
         for pod in placement.pods:
             if pod.workload is not None and pod.uid in measured:
                 groups.setdefault(pod.workload, []).append((pod, measured[pod.uid]))
-    found: list[tuple[float, OversizedWorkload]] = []
+    shares: list[tuple[float, OversizedWorkload]] = []
     for workload, pods in groups.items():
         for resource in RESOURCES:
-            each = _oversized(workload, pods, resource, workloads.get(workload))
-            whole = known(getattr(total, resource))
-            if each is not None and whole:
-                found.append((each.reserved / whole, each))
-    found.sort(key=lambda entry: (-entry[0], entry[1].workload, entry[1].resource))
-    return [each for _, each in found[:limit]]
+            result = _oversized(workload, pods, resource, workloads.get(workload))
+            offered = known(getattr(total, resource))
+            if result is not None and offered:
+                shares.append((result.reserved / offered, result))
+    shares.sort(key=lambda entry: (-entry[0], entry[1].workload, entry[1].resource))
+    return [result for _, result in shares[:limit]]
 
 
 def _oversized(
@@ -76,11 +76,12 @@ def _oversized(
     resource: Resource,
     usage: WorkloadUtilization | None,
 ) -> OversizedWorkload | None:
-    hours = [hour for each in (usage.profile.get(resource, ()) if usage else ()) if (hour := known(each)) is not None]
+    profile = usage.profile.get(resource, ()) if usage else ()
+    hours = [hour for value in profile if (hour := known(value)) is not None]
     now = [known(getattr(measured, resource)) for _, measured in pods]
     if len(hours) < MIN_HOURS or None in now:
         return None
-    highest = max(*hours, *(each for each in now if each is not None))
+    highest = max(*hours, *(value for value in now if value is not None))
     request = sum(known(getattr(pod.requests, resource)) or 0.0 for pod, _ in pods) / len(pods)
     reserved = len(pods) * (request - highest * MARGIN)
     if request < OVERSTATED * highest or reserved < MIN_RESERVED[resource]:

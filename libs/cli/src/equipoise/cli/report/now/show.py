@@ -24,10 +24,12 @@ BEFORE_CHANGES = (
 
 
 def show(report: NowReport, to: Console) -> None:
-    """What is uneven, which workloads make it so, what would be won, what is not known, and what to do next."""
-    found = " (detected)" if report.profile_detected else ""
+    """Print what is uneven, which workloads cause it, what the descheduler would change, what is unknown, and what to
+    do.
+    """
+    detected = " (detected)" if report.profile_detected else ""
     to.print(Text(f"{report.cluster}: {count(report.nodes, 'node')}, {count(report.pods, 'pod')}"))
-    to.print(Text(f"Prometheus {report.prometheus}, profile {report.profile}{found}"))
+    to.print(Text(f"Prometheus {report.prometheus}, profile {report.profile}{detected}"))
     to.print(Text(f"Mean of the last {report.window}, at {day_and_time(report.at)}"))
     _title(to, "What is uneven")
     for line in _uneven(report):
@@ -44,10 +46,10 @@ def show(report: NowReport, to: Console) -> None:
     _show_prospect(report, to)
     if report.unknown:
         _title(to, "What is not known")
-        for each in report.unknown:
-            to.print(Text.assemble((f"{each.what}: ", "yellow"), each.why))
-            if each.fix:
-                to.print(Text(f"  → {each.fix}"))
+        for unknown in report.unknown:
+            to.print(Text.assemble((f"{unknown.what}: ", "yellow"), unknown.why))
+            if unknown.fix:
+                to.print(Text(f"  → {unknown.fix}"))
     _title(to, "What to do next")
     if any(step.changes_cluster for step in report.next):
         to.print(Text(BEFORE_CHANGES))
@@ -71,14 +73,14 @@ def _uneven(report: NowReport) -> Iterator[str]:
 
 
 def _nodes(report: NowReport) -> object:
-    made = table("node", "cpu load>", "cpu requested>", "memory load>", "memory requested>", "pods>")
+    rows = table("node", "cpu load>", "cpu requested>", "memory load>", "memory requested>", "pods>")
     for node in report.hottest:
-        made.add_row(*node_cells(node))
+        rows.add_row(*node_cells(node))
     if report.idlest and report.before.nodes > len(report.hottest) + len(report.idlest):
-        made.add_row("…")
+        rows.add_row("…")
     for node in report.idlest:
-        made.add_row(*node_cells(node))
-    return made
+        rows.add_row(*node_cells(node))
+    return rows
 
 
 def _show_causes(report: NowReport, to: Console) -> None:
@@ -88,43 +90,45 @@ def _show_causes(report: NowReport, to: Console) -> None:
         return
     name = RESOURCE_NAMES[report.resource]
     to.print(Text(f"Share of what raises nodes above the mean {name} load; all workloads and the system are 100 %:"))
-    made = table("workload", "share>", "usage of a pod>", "request>", "reason")
+    rows = table("workload", "share>", "usage of a pod>", "request>", "reason")
     for cause in report.causes:
         request = "none" if cause.request is None else amount_text(cause.request, cause.resource)
-        made.add_row(
+        rows.add_row(
             str(cause.workload),
             f"{math.floor(100 * cause.share + _ROUNDING)}%",  # rounded down: the sum is never above 100%
             amount_text(cause.usage, cause.resource),
             request,
             reason(cause),
         )
-    to.print(made)
-    if low := ", ".join(str(cause.workload) for cause in report.causes if cause.reason != "placement"):
-        advice = f"Raise the {name} request of {low} to about the usage: new pods are then placed by what they use."
+    to.print(rows)
+    if too_low := ", ".join(str(cause.workload) for cause in report.causes if cause.reason != "placement"):
+        advice = f"Raise the {name} request of {too_low} to about the usage: new pods are then placed by what they use."
         to.print(Text(advice))
 
 
 def _show_oversized(report: NowReport, to: Console) -> None:
     to.print(Text("Nobody else gets what they request. Highest usage: of a pod now, or of an hour of the past day."))
-    made = table("workload", "pods>", "request of a pod>", "highest usage>", "reserved in vain>")
-    for each in report.oversized:
-        amounts = (amount_text(value, each.resource) for value in (each.request, each.highest, each.reserved))
-        made.add_row(str(each.workload), str(each.pods), *amounts)
-    to.print(made)
+    rows = table("workload", "pods>", "request of a pod>", "highest usage>", "reserved in vain>")
+    for workload in report.oversized:
+        amounts = (
+            amount_text(value, workload.resource) for value in (workload.request, workload.highest, workload.reserved)
+        )
+        rows.add_row(str(workload.workload), str(workload.pods), *amounts)
+    to.print(rows)
 
 
 def reason(cause: UnevenWorkload) -> str:
     """Why the workload makes nodes uneven."""
-    name, where = RESOURCE_NAMES[cause.resource], _where(cause)
+    name, pods_above = RESOURCE_NAMES[cause.resource], _pods_above(cause)
     if cause.request is None:
-        return f"it requests no {name}, so the scheduler counts it as nothing; {where}"
+        return f"it requests no {name}, so the scheduler counts it as nothing; {pods_above}"
     times = cause.usage / cause.request
     if cause.reason == "request too low":
-        return f"it uses {times:.1f} times its {name} request, by which the scheduler places it; {where}"
-    return f"it uses {times:.0%} of its {name} request; {where}"
+        return f"it uses {times:.1f} times its {name} request, by which the scheduler places it; {pods_above}"
+    return f"it uses {times:.0%} of its {name} request; {pods_above}"
 
 
-def _where(cause: UnevenWorkload) -> str:
+def _pods_above(cause: UnevenWorkload) -> str:
     if cause.pods == 1:
         return "its pod is on a node above the mean"
     return f"{cause.pods_above} of its {cause.pods} pods are on {count(cause.nodes_above, 'node')} above the mean"
@@ -140,16 +144,16 @@ def _show_prospect(report: NowReport, to: Console) -> None:
         for strategy, why in prospect.why.items():
             to.print(Text(f"{strategy}: {why}", style="yellow"))
     else:
-        for line in _won(report, prospect):
+        for line in _change(report, prospect):
             to.print(Text(line))
         to.print()
-        made = table("pod", "from", "to", "usage", "reason")
+        rows = table("pod", "from", "to", "usage", "reason")
         for move in prospect.moves:
-            made.add_row(move.pod_name, move.node, move.target, amounts(move.expected_reduction), move.reason)
-        to.print(made)
+            rows.add_row(move.pod_name, move.node, move.target, amounts(move.expected_reduction), move.reason)
+        to.print(rows)
 
 
-def _won(report: NowReport, prospect: Prospect) -> Iterator[str]:
+def _change(report: NowReport, prospect: Prospect) -> Iterator[str]:
     name = RESOURCE_NAMES[report.resource]
     after = getattr(prospect.after.spread if prospect.after else Resources(), report.resource)
     before = getattr(report.before.spread, report.resource)
