@@ -1,5 +1,6 @@
 """`equipoise up` leaves where it is; commands find it, use it, and ignore what a process left that has ended."""
 
+import asyncio
 import os
 import socket
 import stat
@@ -154,10 +155,8 @@ async def test_commands_need_no_address_beside_up(bus: Bus, cluster: HttpCluster
     now = SystemClock().now()
     cluster.put_ledger(a_ledger(created_at=now - 9_000, started_at=now - 9_000, paused=True, pause_reason="release"))
     with up_of(bus, cluster, tmp_path) as variables:
-        outputs = [
-            await run(*command, **variables)
-            for command in (("status",), ("plan",), ("explain", "eviction", "shop/x"), ("hints", "shop"), ("report",))
-        ]
+        commands = ("status",), ("plan",), ("explain", "eviction", "shop/x"), ("hints", "shop"), ("report",)
+        outputs = await asyncio.gather(*(run(*command, **variables) for command in commands))
     for _, output in outputs:
         assert f"using `equipoise up` (process {os.getpid()}, context home)\n" in output
         assert "there is no pod of NATS" not in output
