@@ -107,7 +107,7 @@ async def measure(cluster: Cluster, folder: Path) -> None:
         f"{prefix}__TLS__CERTIFICATE_FILE": str(folder / "tls.crt"),
         f"{prefix}__TLS__KEY_FILE": str(folder / "tls.key"),
     }
-    command = (sys.executable, "-m", "equipoise.annotator.hints_webhook")
+    command = (sys.executable, "-m", "equipoise.annotator.shell.hints_webhook")
     webhook = await asyncio.create_subprocess_exec(*command, env=environment, stderr=asyncio.subprocess.DEVNULL)
     try:
         async with cluster.api() as api:

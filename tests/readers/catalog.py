@@ -28,7 +28,7 @@ from lab.trace_folders import (
 import equipoise
 from equipoise.agent.shell.configuration import AgentConfiguration
 from equipoise.agent.shell.node_usage import count_cpus, read_cpu_seconds, read_memory
-from equipoise.annotator.hints_webhook import server as webhook_server
+from equipoise.annotator.shell.hints_webhook import server as webhook_server
 from equipoise.binder.state.ledger_json import NewerFormat
 from equipoise.binder.state.ledger_json import decode as decode_ledger
 from equipoise.cli.doctor.checks.extender import entry_finding
@@ -443,7 +443,7 @@ def read_proc(text: str) -> tuple[Any, ...]:
 DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.agent.shell.api_server": ("object /pods",),
     "equipoise.agent.shell.configuration": ("configuration of the agent",),
-    "equipoise.annotator.hints_webhook.server": ("review of a new pod",),
+    "equipoise.annotator.shell.hints_webhook.server": ("review of a new pod",),
     "equipoise.binder.state.ledger_json": ("ledger",),
     "equipoise.cli.bus.messages": ("message Explanation", "message PlanResponse"),
     "equipoise.cli.demo.colocation.account": (),  # a file of this package

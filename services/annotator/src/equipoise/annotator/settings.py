@@ -30,7 +30,7 @@ class MembershipSettings(Section, frozen=True, kw_only=True):
 
 
 class HintsWebhookSettings(Section, frozen=True, kw_only=True):
-    """The webhook that adds placement hints to new pods, `python -m equipoise.annotator.hints_webhook`, and its guard.
+    """The webhook that adds placement hints to new pods, `python -m equipoise.annotator.shell.hints_webhook`, and its guard.
 
     The paths are those at which k8s/hints/webhook.yaml mounts the Secret `equipoise-hints-webhook-tls`.
     """

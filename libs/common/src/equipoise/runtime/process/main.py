@@ -88,7 +88,7 @@ def refused(health: Health, error: ConfigurationError) -> None:
     health.set_problem("configuration", f"the changed configuration is not used: {'; '.join(str(error).splitlines())}")
 
 
-class Service(Protocol):
+class RunningService(Protocol):
     """A service, which subscribes and then runs until it is canceled."""
 
     async def attach(self) -> None: ...
@@ -96,7 +96,7 @@ class Service(Protocol):
     async def run(self) -> None: ...
 
 
-def serving(create: Callable[[Runtime[S]], Service]) -> Start[S]:
+def serving(create: Callable[[Runtime[S]], RunningService]) -> Start[S]:
     """A function that creates a service, subscribes and runs it."""
 
     async def start(runtime: Runtime[S]) -> None:

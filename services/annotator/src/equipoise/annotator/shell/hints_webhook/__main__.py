@@ -1,11 +1,11 @@
-"""`python -m equipoise.annotator.hints_webhook`."""
+"""`python -m equipoise.annotator.shell.hints_webhook`."""
 
 from equipoise.runtime.process.arguments import read_arguments
 
 if __name__ == "__main__":
-    read_arguments("annotator.hints_webhook")  # before the imports below, which take a second
+    read_arguments("annotator.shell.hints_webhook")  # before the imports below, which take a second
 
-from equipoise.annotator.hints_webhook.service import serve
+from equipoise.annotator.shell.hints_webhook.service import serve
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.runtime.process.main import run
 

@@ -5,7 +5,7 @@ import math
 
 import structlog
 
-from equipoise.annotator.hints_webhook.server import WebhookServer
+from equipoise.annotator.shell.hints_webhook.server import WebhookServer
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.hints.policy import NAME
 from equipoise.runtime.kubernetes.client import HINTS
