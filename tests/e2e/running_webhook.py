@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from equipoise.annotator.shell.hints_webhook.service import serve
 from equipoise.annotator.settings import AnnotatorSettings, HintsWebhookSettings, HintWriteSettings
+from equipoise.annotator.shell.hints_webhook.service import serve
 from equipoise.cli.certificates.issue import CertificatePair, new_ca, server_pair
 from equipoise.contracts.configuration.server_tls import ServerTls
 from equipoise.contracts.hints.webhook import SERVICE

@@ -30,7 +30,9 @@ class MembershipSettings(Section, frozen=True, kw_only=True):
 
 
 class HintsWebhookSettings(Section, frozen=True, kw_only=True):
-    """The webhook that adds placement hints to new pods, `python -m equipoise.annotator.shell.hints_webhook`, and its guard.
+    """The webhook that adds placement hints to new pods, and its guard.
+
+    Its program is `python -m equipoise.annotator.shell.hints_webhook`.
 
     The paths are those at which k8s/hints/webhook.yaml mounts the Secret `equipoise-hints-webhook-tls`.
     """

@@ -5,8 +5,8 @@ import math
 
 import structlog
 
-from equipoise.annotator.shell.hints_webhook.server import WebhookServer
 from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.annotator.shell.hints_webhook.server import WebhookServer
 from equipoise.contracts.hints.policy import NAME
 from equipoise.runtime.kubernetes.client import HINTS
 from equipoise.runtime.kubernetes.reflector import Reflector
