@@ -1,4 +1,4 @@
-"""How many connections a port accepts, and for how long: each costs a file descriptor and memory."""
+"""Limits of the number and duration of connections to a port. Each costs a file descriptor and memory."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -9,27 +9,29 @@ C = TypeVar("C", bound=Hashable)
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one port. Nothing waits: a connection that exceeds a limit is closed."""
+    """The limits of one port. A connection that exceeds a limit is closed; it does not wait."""
 
     total: int = 64
     per_address: int = 16
-    """The maximum per client address: a new connection then replaces the one unused for the longest time."""
+    """The maximum per client address. Beyond it, a new connection replaces the one that was unused for the longest
+    time."""
 
     handshake_seconds: float = 5.0
-    """The time for the TLS handshake, on ports with TLS."""
+    """Seconds for the TLS handshake, on ports with TLS."""
 
     request_seconds: float = 5.0
-    """The time for the head of a request: from its first byte, or from the connection on for the first request.
-    Infinite on ports whose requests have bodies."""
+    """Seconds for the head of a request, from its first byte, or from the start of the connection for the first
+    request. Infinite on ports whose requests have bodies."""
 
     response_seconds: float = 10.0
-    """The time in which the client must read a byte of a response."""
+    """Seconds within which the client must read a byte of a response."""
 
 
 class ConnectionPool(Generic[C]):
-    """A new connection is always added. Above a limit it takes the place of the one that waits longest.
+    """The connections of a port. A new connection is always added. Above a limit, the one unused for the longest time
+    is removed.
 
-    So a client that opens many connections displaces its own, and the only connection of another client remains.
+    So a client that opens many connections loses its own, and the only connection of another client remains.
     """
 
     def __init__(self, total: int, per_address: int) -> None:
@@ -38,7 +40,7 @@ class ConnectionPool(Generic[C]):
         self._sequence = 0
         self._addresses: dict[C, str] = {}
         self._by_address: dict[str, dict[C, int]] = {}
-        """The connections of each address; the one that waits longest is first."""
+        """The connections of each address. The one unused for the longest time is first."""
 
     def __len__(self) -> int:
         return len(self._addresses)
@@ -47,8 +49,8 @@ class ConnectionPool(Generic[C]):
         return connection in self._addresses
 
     def add(self, connection: C, address: str) -> C | None:
-        """Adds a connection. Returns the one that was removed for it: of the same address, else of the address with the
-        most connections. None: none was removed."""
+        """Adds a connection. Returns the connection that was removed for it, or None. It is of the same address, or
+        else of the address with the most connections."""
         self._addresses[connection] = address
         own = self._by_address.setdefault(address, {})
         own[connection] = self._next()

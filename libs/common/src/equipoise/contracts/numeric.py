@@ -1,7 +1,7 @@
 """numpy, imported at its first use, and the types of its arrays.
 
-Policies and strategies are sections of the configuration, which the program `equipoise` also reads where nothing is
-computed: it is installed without numpy, half of the size of everything else (docs/decisions/0021).
+Policies and strategies are sections of the configuration. The program `equipoise` reads them, but is installed without
+numpy, which is half as large as everything else together (docs/decisions/0021).
 """
 
 from importlib import import_module
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 else:
 
     class _Numpy:
-        """Has the attributes of numpy. Each is kept here, so that the next access is as fast as one to the module."""
+        """Has the attributes of numpy. An attribute is stored here at its first use, so that later uses are as fast as
+        numpy."""
 
         def __getattr__(self, name: str) -> Any:
             value = getattr(import_module("numpy"), name)

@@ -23,16 +23,16 @@ PROTOCOLS: Mapping[str, tuple[type, ...]] = {
     "bind": (Bind,),
     "postBind": (PostBind,),
 }
-"""What a plugin implements, any of them, at an extension point."""
+"""The protocols of each extension point. A plugin at the point implements at least one of them."""
 
 _NONE: Mapping[str, Factory] = {}
 
 
 class ProfilePlugins(msgspec.Struct, frozen=True, kw_only=True):
-    """The plugins of a profile, made for one framework."""
+    """The plugins of a profile, created for one framework."""
 
     points: Mapping[str, Sequence[Plugin]]
-    """The plugins by extension point, in the order of calls; those of the binding cycle, too."""
+    """The plugins by extension point, in the order of calls, including those of the binding cycle."""
 
     weights: Mapping[str, int]
     """The weights of the scores, by plugin."""
@@ -45,9 +45,10 @@ def build_framework(
     *,
     measure: Callable[[str, str, Callable[[], Any]], Any] | None = None,
 ) -> Framework:
-    """`registered`: plugins of the program, which the configuration may enable. `measure`: see Framework.
+    """The framework of a profile. `registered`: plugins of the program that the profile may enable. `measure`: see
+    Framework.
 
-    Raises InvalidConfiguration for plugins that cannot be used as the profile says.
+    Raises InvalidConfiguration for plugins that cannot be used as the profile requires.
     """
     built: list[Framework] = []
     plugins = build_plugins(profile, msgspec.structs.replace(handle, framework=lambda: built[0]), registered)
@@ -62,22 +63,23 @@ def build_frameworks(
     *,
     measure: Callable[[str, str, Callable[[], Any]], Any] | None = None,
 ) -> Mapping[str, Framework]:
-    """The frameworks, by `schedulerName`. Raises InvalidConfiguration, also for different orders of the queue."""
-    found = {
-        each.scheduler_name: build_framework(each, handle, registered, measure=measure)
-        for each in configuration.profiles
+    """The frameworks, by `schedulerName`. Raises InvalidConfiguration, also if the profiles order the queue
+    differently."""
+    frameworks = {
+        profile.scheduler_name: build_framework(profile, handle, registered, measure=measure)
+        for profile in configuration.profiles
     }
-    orders = {name: framework.plugins("queueSort")[0].name for name, framework in found.items()}
+    orders = {name: framework.plugins("queueSort")[0].name for name, framework in frameworks.items()}
     if len(set(orders.values())) > 1:
-        each = ", ".join(f"{name}: {order}" for name, order in orders.items())
-        raise InvalidConfiguration([f"profiles: all pods are in one queue, which one plugin must order ({each})"])
-    return found
+        listed = ", ".join(f"{name}: {order}" for name, order in orders.items())
+        raise InvalidConfiguration([f"profiles: all pods are in one queue, which one plugin must order ({listed})"])
+    return frameworks
 
 
 def build_plugins(
     profile: SchedulerProfile, handle: Handle, registered: Mapping[str, Factory] = _NONE
 ) -> ProfilePlugins:
-    """`build_framework` makes a framework of them."""
+    """The plugins of a profile, from which `build_framework` creates a framework."""
     if taken := sorted(registered.keys() & known_plugins()):
         raise InvalidConfiguration(
             [f"the plugin {name} exists already: register yours by another name" for name in taken]
@@ -85,7 +87,7 @@ def build_plugins(
     factories = {**PLUGINS, **registered}
     faults: list[str] = []
     instances: dict[str, Plugin] = {}
-    for name in dict.fromkeys(plugin.name for each in profile.plugins.values() for plugin in each.enabled):
+    for name in dict.fromkeys(plugin.name for plugins in profile.plugins.values() for plugin in plugins.enabled):
         if name in factories:
             instances[name] = factories[name](profile.arguments.get(name), handle)
         elif name not in NOT_BUILT:
@@ -104,33 +106,34 @@ def build_plugins(
 def _at_point(
     point: str, profile: SchedulerProfile, instances: Mapping[str, Plugin], faults: list[str]
 ) -> Sequence[Plugin]:
-    """The plugins at the point: those of MULTI_POINT that it names too, the others of MULTI_POINT, the rest."""
-    given = profile.plugins[point]
-    own = [plugin.name for plugin in given.enabled if plugin.name in instances]
+    """The plugins at an extension point: first those that both the point and MULTI_POINT enable, then those that only
+    MULTI_POINT enables, then those that only the point enables."""
+    custom = profile.plugins[point]
+    own = [plugin.name for plugin in custom.enabled if plugin.name in instances]
     for name in own:
         if not isinstance(instances[name], PROTOCOLS[point]):
             faults.append(f"plugins.{point}: the plugin {name} has no {point}")
-    if ALL in given.disabled:
+    if ALL in custom.disabled:
         return [instances[name] for name in own]
-    everywhere = [
+    multi_point = [
         plugin.name
         for plugin in profile.plugins[MULTI_POINT].enabled
         if plugin.name in instances
-        and plugin.name not in given.disabled
+        and plugin.name not in custom.disabled
         and isinstance(instances[plugin.name], PROTOCOLS[point])
     ]
-    first = [name for name in own if name in everywhere]
-    then = [name for name in everywhere if name not in own]
-    last = [name for name in own if name not in everywhere]
+    first = [name for name in own if name in multi_point]
+    then = [name for name in multi_point if name not in own]
+    last = [name for name in own if name not in multi_point]
     return [instances[name] for name in (*first, *then, *last)]
 
 
 def _weights(profile: SchedulerProfile, instances: Mapping[str, Plugin]) -> Mapping[str, int]:
-    """A weight at the extension point score takes precedence."""
-    found: dict[str, int] = {}
+    """The weights by plugin. A weight at the extension point score takes precedence."""
+    weights: dict[str, int] = {}
     enabled: Sequence[EnabledPlugin] = (*profile.plugins["score"].enabled, *profile.plugins[MULTI_POINT].enabled)
     for plugin in enabled:
         instance = instances.get(plugin.name)
         if instance is not None and isinstance(instance, PROTOCOLS["score"]):
-            found.setdefault(instance.name, plugin.weight or 1)
-    return found
+            weights.setdefault(instance.name, plugin.weight or 1)
+    return weights

@@ -1,4 +1,4 @@
-"""Which nodes kube-scheduler's filters allow for the replacement of a pod that still runs, and which it prefers."""
+"""The nodes that kube-scheduler would allow for the replacement of a running pod, and those that it would prefer."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,16 +28,17 @@ from equipoise.scheduling.profile import ProfilePlugins, build_plugins
 from equipoise.scheduling.scheduler import excluded_by_name
 
 OCCUPIED = frozenset({NodePorts.name, NodeResourcesFit.name})
-"""Filters by what the pods of a node occupy."""
+"""Filters that depend on what the pods of a node occupy."""
 
 _BETWEEN_PODS = frozenset({NodePorts.name, InterPodAffinity.name, PodTopologySpread.name, VolumeRestrictions.name})
 
 _BOUND = frozenset({NodeName.name})
-"""The pod has a node, which its replacement does not have."""
+"""Filters that do not apply to a replacement, which has no node yet."""
 
 
 class ReplacementFilters:
-    """The filters of the default profile. A replacement is like the pod, which is gone by then. It preempts no pod."""
+    """The filters of the default profile, applied to the replacement of a pod. The pod is gone by then. Preemption is
+    not considered."""
 
     def __init__(
         self,
@@ -47,9 +48,9 @@ class ReplacementFilters:
         pods_known: bool = True,
         default_selector: Callable[[PodInfo], LabelSelector | None] = lambda pod: None,
     ) -> None:
-        """`unknown_resources`: resources of which nodes have an unknown amount; they are not checked. `pods_known`:
-        False if the snapshot has only sums of requests; rules between pods are then not checked. `default_selector`:
-        see `Handle`; only scores depend on it."""
+        """`unknown_resources`: resources whose amount on the nodes is unknown. They are not checked. `pods_known`:
+        False if the snapshot contains only sums of requests. Rules between pods are then not checked.
+        `default_selector`: see `Handle`. Only scores depend on it."""
         handle = Handle(volumes=volumes or Volumes(), default_selector=default_selector)
         plugins = build_plugins(default_configuration().profiles[0], handle)
         without = _BOUND if pods_known else _BOUND | _BETWEEN_PODS
@@ -59,16 +60,17 @@ class ReplacementFilters:
     def refusals(
         self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, *, current: int | None, constraints: bool = False
     ) -> FilterDiagnosis:
-        """The refusals of these nodes. `current`: row of the node on which the pod is in the snapshot; None: it is not.
+        """The refusals of these nodes. `current`: the row of the node of the pod; None if the snapshot does not contain
+        the pod.
 
-        `constraints`: without the filters OCCUPIED.
+        `constraints`: whether to leave out the filters OCCUPIED.
         """
         framework = self._constraints if constraints else self._all
         with _without_pod(pod, snapshot, current):
             return _filtered(framework, CycleState(), pod, snapshot, rows)
 
     def totals(self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, *, current: int | None) -> tuple[Rows, Ints]:
-        """The feasible ones of these nodes, and the total of kube-scheduler's own scores of each.
+        """The feasible nodes among `rows`, and the total score of each by the plugins of kube-scheduler.
 
         In clusters of more than 100 nodes, kube-scheduler may score only some of them.
         """
@@ -79,12 +81,13 @@ class ReplacementFilters:
                 return feasible, np.zeros(len(feasible), dtype=np.int64)
             try:
                 return feasible, self._all.score(state, pod, snapshot, feasible).total
-            except PluginFailed:  # the pod would have no node
+            except PluginFailed:  # kube-scheduler would not place the pod either
                 return feasible[:0], np.zeros(0, dtype=np.int64)
 
 
 def _with(plugins: ProfilePlugins, *replacing: Plugin, without: Collection[str]) -> Framework:
-    """The framework of these plugins. `replacing`: plugins that replace those of the same names."""
+    """A framework of these plugins. `replacing`: plugins that replace those of the same name. `without`: names to leave
+    out."""
     others = {plugin.name: plugin for plugin in replacing}
     points = {
         point: [others.get(plugin.name, plugin) for plugin in plugins.points[point] if plugin.name not in without]
@@ -108,7 +111,7 @@ def _without_pod(pod: PodInfo, snapshot: ClusterSnapshot, row: int | None) -> It
 def _filtered(
     framework: Framework, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows
 ) -> FilterDiagnosis:
-    """A plugin that fails refuses all nodes."""
+    """The refusals of the nodes. If a plugin fails, all nodes are refused."""
     try:
         status, names = framework.pre_filter(state, pod, snapshot)
         if not status.is_success:

@@ -52,7 +52,7 @@ class PodWrite:
     verb: str
     """`patch`, `update`, `delete`."""
     subresource: str
-    """`status` for writes of the kubelet; empty for the pod itself."""
+    """The subresource: `status` for writes of the kubelet, empty for the pod itself."""
     user: str
     time: datetime
     """The time at which the response was sent, on the API server's clock."""
@@ -60,7 +60,7 @@ class PodWrite:
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedWrite:
-    """One completed request that is no read."""
+    """One completed request that is a write."""
 
     user: str
     verb: str
@@ -71,7 +71,7 @@ class LoggedWrite:
     """The time at which the request came in, on the API server's clock."""
     code: int
     body: dict[str, Any]
-    """The body, of requests whose bodies are logged."""
+    """The body of the request; empty if it is not logged."""
 
 
 def evictions(log: Path) -> list[LoggedEviction]:
@@ -147,7 +147,7 @@ def writes_of(log: Path, user: str) -> list[LoggedWrite]:
 
 
 def refused_pods(log: Path) -> list[LoggedWrite]:
-    """Pods that were not created or not bound: not those that existed or were gone. Ordered by time."""
+    """The requests to create or bind a pod that were refused, except with 404 or 409. Ordered by time."""
     found = [
         LoggedWrite(
             user=(event.get("user") or {}).get("username", ""),

@@ -34,14 +34,15 @@ class TolerantDecoder(Generic[S]):
 
 
 def plausible(message: S) -> S:
-    """The message. Raises ValueError for one whose contents cannot be true."""
+    """Returns the message. Raises ValueError if its contents cannot be true."""
     if isinstance(message, Message) and (why := message.implausible):
         raise ValueError(why)
     return message
 
 
 def of_its_time(message: S, now: float) -> S:
-    """The message. Raises ValueError for one with an epoch that no publisher has chosen by `now`."""
+    """Returns the message. Raises ValueError if its epoch is further in the future than any publisher can be at
+    `now`."""
     epoch = getattr(message, "epoch", None)
     if isinstance(epoch, int) and epoch > 1_000 * (now + EPOCH_AHEAD):
         raise ValueError(f"its epoch is {epoch / 1_000 - now:.0f} s ahead of this clock")
@@ -54,7 +55,7 @@ def _decoder(kind: type[S]) -> TolerantDecoder[S]:
 
 
 def refusal(value: msgspec.Struct) -> str:
-    """Why nobody could read this message, or this part of one; empty: it can be read."""
+    """Why no reader could decode this message, or this part of a message. Empty if readers can."""
     try:
         plausible(_decoder(type(value)).decode(msgspec.json.encode(value)))
     except (msgspec.MsgspecError, ValueError) as error:
@@ -63,39 +64,40 @@ def refusal(value: msgspec.Struct) -> str:
 
 
 def _without_unknown_members(value: Any, kind: inspect.Type) -> Any:
-    """The value without the fields that have an unknown member and a default."""
+    """The value without those fields that contain an unknown member of an enumeration and have a default."""
     if isinstance(kind, inspect.UnionType):
         return _in_union(value, kind)
     if isinstance(kind, inspect.StructType) and isinstance(value, dict):
         return _in_struct(value, kind)
     if isinstance(kind, inspect.ListType | inspect.VarTupleType) and isinstance(value, list):
-        return [_without_unknown_members(each, kind.item_type) for each in value]
+        return [_without_unknown_members(item, kind.item_type) for item in value]
     if isinstance(kind, inspect.DictType) and isinstance(value, dict):
-        return {name: _without_unknown_members(each, kind.value_type) for name, each in value.items()}
+        return {name: _without_unknown_members(item, kind.value_type) for name, item in value.items()}
     return value
 
 
 def _in_union(value: Any, kind: inspect.UnionType) -> Any:
-    for each in kind.types:
-        if (found := _without_unknown_members(value, each)) != value:
-            return found
+    for member in kind.types:
+        if (reduced := _without_unknown_members(value, member)) != value:
+            return reduced
     return value
 
 
 def _in_struct(value: Mapping[str, Any], kind: inspect.StructType) -> dict[str, Any]:
-    found = dict(value)
+    reduced = dict(value)
     for field in kind.fields:
-        if field.encode_name not in found:
+        if field.encode_name not in reduced:
             continue
-        if not field.required and _is_unknown(found[field.encode_name], field.type):
-            del found[field.encode_name]
+        if not field.required and _is_unknown(reduced[field.encode_name], field.type):
+            del reduced[field.encode_name]
         else:
-            found[field.encode_name] = _without_unknown_members(found[field.encode_name], field.type)
-    return found
+            reduced[field.encode_name] = _without_unknown_members(reduced[field.encode_name], field.type)
+    return reduced
 
 
 def _is_unknown(value: Any, kind: inspect.Type) -> bool:
-    """Whether it is a word, of an enumeration that does not have it. A marked enumeration is none here."""
+    """Whether a text is not a member of the enumeration. Always False for an enumeration that is marked
+    MUST_BE_KNOWN."""
     if isinstance(kind, inspect.UnionType):
-        return any(_is_unknown(value, each) for each in kind.types)
+        return any(_is_unknown(value, member) for member in kind.types)
     return isinstance(kind, inspect.LiteralType) and isinstance(value, str) and value not in kind.values

@@ -1,4 +1,4 @@
-"""A message that is too large for the bus is published without the ends of its texts and lists, and states that."""
+"""Shortens a message that is too large for the bus: cuts the ends of its texts and lists, and states what it lacks."""
 
 from typing import Any, TypeVar
 
@@ -9,14 +9,14 @@ from equipoise.contracts.plain_text import plain_text
 M = TypeVar("M", bound=msgspec.Struct)
 
 TEXT_LIMITS = (1_000, 253)
-"""Characters of each text, tried one after the other. No name of Kubernetes is longer than the last one."""
+"""The maximum lengths of texts, tried one after the other. No name in Kubernetes is longer than the last one."""
 
 
 def shortened(message: M, limit: int) -> tuple[M, str]:
-    """A message whose JSON has at most `limit` bytes, and what it lacks ("": nothing, it is the message itself).
+    """A message whose JSON has at most `limit` bytes, and what it lacks. Empty if it is the message itself.
 
-    First its texts are cut, then the longest of its lists, in size, loses its end until the message fits. The fields
-    of the message that are no lists stay complete.
+    First, long texts are cut. Then the largest list is halved, again and again, until the message fits. Other fields
+    remain complete.
     """
     whole = message
     for most in TEXT_LIMITS:
@@ -41,7 +41,7 @@ def _size(value: Any) -> int:
 
 
 def _with_short_texts(value: Any, most: int) -> Any:
-    """Names of fields and keys stay."""
+    """The value with each text cut to `most` characters. Names of fields and keys remain."""
     match value:
         case str():
             return plain_text(value, most)

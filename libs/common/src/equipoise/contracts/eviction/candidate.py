@@ -16,22 +16,23 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     pod: Pod
     namespace: Namespace | None
-    """None: it was deleted, or is not known yet."""
+    """The namespace of the pod; None if it was deleted, or is not known yet."""
 
     workload: Workload | None = None
-    """None: a bare or static pod, or not known."""
+    """The workload of the pod; None for a bare or static pod, or if it is unknown."""
 
     owners: tuple[WorkloadObject, ...] = ()
-    """The pod's controller and the controllers above it; the last one is the workload. Empty: not known."""
+    """The controller of the pod, then the controller of that one. The last one is the workload. Empty if unknown."""
 
     unreadable: str = ""
-    """What could not be read, and why."""
+    """The object that could not be read, and why; empty if all were read."""
 
     pods_now: int | None = None
-    """The workload's pods on nodes without terminating ones; None: not known."""
+    """The number of pods of the workload on nodes, without terminating pods; None if unknown."""
 
     pods_before: tuple[int, int] | None = None
-    """The same `protection.replicasSettlingPeriod` ago: minimum and maximum, because terminating pods may count."""
+    """The number of these pods `protection.replicasSettlingPeriod` ago: a minimum, and a maximum with terminating
+    pods."""
 
     @property
     def workload_object(self) -> WorkloadObject | None:
@@ -39,14 +40,14 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def replicas(self) -> int:
-        """Desired replicas of the workload; None in the object means 1."""
+        """The desired replicas of the workload: 1 if its object does not state them, 0 if there is no object."""
         if self.workload_object is None:
             return 0
         return 1 if self.workload_object.spec.replicas is None else self.workload_object.spec.replicas
 
     @property
     def unready(self) -> int:
-        """Desired replicas that are missing or not ready."""
+        """The number of desired replicas that are missing or not ready."""
         return 0 if self.workload_object is None else max(0, self.replicas - self.workload_object.status.ready_replicas)
 
 
@@ -59,4 +60,4 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Rule = Callable[[Candidate, Rules, float], str]
-"""(candidate, rules, now) -> "" or why the pod is protected."""
+"""A function of (candidate, rules, now). It returns why the pod is protected, or an empty text."""

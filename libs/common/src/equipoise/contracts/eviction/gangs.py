@@ -22,7 +22,7 @@ GANG_KEYS: Mapping[str, str] = {
 """What the value of a label or annotation names, by its key. Some of these programs accept labels and annotations."""
 
 _MAX_NAME = 63
-"""Characters of a name that are shown: values of annotations may have any length."""
+"""The maximum number of characters of a name that are shown. Values of annotations may have any length."""
 
 
 def gang_of(pod: Pod) -> str:

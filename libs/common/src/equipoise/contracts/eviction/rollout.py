@@ -1,4 +1,4 @@
-"""Whether the controller of a workload is replacing its pods, or has yet to."""
+"""Whether the controller of a workload is replacing its pods, or will replace them."""
 
 import math
 
@@ -17,7 +17,8 @@ def rolling_out(candidate: Candidate, rules: Rules, now: float) -> str:
     status = workload.status
     if status.observed_generation < workload.metadata.generation:
         return f"{candidate.workload} was changed and its controller has not processed it yet"
-    # Only these two report the pods of the newest template without revisions. Missing pods alone are no rollout.
+    # Only Deployments and Rollouts report the pods of the newest template without revisions. Missing pods alone are no
+    # rollout.
     counts_updated = candidate.workload is not None and candidate.workload.kind in ("Deployment", "Rollout")
     revises = status.current_revision != "" and status.update_revision not in ("", status.current_revision)
     if (counts_updated or revises) and (why := _unfinished_rollout(candidate, workload)):
@@ -30,10 +31,11 @@ def rolling_out(candidate: Candidate, rules: Rules, now: float) -> str:
 
 
 def _unfinished_rollout(candidate: Candidate, workload: WorkloadObject) -> str:
-    """ "" if the controller replaces no pods of its own accord, and an evicted pod would get the revision that it has.
+    """Describes a rollout. Empty if the controller replaces no pods by itself, and a replacement would have the same
+    revision.
 
-    A difference of revisions alone is no rollout: it remains with OnDelete, with a partition, and while pods are not
-    ready. The partition of a StatefulSet keeps its first pods, that of a CloneSet any pods, on the previous revision.
+    Different revisions alone are no rollout. They remain with OnDelete, with a partition, and while pods are not ready.
+    The partition of a StatefulSet keeps its first pods, that of a CloneSet any pods, on the previous revision.
     """
     status, strategy = workload.status, workload.spec.update_strategy
     earlier = status.replicas - status.updated_replicas
@@ -41,7 +43,7 @@ def _unfinished_rollout(candidate: Candidate, workload: WorkloadObject) -> str:
         return ""
     if strategy.type == "OnDelete":
         revision = candidate.pod.metadata.labels.get(REVISION, "")
-        if revision and f"-{status.update_revision}".endswith(f"-{revision}"):  # some CloneSets write the hash only
+        if revision and f"-{status.update_revision}".endswith(f"-{revision}"):  # some CloneSets write only the hash
             return ""
         return f"updates a pod when it is deleted (OnDelete): the replacement would be of {status.update_revision}"
     if earlier <= _kept_by_partition(workload, candidate.replicas):
@@ -51,13 +53,14 @@ def _unfinished_rollout(candidate: Candidate, workload: WorkloadObject) -> str:
 
 
 def is_paused(workload: WorkloadObject) -> bool:
-    """Whether its controller has stopped to update pods: by the user, by a step of a canary, or after a failed one."""
+    """Whether the controller has stopped updating pods: by the user, at a step of a canary, or after a failed
+    canary."""
     spec, status = workload.spec, workload.status
     return spec.paused or spec.update_strategy.paused or bool(status.pause_conditions) or status.abort
 
 
 def _kept_by_partition(workload: WorkloadObject, replicas: int) -> int:
-    """How many of these pods stay on the previous revision. Source: kruise, `CalculatePartitionReplicas`."""
+    """The number of pods that remain on the previous revision. Source: kruise, `CalculatePartitionReplicas`."""
     strategy, expected = workload.spec.update_strategy, workload.status.expected_updated_replicas
     if expected is not None:
         return max(0, replicas - expected)

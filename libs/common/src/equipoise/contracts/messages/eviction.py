@@ -28,7 +28,7 @@ class EvictionIntent(EvictionMove, Message, frozen=True, kw_only=True, omit_defa
 
     strategy: str
     sampled_at: Time
-    """The oldest sample that the decision is based on."""
+    """The time of the oldest sample on which the decision is based."""
 
     decided_at: Time
     expires_at: Time
@@ -53,31 +53,32 @@ class Outcome(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "Outcome":
-        """An outcome that only a later version knows: the intent is settled, and nothing may be concluded from it."""
+        """The value for an outcome that only a later version knows. The intent is settled, but the reason is
+        unknown."""
         return cls.FAILED
 
 
 class EvictionOutcome(EvictionMove, Message, frozen=True, kw_only=True, omit_defaults=False):
-    """`eviction.outcome.<namespace>.<pod>`: exactly one per intent."""
+    """`eviction.outcome.<namespace>.<pod>`: the outcome of an intent. Each intent has exactly one."""
 
     intent_id: str
     outcome: Outcome
     detail: str = ""
-    """Why, in words."""
+    """The reason of the outcome, in words."""
 
     decided_at: Time
     settled_at: Time
     limit: str = ""
-    """The limit that refused, as the configuration calls it."""
+    """The name of the limit that refused the eviction, as in the configuration."""
 
     limit_scope: str = ""
-    """What that limit refuses together with the pod: "pod", "workload", "namespace" or "cluster"."""
+    """The scope to which the limit applies: "pod", "workload", "namespace" or "cluster"."""
 
     retry_at: Time | None = None
-    """The time at which that limit may allow it; None when waiting does not help."""
+    """The time at which the limit may allow the eviction; None if waiting does not help."""
 
     dry_run: bool = False
-    """The binder that decided makes dry runs only: nothing was evicted, and nothing refused an eviction."""
+    """Whether the binder only makes dry runs, so that no eviction was executed or refused."""
 
 
 EVICTION_INTENT = EvictionIntent(

@@ -1,4 +1,4 @@
-"""`health.>` and `configuration.>`: the state of each service process, and what it runs with."""
+"""`health.>` and `configuration.>`: the state and the configuration of each service process."""
 
 from typing import Any
 
@@ -19,14 +19,15 @@ CONFIGURATION_PERIOD = 30.0
 """Seconds after which a process publishes its configuration again, even if nothing has changed."""
 
 CONFIGURATION_LIFETIME = 2.5 * CONFIGURATION_PERIOD
-"""Seconds for which it is current; a process that published nothing for longer is gone, or not connected."""
+"""Seconds for which a configuration counts as current. A process that is silent for longer has ended, or is not
+connected."""
 
 CONFIGURATION_KEPT = 3_600.0
-"""Seconds for which the stream keeps it: so long it is shown what a process that is gone ran with."""
+"""Seconds for which the stream keeps the configuration of a process that has ended."""
 
 
 class Heartbeat(Message, frozen=True, kw_only=True):
-    """`health.<service>.<id>`, every 10 s."""
+    """`health.<service>.<id>`: the state of a process, every 10 s."""
 
     service: str
     id: str
@@ -47,7 +48,8 @@ HEARTBEAT = Heartbeat(service="descheduler", id=DESCHEDULER, version="0.1.0", re
 
 
 class EffectiveConfiguration(Message, frozen=True, kw_only=True):
-    """`configuration.<service>.<id>`: at start, on a change, every 30 s and at the end. Its last value is kept."""
+    """`configuration.<service>.<id>`: published at start, on a change, every 30 s and at the end. The last one is
+    kept."""
 
     service: str
     id: str
@@ -66,12 +68,12 @@ class EffectiveConfiguration(Message, frozen=True, kw_only=True):
     started_at: Time
     at: Time
     stopped: bool = False
-    """The process has ended in order, or continues with another configuration under another id."""
+    """Whether the process has stopped, or continues with another configuration under another id."""
 
     @property
     def implausible(self) -> str:
-        found = implausible_document(self.settings)
-        return f"its settings have {found}" if found else ""
+        problem = implausible_document(self.settings)
+        return f"its settings have {problem}" if problem else ""
 
 
 EFFECTIVE_CONFIGURATION = EffectiveConfiguration(

@@ -6,7 +6,8 @@ from equipoise.contracts.messages.values.pod_requests import PrioritizedPod
 
 
 class PodDemand(PrioritizedPod, Message, frozen=True, kw_only=True, omit_defaults=False):
-    """The fields of a waiting pod that the bus may carry. Never the whole Pod: its env values are secrets."""
+    """The fields of a waiting pod that may be published. The whole Pod may not, because its env values may be
+    secrets."""
 
 
 POD_DEMAND = PodDemand(namespace="shop", name=POD, uid=POD_UID, workload=WORKLOAD, qos="Burstable", requests=REQUESTS)

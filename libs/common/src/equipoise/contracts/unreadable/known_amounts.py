@@ -1,9 +1,10 @@
-"""Pods and nodes with amounts that no machine can have: the API server accepts a request of `1e308` cores.
+"""Pods and nodes with impossible amounts: the API server accepts a request of `1e308` cores.
 
-kube-scheduler reads such an amount in its own way (`equipoise.scheduling.model.quantities`). For everything else it is
-unknown, and its object is marked like one that cannot be decoded: a pod is protected. Where it requests such an amount
-of a resource that is planned with, also what its node has left is unknown, and the node is no target. It is none of the
-node's problems in all other cases: an impossible limit is no limit, because the node bounds the container.
+kube-scheduler reads such an amount in its own way (`equipoise.scheduling.model.quantities`). For everything else, the
+amount is unknown, and its object is marked like one that cannot be decoded. Such a pod is protected. If it requests an
+impossible amount of a planned resource, the free resources of its node are unknown, too, and the node is no target.
+Other impossible amounts do not affect the node. For example, an impossible limit is no limit, because the node bounds
+the container.
 """
 
 from collections.abc import Mapping
@@ -22,13 +23,14 @@ PLANNED = ("cpu", "memory", *OFFERED_NAMES)
 """The resources whose amounts decide about loads, moves and co-location."""
 
 _PARTS = 10_000.0
-"""A number above that of a pod's containers: if each amount is below this part of the largest, so is their sum."""
+"""A number above that of the containers of any pod. If each amount is below the largest plausible amount divided by
+this number, their sum is plausible."""
 
 
 def with_known_amounts(pod: Pod) -> Pod:
-    """The pod itself. If one of its amounts cannot be true: without that amount, and with `metadata.unreadable`.
+    """The pod. If one of its amounts is impossible, a copy without this amount, and with `metadata.unreadable`.
 
-    Without all amounts if what it requests is unknown (`unknown_requests`).
+    If the requests of the pod are unknown (`unknown_requests`), the copy has no amounts at all.
     """
     marked = with_named_amounts(pod)
     if marked is pod:
@@ -37,7 +39,8 @@ def with_known_amounts(pod: Pod) -> Pod:
 
 
 def with_named_amounts(pod: Pod) -> Pod:
-    """The result of `with_known_amounts` with all amounts: the scheduling library reads them as kube-scheduler does."""
+    """Marks the pod like `with_known_amounts`, but keeps all amounts. The scheduling library reads them as
+    kube-scheduler does."""
     why = _pod_problem(pod)
     if not why:
         return pod
@@ -46,7 +49,7 @@ def with_named_amounts(pod: Pod) -> Pod:
 
 
 def unknown_requests(pod: Pod) -> str:
-    """Why it is not known what a pod requests, and so what its node has left; empty: it is known."""
+    """Why the requests of a pod, and thereby the free resources of its node, are unknown. Empty if they are known."""
     meta = pod.metadata
     if not meta.unreadable or meta.requests_known:
         return ""
@@ -54,18 +57,18 @@ def unknown_requests(pod: Pod) -> str:
 
 
 def unknown_pod(pod: Pod, why: str) -> Pod:
-    """The pod without all its amounts, and marked."""
+    """A copy of the pod that is marked, and has no amounts."""
     return _without_amounts(_with_metadata(pod, _marked(pod.metadata, why)))
 
 
 def node_with_known_amounts(node: Node) -> Node:
-    """The same for a node, whose amounts are its capacity and what is allocatable."""
+    """The node. If its capacity or allocatable has an impossible amount, a copy that is marked, and has no amounts."""
     why = _problem(node.status.allocatable) or _problem(node.status.capacity)
     return unknown_node(node, why) if why else node
 
 
 def unknown_node(node: Node, why: str) -> Node:
-    """The node without all its amounts, and marked."""
+    """A copy of the node that is marked, and has no amounts."""
     status = msgspec.structs.replace(node.status, allocatable={}, capacity={})
     return msgspec.structs.replace(node, metadata=_marked(node.metadata, why), status=status)
 
@@ -100,24 +103,26 @@ def _sum_problem(pod: Pod) -> str:
 
 
 def _requests_problem(pod: Pod) -> str:
-    """Which request of a resource that is planned with cannot be true; empty: none."""
+    """Describes an impossible request of a planned resource. Empty if there is none."""
     spec, status = pod.spec, pod.status
     reported = (*status.container_statuses, *status.init_container_statuses)
     resources = [container.resources for container in (*(spec.containers or ()), *spec.init_containers)]
     resources += [
-        each for each in (spec.resources, status.resources, *(one.resources for one in reported)) if each is not None
+        requirements
+        for requirements in (spec.resources, status.resources, *(container.resources for container in reported))
+        if requirements is not None
     ]
-    quantities = [each.requests for each in resources]
+    quantities = [requirements.requests for requirements in resources]
     quantities += [spec.overhead, status.allocated_resources or {}]
-    quantities += [one.allocated_resources or {} for one in reported]
-    planned = ((name, each[name]) for each in quantities for name in PLANNED if name in each)
+    quantities += [container.allocated_resources or {} for container in reported]
+    planned = ((name, amounts[name]) for amounts in quantities for name in PLANNED if name in amounts)
     return next(filter(None, (_checked(item)[0] for item in planned)), "") or _sum_problem(
         _without_unknown_amounts(pod)
     )
 
 
 def _other_quantities(pod: Pod) -> list[Mapping[str, str]]:
-    """What is not in the specification of a container. It is empty for most pods, and a generator would be slower."""
+    """The quantities outside of the specifications of containers. Most pods have none. A generator would be slower."""
     spec, status = pod.spec, pod.status
     found: list[Mapping[str, str]] = []
     if spec.overhead:
@@ -142,7 +147,7 @@ def _problem(quantities: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=16_384)
 def _checked(item: tuple[str, str]) -> tuple[str, bool]:
-    """Why the quantity of a resource is unknown, and whether a pod with many such quantities needs another look."""
+    """Why the quantity of a resource is unknown, and whether the sum of many such quantities may be impossible."""
     resource, text = item
     try:
         return "", known_quantity(resource, text) > most_of(resource) / _PARTS
@@ -151,13 +156,15 @@ def _checked(item: tuple[str, str]) -> tuple[str, bool]:
 
 
 def _without_amounts(pod: Pod) -> Pod:
-    """Amounts of no resource are kept."""
+    """A copy of the pod without any amounts."""
     spec, status, replace = pod.spec, pod.status, msgspec.structs.replace
     nothing = ResourceRequirements()
     spec = replace(
         spec,
-        containers=None if spec.containers is None else [replace(each, resources=nothing) for each in spec.containers],
-        init_containers=[replace(each, resources=nothing) for each in spec.init_containers],
+        containers=None
+        if spec.containers is None
+        else [replace(container, resources=nothing) for container in spec.containers],
+        init_containers=[replace(container, resources=nothing) for container in spec.init_containers],
         overhead={},
         resources=None,
     )
@@ -172,8 +179,8 @@ def _without_unknown_amounts(pod: Pod) -> Pod:
     containers = spec.containers
     spec = replace(
         spec,
-        containers=None if containers is None else [_with_known_resources(each) for each in containers],
-        init_containers=[_with_known_resources(each) for each in spec.init_containers],
+        containers=None if containers is None else [_with_known_resources(container) for container in containers],
+        init_containers=[_with_known_resources(container) for container in spec.init_containers],
         overhead=_known(spec.overhead),
         resources=_known_requirements(spec.resources),
     )

@@ -1,6 +1,6 @@
-"""Reads objects of which a part cannot be decoded: the rest of them, and what is wrong.
+"""Reads objects with a part that cannot be decoded: the other parts, and the reason.
 
-Such an object has `metadata.unreadable`. It is unknown, and protected: nothing is decided on the fields that are left.
+Such an object has `metadata.unreadable`. It counts as unknown, and is protected. Its other fields decide nothing.
 An API server, an extension or a proxy can send any JSON; a user can write times and numbers that have no value here,
 such as the year 0000 in a Lease.
 """
@@ -21,13 +21,14 @@ T = TypeVar("T", bound=Object)
 Envelope = TypeVar("Envelope")
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises."""
+"""The errors that decoding raises."""
 
 MAX_DEPTH = 100
-"""Lists and objects in each other. No field that is read here is that deep."""
+"""The maximum nesting of lists and objects. No field that is read here is nested so deeply."""
 
 _DEPTHS = (*[MAX_DEPTH] * 16, *[2] * 8, *[1] * 8)
-"""How deep the first, second, … part may be that is left out. After these, only the name is read."""
+"""How many levels of the path to the first, second, … undecodable part are used to remove it. Later parts are removed
+at a higher level, and after the last one, only the name is read."""
 
 _REASON_LIMIT = 200
 
@@ -35,17 +36,17 @@ _QUANTITIES = frozenset({"requests", "limits", "allocatable", "capacity", "overh
 """Fields in which a number is a quantity, and null is 0."""
 
 _TEXTS = frozenset({"labels", "annotations", "nodeSelector", "matchLabels", "data"})
-"""Fields in which null is an empty text. So is it in the selector of a Service."""
+"""Fields in which null is an empty text. This also applies to the selector of a Service."""
 
 _SELECTOR = frozenset({"matchLabels", "matchExpressions"})
 
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
-"""A string, which may be cut off, or a bracket. Linear, whatever the text is."""
+"""A string, which may be cut off, or a bracket. Matching takes linear time for any text."""
 
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.", re.DOTALL
 )
-"""A pair of surrogates, half of one, or any other escape."""
+"""A pair of surrogates, half of a pair, or any other escape."""
 
 _PART = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _PLACE = re.compile(r"(.*) - at (?:`key` in )?`\$([^`]*)`", re.DOTALL)
@@ -57,7 +58,7 @@ def object_decoder(model: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def is_strict(model: type[Object]) -> bool:
-    """An Argo Rollout writes its observedGeneration as a string."""
+    """Whether numbers must be numbers. Not for workloads: an Argo Rollout writes its observedGeneration as a string."""
     return model not in (WorkloadObject, CustomWorkload)
 
 
@@ -74,7 +75,8 @@ def read_object(raw: bytes | msgspec.Raw, model: type[T]) -> T:
 
 
 def read_item(raw: msgspec.Raw, model: type[T]) -> T:
-    """The same as `read_object`, for an item of a list: what is no object at all is one without a name."""
+    """The result of `read_object` for an item of a list. An item that is no JSON object becomes an object without a
+    name."""
     try:
         return read_object(raw, model)
     except msgspec.DecodeError as error:
@@ -82,9 +84,9 @@ def read_item(raw: msgspec.Raw, model: type[T]) -> T:
 
 
 def read_envelope(decoder: msgspec.json.Decoder[Envelope], body: bytes) -> Envelope:
-    """What objects are sent in, with the objects as msgspec.Raw. Raises DecodeError.
+    """Decodes the message that contains objects, such as a list, with the objects as msgspec.Raw. Raises DecodeError.
 
-    Without what is nested too deeply, and with a replacement for what is no Unicode, if it cannot be decoded otherwise.
+    If it cannot be decoded, tries again without parts that are nested too deeply, and with invalid Unicode replaced.
     """
     try:
         return decoder.decode(body)
@@ -93,7 +95,7 @@ def read_envelope(decoder: msgspec.json.Decoder[Envelope], body: bytes) -> Envel
 
 
 def _with_whole_characters(text: str) -> str:
-    """JSON with a replacement for half of a pair of surrogates."""
+    """JSON in which each half of a pair of surrogates is replaced."""
     return _ESCAPE.sub(lambda found: "\\ufffd" if len(found[0]) == len("\\ufffd") else found[0], text)
 
 
@@ -124,7 +126,8 @@ def convert_object(document: Any, model: type[T]) -> T:
 
 
 def as_accepted(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest as the API server accepts it: numbers as quantities, and null for absent. Raises RecursionError."""
+    """A manifest in which numbers become quantities and null fields are absent, as the API server accepts them. Raises
+    RecursionError."""
     found: dict[str, Any] = {}
     for key, value in document.items():
         if key in _QUANTITIES and isinstance(value, dict):
@@ -137,7 +140,8 @@ def as_accepted(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shallow(raw: bytes) -> bytes:
-    """The document with null in place of what is nested deeper than MAX_DEPTH, which cannot be decoded, even unread."""
+    """The document with null instead of parts that are nested deeper than MAX_DEPTH. Such parts cannot be decoded, even
+    as Raw."""
     depth = 0
     start = end = 0
     kept: list[bytes] = []
@@ -156,7 +160,7 @@ def shallow(raw: bytes) -> bytes:
 
 
 def _json_of(raw: bytes) -> Any:
-    """The value, also where msgspec decodes none: numbers of any size, texts that are no Unicode."""
+    """The value of JSON that msgspec cannot decode, with numbers of any size or invalid Unicode."""
     try:
         return json.loads(raw.decode(errors="replace"), parse_int=_whole_number)
     except (ValueError, RecursionError) as error:
@@ -185,7 +189,7 @@ def _quantity(value: Any) -> Any:
 
 
 def _place(error: str) -> tuple[str, list[str]]:
-    """The error with its place first, and that place as keys and indices."""
+    """The error with its path first, and the path as keys and indices."""
     match = _PLACE.fullmatch(error)
     what, place = match.groups() if match else (error, "")
     problem = f"{place.lstrip('.')}: {what}" if place else what
@@ -193,7 +197,8 @@ def _place(error: str) -> tuple[str, list[str]]:
 
 
 def _remove(tree: Any, path: list[str]) -> bool:
-    """Whether there was such a part. Of a mapping with a wrong value, or with a wrong key, nothing remains."""
+    """Removes a part; returns whether it could be removed. A mapping with a wrong key or value is removed as a
+    whole."""
     if "..." in path:
         path = path[: path.index("...")]
     if not path:
@@ -205,7 +210,7 @@ def _remove(tree: Any, path: list[str]) -> bool:
 
 
 def _identified(metadata: ObjectMeta, document: Mapping[str, Any], problems: list[str]) -> ObjectMeta:
-    """The metadata with the name of the object, and why it cannot be read."""
+    """The metadata with the name of the object, and the reason why it cannot be read."""
     own = document.get("metadata")
     names = own if isinstance(own, dict) else {}
     reason = problems[0] if len(problems) == 1 else f"{problems[0]} (and {len(problems) - 1} more)"

@@ -1,4 +1,4 @@
-"""Reads the messages that a stream holds, once from beginning to end: for reports, not for services."""
+"""Reads the messages of a stream once, from beginning to end. For reports, not for services."""
 
 import datetime
 from collections.abc import AsyncGenerator
@@ -17,10 +17,10 @@ from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 
 _BATCH = 256
-"""Messages per request."""
+"""The number of messages per request."""
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds to reach the bus: a person waits."""
+"""Seconds to connect to the bus. Short, because a person waits."""
 
 _END_OF_BATCH, _NO_MORE_MESSAGES, _NO_RESPONDERS = "204", "404", "503"
 """Statuses of the response that ends a request."""
@@ -38,9 +38,9 @@ async def history(
 ) -> AsyncGenerator[tuple[str, bytes], None]:
     """Subject and payload of every message that the stream has kept since `since` (Unix seconds), oldest first.
 
-    `user` names the inbox, as in `connect`. `pattern`: only these subjects; default: the first of the stream. The
-    stream must be one that users may read. Raises BusUnavailable when the bus cannot be reached, NotPermitted, and
-    BusError when there is no such stream.
+    `user` names the inbox, as in `connect`. `pattern`: the subjects to read, by default the first pattern of the
+    stream. Users must be permitted to read the stream. Raises BusUnavailable when the bus cannot be reached,
+    NotPermitted, and BusError when there is no such stream.
     """
     async with connected_within(connect_timeout, settings, user, clock) as link:
         subject = f"$JS.API.DIRECT.GET.{stream.name}"  # without a consumer: users may not create one
@@ -57,7 +57,7 @@ async def history(
             messages, end = await link.wait_for(subject, _batch(link, subject, request, inbox, responses))
             for headers, payload in messages:
                 message_subject = headers["Nats-Subject"]
-                # Otherwise it is redirected, or of another type.
+                # Messages that were redirected, or have another type, are skipped.
                 if message_subject == headers.get(SUBJECT) and headers.get(TYPE) in types:
                     yield message_subject, payload
             if messages:

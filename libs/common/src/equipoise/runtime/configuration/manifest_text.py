@@ -1,4 +1,4 @@
-"""Manifests as YAML for people."""
+"""Writes manifests as YAML for people."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,12 +7,13 @@ import yaml
 
 
 def manifest_text(document: Mapping[str, Any], *, width: int = 120) -> str:
-    """Fields in their order, expressions of several lines as they are. Longer lines than `width` are folded."""
+    """The YAML of a manifest. Fields keep their order, and texts of several lines their lines. Lines longer than
+    `width` are folded."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=width, allow_unicode=True)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Equal values are written out, not as aliases."""
+    """A dumper that writes equal values out instead of using aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

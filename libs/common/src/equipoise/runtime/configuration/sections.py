@@ -18,16 +18,16 @@ class Logging(Section, frozen=True, kw_only=True):
     """The log of a service, on stderr."""
 
     format: Literal["auto", "json", "console"] = "auto"
-    """auto: for people on a terminal, JSON elsewhere."""
+    """auto: a format for people on a terminal, JSON elsewhere."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class Tls(Section, frozen=True, kw_only=True):
-    """Files in PEM format."""
+    """The files for TLS, in PEM format."""
 
     ca_file: str | None = None
-    """Certificates of trusted CAs; null: those of the system."""
+    """Certificates of trusted CAs; null for those of the system."""
 
     cert_file: str | None = None
     """The client certificate, if the server requires one."""
@@ -40,20 +40,20 @@ class Tls(Section, frozen=True, kw_only=True):
 
 
 class Nats(Section, frozen=True, kw_only=True):
-    """The address of the bus, and the user."""
+    """The address of the bus, and the user of the service."""
 
     url: str = "nats://127.0.0.1:4222"
-    """Several servers are separated by commas. With tls:// and wss://, the connection is encrypted."""
+    """Addresses of the servers, separated by commas. With tls:// and wss://, connections are encrypted."""
 
     user: str | None = None
     password_file: str | None = None
-    """A file, so that no configuration and no environment variable contains a password."""
+    """The file with the password, so that neither a configuration nor an environment variable contains it."""
 
     tls: Tls | None = None
     """The files for certificates that the system does not trust. Requires TLS, also with nats://."""
 
     replicas: Literal[1, 3, 5] = 1
-    """Servers that store each stream, for `equipoise setup`. Of 3 one may fail, of 5 two."""
+    """The number of servers that store each stream, for `equipoise setup`. One of 3 servers may fail, or two of 5."""
 
     def __post_init__(self) -> None:
         for url in self.urls:
@@ -72,18 +72,19 @@ class Nats(Section, frozen=True, kw_only=True):
 
     @property
     def shown_url(self) -> str:
-        """The address for people."""
+        """The address in messages for people."""
         return self.url
 
     @property
     def readable_urls(self) -> tuple[str, ...]:
-        """The addresses used without TLS and not on this machine: others may read messages and the password."""
+        """The addresses on other machines that are used without TLS, so that others may read messages and the
+        password."""
         unencrypted = ("nats://", "ws://") if self.tls is None else ()
         return tuple(url for url in self.urls if url.startswith(unencrypted) and not _is_loopback(url))
 
     @property
     def unencrypted(self) -> str:
-        """What `readable_urls` means, for people; empty if there are none."""
+        """A warning about `readable_urls` for people; empty if there are none."""
         if not self.readable_urls:
             return ""
         return f"messages and passwords are sent to {', '.join(self.readable_urls)} unencrypted"
@@ -101,10 +102,10 @@ class Kubernetes(Section, frozen=True, kw_only=True):
     """The connection to the API server."""
 
     kubeconfig: str = ""
-    """A file. Empty: the pod's own ServiceAccount; outside a cluster what KUBECONFIG names, else ~/.kube/config."""
+    """A file. If empty, the ServiceAccount of the pod is used; outside a cluster, KUBECONFIG or ~/.kube/config."""
 
     context: str = ""
-    """Context of the kubeconfig. Empty: the current context."""
+    """Context of the kubeconfig. If empty, the current context is used."""
 
     service_account: str = "/var/run/secrets/kubernetes.io/serviceaccount"
     """Directory with the token and the CA certificate of the ServiceAccount."""

@@ -45,10 +45,10 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     model: type[T]
     namespaced: bool = True
     subresource: str = ""
-    """The subresource of every object: "scale"."""
+    """The subresource that is meant instead of the objects themselves, such as "scale"."""
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Raises NotFound for a name that no object can have."""
+        """The path of an object or of the collection. Raises NotFound for a name that no object can have."""
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]
@@ -58,10 +58,10 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 def path_of(*parts: str) -> str:
-    """The path with these parts. Raises NotFound for one that would be several parts, or another path.
+    """The path with these parts. Raises NotFound for a part that would change the path.
 
-    The API server accepts any text as the name of an owner, but no such name of an object.
-    Source: kubernetes v1.36, apimachinery, pkg/api/validation/path, IsValidPathSegmentName.
+    The API server accepts any text as the name of an owner, but not as the name of an object. Source: kubernetes v1.36,
+    apimachinery, pkg/api/validation/path, IsValidPathSegmentName.
     """
     for part in parts:
         if part in (".", "..") or "/" in part or "%" in part:
@@ -197,9 +197,9 @@ class Expired(KubeError):
 
 
 class UnreadableObject(KubeError):
-    """The API server sent the object, and a part of it cannot be decoded.
+    """The API server sent the object, but a part of it cannot be decoded.
 
-    The status is 422, as of other requests that concern one object only: to repeat it at once does not help.
+    The status is 422, as for other errors that concern a single object: repeating the request at once does not help.
     """
 
     def __init__(self, message: str) -> None:
@@ -225,13 +225,13 @@ class Change(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class EvictionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The response to an eviction. `status` 0: no response, the eviction may or may not have been executed."""
+    """The response to an eviction. `status` is 0 without a response: the eviction may or may not have been executed."""
 
     status: int
     reason: str = ""
     message: str = ""
     disruption_budget: bool = False
-    """A 429 whose cause is a PodDisruptionBudget, not flow control."""
+    """Whether the cause of a 429 is a PodDisruptionBudget, not flow control."""
 
     budget: str = ""
     """The name of that budget, if the response contains it."""
@@ -266,7 +266,7 @@ class Kube(Protocol):
         ...
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
-        """Raises NotFound, and UnreadableObject."""
+        """Reads an object. Raises NotFound, and UnreadableObject."""
         ...
 
     async def list(
@@ -293,22 +293,22 @@ class Kube(Protocol):
         ...
 
     async def find_scalable(self, group: str, kind: str) -> Resource[CustomWorkload] | None:
-        """Discovers a namespaced kind in the group's preferred version; None: it has no scale subresource."""
+        """Discovers a namespaced kind in the preferred version of the group; None if it has no scale subresource."""
         ...
 
     async def served_versions(self, group: str, kind: str) -> Sequence[str]:
-        """Discovers the versions of the group that have this kind; empty: the API server does not know it."""
+        """Discovers the versions of the group with this kind; empty if the API server does not know the kind."""
         ...
 
     async def create(self, resource: Resource[T], value: T, *, dry_run: bool = False) -> T:
-        """Raises Conflict when it exists. A dry run is validated and admitted, but not stored."""
+        """Creates an object. Raises Conflict if it exists. A dry run is validated and admitted, but not stored."""
         ...
 
     async def replace(self, resource: Resource[T], value: T) -> T:
         """Writes if the object still has `value.metadata.resource_version`; otherwise raises Conflict.
 
         Fields that the model does not contain are lost: use this only for objects of Equipoise (Leases, ledger,
-        approvals). Raises UnreadableObject for one that was not decoded completely.
+        approvals). Raises UnreadableObject for an object that was not decoded completely.
         """
         ...
 
@@ -338,7 +338,8 @@ class Kube(Protocol):
         ...
 
     async def bind(self, namespace: str, name: str, node: str, *, uid: str) -> None:
-        """POST pods/binding. Raises NotFound, and Conflict if the pod has a node or does not have this `uid`."""
+        """Binds a pod to a node (POST pods/binding). Raises NotFound, and Conflict if the pod has a node or does not
+        have this `uid`."""
         ...
 
     async def set_pod_status(
@@ -350,7 +351,7 @@ class Kube(Protocol):
         condition: ExplainedCondition | None = None,
         nominated_node: str | None = None,
     ) -> None:
-        """Patches the condition of this type, and status.nominatedNodeName ("" removes it); None leaves it alone.
+        """Patches the condition of this type, and status.nominatedNodeName, which "" removes. None changes nothing.
 
         Raises Conflict if the pod does not have this `uid`.
         """
@@ -377,9 +378,9 @@ class Kube(Protocol):
         grace_period: int | None = None,
         within: float | None = None,
     ) -> EvictionResult:
-        """POST pods/eviction with preconditions.uid. Never raises for a response: it is returned.
+        """Evicts a pod (POST pods/eviction with preconditions.uid). Returns every response, also one that is an error.
 
-        `within`: the request is sent in this many seconds, or not at all, however long a token or a connection takes.
+        `within`: seconds after which the request is no longer sent, for example because the connection takes long.
         """
         ...
 

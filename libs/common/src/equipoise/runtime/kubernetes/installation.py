@@ -1,7 +1,7 @@
-"""Whether another installation of Equipoise works in the cluster: of two, the later one writes nothing.
+"""Whether another installation of Equipoise works in the cluster. Of two installations, the later one writes nothing.
 
-Each installation has a Lease of its descheduler, in its own namespace. Its name is the same everywhere, whatever the
-manifests were called. Without it no eviction is proposed. The role permits to list Leases of this name only.
+The descheduler of each installation has a Lease in its own namespace, and proposes no evictions without it. The name of
+the Lease is the same in all installations. The role permits listing only Leases of this name.
 """
 
 from collections.abc import Iterable
@@ -21,12 +21,13 @@ PERIOD = 10.0
 """Seconds between two checks."""
 
 ACTIVE = 600.0
-"""Seconds after its last renewal for which a Lease counts as held: clocks differ, and a holder may be suspended."""
+"""Seconds after its last renewal for which a Lease counts as held. Long, because clocks differ, and a holder may be
+suspended."""
 
 UNCHECKED = "it was not yet checked whether there is another installation"
 
 PROBLEM = "installation"
-"""The key in /readyz."""
+"""The key of the problem in /readyz."""
 
 
 class OtherInstallation(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,20 +38,20 @@ class OtherInstallation(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is older than this installation, which therefore writes nothing."""
 
     unreadable: str = ""
-    """Why its Lease cannot be read: whether it is in use is not known."""
+    """Why the Lease of the installation cannot be read. Then it is unknown whether it is in use."""
 
 
 def other_installations(leases: Iterable[Lease], namespace: str, now: float) -> list[OtherInstallation]:
-    """The oldest first. Ours is the one in `namespace`; it is the youngest while it has no Lease.
+    """The other installations, the oldest first. `namespace`: that of this one, the youngest while it has no Lease.
 
-    A Lease that cannot be read may be in use, so ours must not write if it is the younger one.
+    A Lease that cannot be read may be in use, so this installation must not write if it is younger.
     """
     ordered = sorted(leases, key=_age_order)
-    ours = next((place for place, lease in enumerate(ordered) if lease.metadata.namespace == namespace), len(ordered))
+    own = next((index for index, lease in enumerate(ordered) if lease.metadata.namespace == namespace), len(ordered))
     return [
-        OtherInstallation(namespace=lease.metadata.namespace, older=place < ours, unreadable=lease.metadata.unreadable)
-        for place, lease in enumerate(ordered)
-        if place != ours and (_is_held(lease, now) or (lease.metadata.unreadable and place < ours))
+        OtherInstallation(namespace=lease.metadata.namespace, older=index < own, unreadable=lease.metadata.unreadable)
+        for index, lease in enumerate(ordered)
+        if index != own and (_is_held(lease, now) or (lease.metadata.unreadable and index < own))
     ]
 
 
@@ -64,7 +65,7 @@ def _is_held(lease: Lease, now: float) -> bool:
 
 
 async def read_other_installations(kube: Kube, namespace: str, now: float) -> list[OtherInstallation]:
-    """Raises KubeError."""
+    """Reads the Leases and returns the other installations. Raises KubeError."""
     leases = await kube.list(LEASES, field_selector=f"metadata.name={DESCHEDULER_LEASE}")
     return other_installations(leases, namespace, now)
 
@@ -91,12 +92,12 @@ class InstallationCheck:
     clock: Clock
     health: Health
     problem: str = field(default=UNCHECKED, init=False)
-    """Why nothing may be written; "" when it may. A failed read changes nothing."""
+    """Why the service must not write; empty if it may. A failed read does not change it."""
 
     _checked: bool = field(default=False, init=False)
 
     async def current_problem(self) -> str:
-        """The problem, after a first check."""
+        """The problem. Checks first if there was no check yet."""
         if not self._checked:
             await self.check()
         return self.problem
@@ -104,7 +105,7 @@ class InstallationCheck:
     async def check(self) -> None:
         try:
             others = await read_other_installations(self.kube, self.namespace, self.clock.now())
-            refusals = (refusal(self.namespace, each.namespace, each.unreadable) for each in others if each.older)
+            refusals = (refusal(self.namespace, other.namespace, other.unreadable) for other in others if other.older)
             self.problem, self._checked = next(refusals, ""), True
         except Forbidden as error:
             self.problem = f"it cannot be checked whether another installation works in this cluster: {error.message}"

@@ -1,4 +1,4 @@
-"""Requests about many objects at a configured rate; none for a while after the API server failed."""
+"""Sends requests about many objects at a configured rate, and pauses after failures of the API server."""
 
 from collections.abc import Awaitable
 from typing import TypeVar
@@ -12,13 +12,13 @@ REQUEST_TIMEOUT = 10.0
 """Seconds for one request."""
 
 RETRY_PERIOD = 5.0
-"""Seconds without requests after the API server failed, unless it requests more."""
+"""Seconds without requests after a failure of the API server. It may request a longer pause."""
 
 T = TypeVar("T")
 
 
 class PacedRequests:
-    """Call `acquire` of one of its rate limiters right before each request."""
+    """Sends requests. Callers must call `acquire` of one of the rate limiters immediately before each request."""
 
     def __init__(self, clock: Clock, *limiters: RateLimiter) -> None:
         self._clock = clock
@@ -27,7 +27,7 @@ class PacedRequests:
     async def send(self, request: Awaitable[T]) -> T:
         """The response. Raises what the request raises, and TimeoutError after REQUEST_TIMEOUT.
 
-        A failure that does not concern one object only suspends all rate limiters.
+        Suspends all rate limiters after a failure that may affect requests about other objects.
         """
         try:
             return await run_with_guard(request, timeout_after(self._clock, REQUEST_TIMEOUT))
@@ -39,5 +39,6 @@ class PacedRequests:
 
 
 def concerns_one_object(error: KubeError | TimeoutError) -> bool:
-    """True when requests about other objects may succeed. A webhook that is down causes 500 for its objects only."""
+    """Whether requests about other objects may succeed. A webhook that is down causes status 500, but only for its
+    objects."""
     return isinstance(error, KubeError) and 400 <= error.status <= 500 and error.status not in (401, 429)

@@ -1,4 +1,4 @@
-"""The manifests of k8s that are made from `equipoise.contracts`: those with expressions of the API server.
+"""Generates those manifests of k8s that contain expressions of the API server, from `equipoise.contracts`.
 
 `python -m equipoise.runtime.kubernetes.policy_manifests k8s` writes them.
 """
@@ -20,7 +20,7 @@ NEWEST = API_VERSIONS[0]
 
 
 def policy_manifests() -> Mapping[str, str]:
-    """Text by file name below k8s."""
+    """The texts of the manifests, by file name below k8s."""
     hints, colocation = "equipoise.contracts.hints", "equipoise.contracts.colocation"
     return {
         "hints/definition.yaml": _text(hints, definition()),

@@ -21,18 +21,20 @@ from equipoise.runtime.process.clock import Clock
 
 T = TypeVar("T", bound=Object)
 Key = tuple[str, str]
-"""Namespace and name."""
+"""The namespace and name of an object."""
 
 INACTIVITY_SECONDS = 90.0
-"""A working watch has a bookmark about once a minute; below 75 s one without changes would count as failed."""
+"""Seconds without events after which a watch counts as failed. A working watch has a bookmark about once a minute, so
+this must be above 75 s."""
 
 FIRST_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 30.0
 SHORT_LIFE_SECONDS = 5.0
-"""A watch that ends sooner counts as failed, even if it ends normally: an unhealthy server closes watches at once."""
+"""A watch that ends sooner counts as failed, even if it ends normally, because an unhealthy server closes watches at
+once."""
 
 BATCH = 500
-"""Objects of a list that are reported before other tasks run."""
+"""The number of objects of a list that are reported before other tasks run."""
 
 INACTIVE = "Inactive"
 OLDER_LIST = "OlderList"
@@ -42,10 +44,10 @@ LIST_AGAIN = (INACTIVE, OLDER_LIST, "Unreadable")
 log = structlog.get_logger()
 
 OWN_TEXTS = frozenset({"name", "uid", "resource_version"})
-"""The texts of one object only: there is nothing to share."""
+"""Texts that no two objects have in common, so that they are not shared."""
 
 FEW_PARTS = 50
-"""Known parts that are not worth looking for unused ones."""
+"""The minimum number of stored parts above which unused parts are searched."""
 
 _NO_ITEMS: list[Any] = []
 _NO_ENTRIES: dict[str, Any] = {}
@@ -65,7 +67,7 @@ class Interner:
     def intern(self, value: T, before: T | None = None) -> T:
         """An equal object whose metadata and spec consist of shared parts. Its status is not shared.
 
-        `before`: what was returned for an earlier version of the object. To compare with it is faster than to search.
+        `before`: the result for an earlier version of the object. Comparing with it is faster than searching.
         """
         fields: dict[str, Any] = {
             "metadata": self._section(value.metadata, None if before is None else before.metadata)
@@ -98,12 +100,12 @@ class Interner:
         return self._parts.setdefault((name, self._encode(part)), part)
 
     def _forget_unused(self) -> None:
-        """Forgets the parts that no object has any more, else those of deleted objects would accumulate.
+        """Forgets parts that no object contains any more. Otherwise parts of deleted objects would accumulate.
 
-        The next time is when there are half as many again: so its cost per part is constant.
+        It runs again when the number of parts has grown by half, so that its cost per part is constant.
         """
         probe = ("", b"")
-        self._parts[probe] = []  # which only this table has
+        self._parts[probe] = []  # a part to which only this table refers
         references = {key: getrefcount(part) for key, part in self._parts.items()}
         for key, count in references.items():
             if count <= references[probe]:
@@ -143,7 +145,7 @@ class Reflector(Generic[T]):
         self._inactivity = inactivity
         self._sharing = Interner()
         self._unreadable: set[Key] = set()
-        """Reported as such."""
+        """The objects that are reported as unreadable."""
 
         self._objects: dict[Key, T] = {}
         self._since = ""
@@ -153,7 +155,7 @@ class Reflector(Generic[T]):
         """Whether the next watch begins with a list."""
 
         self._behind = False
-        """The last list was older than this copy."""
+        """Whether the last list was older than this copy."""
 
         self._synced = asyncio.Event()
         self._received_at = -math.inf
@@ -182,7 +184,7 @@ class Reflector(Generic[T]):
             raise TimeoutError(f"{self._resource.plural} not listed within {timeout:g} s: {self.problem}") from None
 
     async def run(self) -> None:
-        """Never returns."""
+        """Follows the collection. Never returns."""
         failures = 0
         while True:
             started = self._received_at = self._clock.monotonic()
@@ -198,7 +200,7 @@ class Reflector(Generic[T]):
                 await self._clock.sleep(longest * random.uniform(0.5, 1.0))
 
     async def _follow(self) -> None:
-        """One watch from the last version, or from a new list."""
+        """Follows one watch, from the last version or from a new list."""
         since = "" if self._list_again else self._since
         changes = self._kube.watch(
             self._resource, since=since, namespace=self._namespace, field_selector=self._field_selector
@@ -208,22 +210,22 @@ class Reflector(Generic[T]):
                 await self._list(changes)
             async for change in changes:
                 self._received_at = self._current_at = self._clock.monotonic()
-                self._since = change.resource_version or self._since  # an object may lack it that cannot be decoded
+                self._since = change.resource_version or self._since  # an undecodable object may lack its version
                 self.problem = None
                 if change.object is not None:
                     key = _key(change.object)
-                    self._set(key, None if change.kind == "deleted" else self._slim(change.object, key))
+                    self._set(key, None if change.kind == "deleted" else self._trimmed(change.object, key))
 
     async def _list(self, changes: AsyncGenerator[Change[T], None]) -> None:
-        """Receives the whole initial list: changes are reported only after its end, if its version is accepted."""
+        """Receives the whole initial list. Changes are reported after its end, if its version is accepted."""
         listed: dict[Key, T] = {}
-        nameless = ""  # why the name of an object cannot be decoded: it is reported, and not kept
+        nameless = ""  # why an object has no decodable name; it is reported, but not stored
         async for change in changes:
             self._received_at = self._clock.monotonic()
             if change.object is not None:
                 key = _key(change.object)
                 if key[1]:
-                    listed[key] = self._held(change.object, key)
+                    listed[key] = self._stored_or_new(change.object, key)
                 else:
                     nameless = change.object.metadata.unreadable or "it has no name"
             if change.synced:
@@ -238,7 +240,7 @@ class Reflector(Generic[T]):
         raise KubeError(0, "Broken", f"the list of {self._resource.plural} ended early")
 
     def _check_version(self, version: str) -> None:
-        """Raises for a list older than the last known version, unless the previous list was older, too.
+        """Raises KubeError for a list older than the last known version, unless the previous list was older, too.
 
         A single old list comes from a replica that lags behind. Two in a row mean that etcd was restored from a
         backup, and the old state is correct.
@@ -279,7 +281,7 @@ class Reflector(Generic[T]):
         self._report_unreadable(key, reason)
 
     def _report_unreadable(self, key: Key, reason: str) -> None:
-        """Empty: it is readable, or gone."""
+        """Reports why an object is unreadable. With an empty reason, removes the report: it is readable, or gone."""
         if reason:
             self._unreadable.add(key)
             self._kube.unreadable.add(self._resource.plural, object_name(*key), reason)
@@ -288,7 +290,7 @@ class Reflector(Generic[T]):
             self._kube.unreadable.remove(self._resource.plural, object_name(*key))
 
     def _report(self, key: Key, before: T | None, after: T | None) -> str:
-        """Why the change could not be processed; empty: it was."""
+        """Calls `on_change`. Returns why the change could not be processed; empty if it was."""
         assert self._on_change is not None
         try:
             self._on_change(before, after)
@@ -297,14 +299,14 @@ class Reflector(Generic[T]):
             return f"its change was not processed: {type(error).__name__}: {error}"
         return ""
 
-    def _held(self, value: T, key: Key) -> T:
-        """The stored object, if this is the same version of it."""
-        held = self._objects.get(key)
-        if held is not None and held.metadata.resource_version == value.metadata.resource_version:
-            return held
-        return self._slim(value, key)
+    def _stored_or_new(self, value: T, key: Key) -> T:
+        """The stored object if it has the same version, else the new one, trimmed."""
+        stored = self._objects.get(key)
+        if stored is not None and stored.metadata.resource_version == value.metadata.resource_version:
+            return stored
+        return self._trimmed(value, key)
 
-    def _slim(self, value: T, key: Key) -> T:
+    def _trimmed(self, value: T, key: Key) -> T:
         try:
             trimmed = self._trim(value) if self._trim is not None else value
             if value.metadata.unreadable and not trimmed.metadata.unreadable:

@@ -7,17 +7,17 @@ import ssl
 
 
 class NameNotResolved(TimeoutError):
-    """The servers of the DNS do not respond."""
+    """A name was not resolved, because the DNS servers do not respond."""
 
     def __init__(self, host: str, seconds: float) -> None:
         super().__init__(f"the name {host} was not resolved within {seconds:g} s: the DNS does not respond")
 
 
 def failure_reason(error: BaseException) -> str:
-    """The cause of an error in one line, for people: client libraries hide it in class names, tuples and nested
+    """The cause of an error in one line, for people. Client libraries hide it in class names, tuples and nested
     exceptions."""
     while error.__cause__ is not None and not isinstance(error.__cause__, asyncio.CancelledError):
-        error = error.__cause__  # a time limit has cancelled what it waits for
+        error = error.__cause__  # unless the cause is only the cancellation by a time limit
     match error:
         case ssl.SSLCertVerificationError():
             return f"the certificate of the server is rejected: {error.verify_message}"

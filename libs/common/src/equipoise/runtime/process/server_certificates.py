@@ -1,4 +1,4 @@
-"""TLS of a server: changed files are loaded while connections are accepted."""
+"""The TLS certificates of a server. Changed files are loaded while connections are accepted."""
 
 import ssl
 from collections.abc import Callable
@@ -21,10 +21,10 @@ _DER_VERSION, _DER_UTC_TIME = 0xA0, 0x17
 
 
 class Certificates:
-    """Certificate, key and client authority, as in the files when they were last valid.
+    """The certificate, key and client CA from the files, when they were last valid.
 
-    Every load creates a new context, because a context keeps all that it ever loaded: a removed authority would still
-    be trusted. The server listens with the first context, which passes every new connection to the latest one. Raises
+    Every load creates a new context, because a context keeps everything that it ever loaded, and would still trust a
+    removed CA. The server listens with the first context, which passes every new connection to the latest one. Raises
     ConfigurationError if the files are invalid.
     """
 
@@ -37,7 +37,7 @@ class Certificates:
         """The time at which the certificate expires (Unix seconds); 0 if that is unknown."""
 
         self.context = self._latest
-        """The context to listen with."""
+        """The context with which to listen."""
 
         self.context.sni_callback = self._use_latest  # also called without a server name
 
@@ -47,7 +47,7 @@ class Certificates:
         return any(changes)
 
     def reload(self) -> None:
-        """Use the current files for new connections.
+        """Uses the current files for new connections.
 
         Raises ConfigurationError if they are invalid; the earlier ones then remain in use.
         """
@@ -55,7 +55,7 @@ class Certificates:
         self.end = _certificate_expiry(self._tls)
 
     async def follow(self, clock: Clock, health: Health, on_reload: Callable[[], None]) -> NoReturn:
-        """Load changed files. Invalid ones are reported, and the last valid ones remain in use."""
+        """Loads changed files. Invalid files are reported, and the last valid ones remain in use."""
         valid = True
         while True:
             await clock.sleep(PERIOD)
@@ -79,7 +79,8 @@ class Certificates:
 
 
 def _certificate_expiry(tls: ServerTls) -> float:
-    """0 if it cannot be read: it may have changed since it was loaded, or contain what only OpenSSL reads."""
+    """The time at which the certificate expires. 0 if it cannot be read: it may have changed since, or have a form that
+    only OpenSSL reads."""
     try:
         return certificate_end(Path(tls.certificate_file).read_text())
     except (OSError, ValueError, IndexError):
@@ -89,7 +90,7 @@ def _certificate_expiry(tls: ServerTls) -> float:
 def certificate_end(pem: str) -> float:
     """The time at which the first certificate of a valid PEM file expires (Unix seconds).
 
-    `ssl` reports this only of the other side of a connection. RFC 5280: Certificate and TBSCertificate are sequences;
+    `ssl` reports this only for the certificate of the peer. RFC 5280: Certificate and TBSCertificate are sequences;
     TBSCertificate begins with [0] version, serialNumber, signature, issuer, validity (notBefore, notAfter).
     """
     begin, end = (pem.index(f"-----{word} CERTIFICATE-----") for word in ("BEGIN", "END"))

@@ -1,4 +1,4 @@
-"""What a process cannot read at present: objects, messages, series, files. Each is a named problem, nothing more."""
+"""The objects, messages, series and files that a process cannot read at present. They are reported as problems."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,31 +9,31 @@ from equipoise.contracts.plain_text import plain_text
 
 NAME_LIMIT = 160
 REASON_LIMIT = 240
-"""Characters. Names and reasons may contain text that a tenant wrote."""
+"""The maximum number of characters. Names and reasons may contain text that a tenant wrote."""
 
 ENTRY_LIMIT = 1_000
-"""Entries of a source. More are not stored, so a number of this size means: or more."""
+"""The maximum number of entries of a source. Further entries are not stored."""
 
 SOURCE_LIMIT = 64
 
 SHOWN = 3
-"""Entries of a source that a problem names."""
+"""The number of entries of a source that a problem names."""
 
 log = structlog.get_logger()
 
 
 class UnreadableThings:
-    """Why something cannot be read, by source (`pods`, `utilization`, `Prometheus`) and name.
+    """The reasons why things cannot be read, by source (`pods`, `utilization`, `Prometheus`) and name.
 
-    An entry is added whenever it is found again, and removed when the same thing is readable or gone. Entries are
-    logged when they begin and end. All methods are cheap.
+    An entry is added whenever a thing cannot be read, and removed when it is readable or gone. Both are logged once.
+    All methods are cheap.
     """
 
     def __init__(self) -> None:
         self._reasons: dict[str, dict[str, str]] = {}
 
     def add(self, source: str, name: str, reason: str) -> None:
-        """`name` identifies it in its source; `reason` is text for users."""
+        """Adds an entry. `name` identifies the thing in its source; `reason` is a text for users."""
         source, name, reason = (
             plain_text(source, NAME_LIMIT),
             plain_text(name, NAME_LIMIT),
@@ -71,7 +71,8 @@ class UnreadableThings:
 
     @contextmanager
     def guard(self, source: str, name: str) -> Iterator[None]:
-        """An error in the block is logged and listed, and not raised: the caller continues without this thing."""
+        """Logs and lists an error in the block instead of raising it, so that the caller continues without this
+        thing."""
         try:
             yield
         except Exception as error:
@@ -87,7 +88,7 @@ class UnreadableThings:
 
     @property
     def problems(self) -> list[str]:
-        """One for each source, with some names and the number."""
+        """A problem for each source, with some names and the number of entries."""
         return [f"{source}: {_described(entries)}" for source, entries in sorted(self._reasons.items())]
 
     def __iter__(self) -> Iterator[tuple[str, str, str]]:

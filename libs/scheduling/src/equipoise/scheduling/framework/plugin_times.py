@@ -1,15 +1,15 @@
-"""How long plugins take, so that a slow one is named."""
+"""Measures how long plugins take, so that slow plugins can be reported."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 LIMIT = 1.0
-"""Seconds that a plugin may take at one extension point in one attempt: nothing else runs meanwhile."""
+"""Seconds that a plugin may take at one extension point in one attempt, because nothing else runs meanwhile."""
 
 
 class PluginTimes:
-    """`measure` is for the framework."""
+    """The times of plugins. The framework calls `measure`."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -23,9 +23,10 @@ class PluginTimes:
             self._seconds[plugin, point] += self._monotonic() - begun  # type: ignore[assignment]  # typed as int
 
     def take(self) -> tuple[Mapping[str, float], Mapping[tuple[str, str], float]]:
-        """The seconds since the last call by extension point, and those above the limit by plugin and point."""
-        found, self._seconds = self._seconds, Counter()
+        """The seconds since the last call of this method, by extension point, and those above LIMIT, by plugin and
+        point."""
+        taken, self._seconds = self._seconds, Counter()
         points: dict[str, float] = {}
-        for (_, point), seconds in found.items():
+        for (_, point), seconds in taken.items():
             points[point] = points.get(point, 0.0) + seconds
-        return points, {key: seconds for key, seconds in found.items() if seconds > LIMIT}
+        return points, {key: seconds for key, seconds in taken.items() if seconds > LIMIT}

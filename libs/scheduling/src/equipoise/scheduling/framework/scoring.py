@@ -1,4 +1,4 @@
-"""The scores of nodes, as the plugins of a profile and their weights give them."""
+"""The scores of nodes by the plugins of a profile, with their weights."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +25,10 @@ class NodeScores(msgspec.Struct, frozen=True, kw_only=True):
     """The scores by plugin, before they were normalized. Plugins that skipped the pod are missing."""
 
     normalized: Ints
-    """plugins × nodes: 0..100; plugins in the order of `raw`."""
+    """The normalized scores (0..100), as an array of plugins × nodes. Plugins are in the order of `raw`."""
 
     weights: Ints
-    """The weights of the plugins, in the same order."""
+    """The weights of the plugins, in the order of `raw`."""
 
     total: Ints
     """The sum of the weighted scores."""
@@ -40,7 +40,7 @@ class NodeScores(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _ScorePlugin(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin has at the extension point score."""
+    """The functions and the weight of a plugin at the extension point score."""
 
     plugin: Plugin
     name: str
@@ -59,15 +59,15 @@ class Scoring:
         weight: Callable[[str], int],
         measure: Measure | None,
     ) -> None:
-        """Plugins in the order of calls. `weight` returns the weight of the scores of a plugin, by its name."""
+        """The plugins are given in the order of calls. `weight` returns the weight of a plugin by its name."""
         self._pre_scores: list[tuple[Any, Callable[..., PluginStatus]]] = [
-            (each, measured(measure, each, "preScore", each.pre_score))
-            for each in pre_score
-            if isinstance(each, PreScore)
+            (plugin, measured(measure, plugin, "preScore", plugin.pre_score))
+            for plugin in pre_score
+            if isinstance(plugin, PreScore)
         ]
-        self._plugins = [_score_plugin(each, weight(each.name), measure) for each in score]
+        self._plugins = [_score_plugin(plugin, weight(plugin.name), measure) for plugin in score]
         self._by_skipped: dict[frozenset[str], tuple[list[_ScorePlugin], Ints]] = {}
-        """The plugins that score, and their weights, by the skipped ones: most pods skip the same plugins."""
+        """The plugins that score, and their weights, by the set of skipped plugins. Most pods skip the same plugins."""
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> NodeScores:
         """The scores of the feasible nodes. Raises PluginFailed for a score that is not within 0..100."""
@@ -75,31 +75,30 @@ class Scoring:
         scoring, weights = self._without(state.skipped_scores)
         raw: dict[str, Ints] = {}
         normalized = np.empty((len(scoring), len(rows)), dtype=np.int64)
-        for index, each in enumerate(scoring):
+        for index, scorer in enumerate(scoring):
             try:
-                scores = _integers(each.plugin, each.score(state, pod, snapshot, rows), len(rows))
-                raw[each.name] = scores
-                if each.normalize is not None:
-                    scores = each.normalize(state, pod, snapshot, rows, scores.copy())
-                    scores = _integers(each.plugin, scores, len(rows))
+                scores = _integers(scorer.plugin, scorer.score(state, pod, snapshot, rows), len(rows))
+                raw[scorer.name] = scores
+                if scorer.normalize is not None:
+                    scores = scorer.normalize(state, pod, snapshot, rows, scores.copy())
+                    scores = _integers(scorer.plugin, scores, len(rows))
                 normalized[index] = scores
             except Exception as error:
-                fail(each.plugin, "score", error)
-        # As numbers without a sign, negative ones are higher than all others. The place of the highest is found faster
-        # than its value.
+                fail(scorer.plugin, "score", error)
+        # Read as unsigned integers, negative numbers are higher than all others. argmax is faster than max.
         unsigned = normalized.view(np.uint64)
         if normalized.size and unsigned.item(unsigned.argmax()) > MAX_SCORE:
             raise _out_of_range(scoring, normalized)
         return NodeScores(rows=rows, raw=raw, normalized=normalized, weights=weights, total=weights.dot(normalized))
 
     def _without(self, skipped: frozenset[str]) -> tuple[list[_ScorePlugin], Ints]:
-        """The other plugins, and their weights."""
-        found = self._by_skipped.get(skipped)
-        if found is None:
-            scoring = [each for each in self._plugins if each.name not in skipped]
-            weights = np.array([each.weight for each in scoring], dtype=np.int64)
-            found = self._by_skipped[skipped] = scoring, weights
-        return found
+        """The plugins that are not skipped, and their weights."""
+        plugins = self._by_skipped.get(skipped)
+        if plugins is None:
+            scoring = [plugin for plugin in self._plugins if plugin.name not in skipped]
+            weights = np.array([plugin.weight for plugin in scoring], dtype=np.int64)
+            plugins = self._by_skipped[skipped] = scoring, weights
+        return plugins
 
     def _pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> None:
         skipped = set()
@@ -120,7 +119,7 @@ def _score_plugin(plugin: Any, weight: int, measure: Measure | None) -> _ScorePl
     if isinstance(plugin, Score):
         score = measured(measure, plugin, "score", plugin.score)
     else:
-        score = partial(_each_score, measured(measure, plugin, "score", plugin.score_node))
+        score = partial(_scores_node_by_node, measured(measure, plugin, "score", plugin.score_node))
     return _ScorePlugin(
         plugin=plugin,
         name=plugin.name,
@@ -130,18 +129,18 @@ def _score_plugin(plugin: Any, weight: int, measure: Measure | None) -> _ScorePl
     )
 
 
-def _each_score(
+def _scores_node_by_node(
     score_node: Callable[..., int], state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows
 ) -> list[int]:
-    """The scores by a plugin that answers for one node."""
+    """The scores by a plugin that scores a single node."""
     return [score_node(state, pod, snapshot, row) for row in rows.tolist()]
 
 
 def _out_of_range(scoring: Sequence[_ScorePlugin], normalized: Ints) -> PluginFailed:
-    """`normalized`: plugins × nodes."""
+    """The error for the first score outside of 0..100. `normalized`: plugins × nodes."""
     plugin, wrong = next(
-        (each.plugin, scores[(scores < 0) | (scores > MAX_SCORE)])
-        for each, scores in zip(scoring, normalized, strict=True)
+        (scorer.plugin, scores[(scores < 0) | (scores > MAX_SCORE)])
+        for scorer, scores in zip(scoring, normalized, strict=True)
         if scores.min() < 0 or scores.max() > MAX_SCORE
     )
     return PluginFailed(plugin.name, "score", f"the score {int(wrong[0])} is not within 0 and {MAX_SCORE}")
@@ -151,19 +150,19 @@ _INTEGERS = np.dtype(np.int64)
 
 
 def _integers(plugin: Plugin, scores: Any, length: int) -> Ints:
-    """Raises PluginFailed for anything else, such as NaN."""
+    """The scores as integers. Raises PluginFailed for anything that is not a whole number, such as NaN."""
     if type(scores) is np.ndarray and scores.dtype is _INTEGERS and scores.shape == (length,):
         return scores  # what the plugins of kube-scheduler return
-    found = np.asarray(scores)
-    if found.shape != (length,):
-        raise PluginFailed(plugin.name, "score", f"{length} scores were expected, one per node, not {found.shape}")
-    if found.dtype == np.int64:
-        return found
-    if not np.issubdtype(found.dtype, np.integer):
-        invalid = [value for value in found.tolist() if not isinstance(value, int | float) or not math.isfinite(value)]
+    array = np.asarray(scores)
+    if array.shape != (length,):
+        raise PluginFailed(plugin.name, "score", f"{length} scores were expected, one per node, not {array.shape}")
+    if array.dtype == np.int64:
+        return array
+    if not np.issubdtype(array.dtype, np.integer):
+        invalid = [value for value in array.tolist() if not isinstance(value, int | float) or not math.isfinite(value)]
         if invalid:
             raise PluginFailed(plugin.name, "score", f"{invalid[0]!r} is not a number")
-        if not np.array_equal(found, np.trunc(found.astype(np.float64))):
+        if not np.array_equal(array, np.trunc(array.astype(np.float64))):
             raise PluginFailed(plugin.name, "score", "scores are whole numbers")
-    integers: Ints = found.astype(np.int64)
+    integers: Ints = array.astype(np.int64)
     return integers

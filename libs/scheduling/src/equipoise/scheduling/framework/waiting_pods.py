@@ -13,35 +13,35 @@ class WaitingPod:
     """A pod that waits until all pending plugins allow it, or one rejects it."""
 
     def __init__(self, pod: PodInfo, node: str, pending: Mapping[str, float]) -> None:
-        """`pending`: seconds after which a plugin rejects the pod, by plugin."""
+        """`pending`: the seconds after which a plugin rejects the pod, by name of the plugin."""
         self.pod = pod
         self.node = node
-        """The node where it holds its reservation."""
+        """The node on which resources are reserved for the pod."""
 
         self._pending = dict(pending)
         self.status: PluginStatus | None = None
-        """The status of the decision; None: it waits."""
+        """The status of the decision; None while the pod waits."""
 
         self.on_decision: Callable[[], None] = lambda: None
-        """Called once, when there is a status."""
+        """A function that is called once, when there is a decision."""
 
     @property
     def pending(self) -> Mapping[str, float]:
-        """Plugins that have not allowed it yet."""
+        """The plugins that have not allowed the pod yet, with their seconds."""
         return self._pending
 
     def allow(self, plugin: str) -> None:
-        """Does nothing for a plugin that is not pending, or after a decision."""
+        """Allows the pod. Does nothing for a plugin that is not pending, or after a decision."""
         self._pending.pop(plugin, None)
         if not self._pending:
             self._decide(SUCCESS)
 
     def reject(self, plugin: str, why: str) -> bool:
-        """Rejects the pod, which is unschedulable until an event helps. False: it was decided before."""
+        """Rejects the pod, which is unschedulable until an event helps. Returns False after an earlier decision."""
         return self._decide(PluginStatus(code=Code.UNSCHEDULABLE, reasons=(why,), plugin=plugin))
 
     def preempt(self, plugin: str, why: str) -> bool:
-        """The same as `reject`, but the pod is tried again after its backoff."""
+        """Rejects the pod, but it is tried again after its backoff. Returns False after an earlier decision."""
         return self._decide(PluginStatus(code=Code.ERROR, reasons=(why,), plugin=plugin))
 
     def _decide(self, status: PluginStatus) -> bool:
@@ -53,7 +53,7 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """The waiting pods of all profiles, by uid. Plugins have it as `Handle.waiting_pods`."""
+    """The waiting pods of all profiles, by uid. Plugins access them as `Handle.waiting_pods`."""
 
     def __init__(self) -> None:
         self._pods: dict[str, WaitingPod] = {}

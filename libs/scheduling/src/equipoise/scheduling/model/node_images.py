@@ -1,4 +1,4 @@
-"""The images that nodes have, by name."""
+"""An index of the images that nodes have, by name."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -9,20 +9,20 @@ _NOWHERE: Mapping[int, int] = MappingProxyType({})
 
 
 class NodeImages:
-    """The index is made when it is read first, and kept up to date from then on."""
+    """The index is created when it is read first, and updated from then on."""
 
     def __init__(self, nodes: Sequence[Node | None]) -> None:
-        """`nodes` may change, see `changed`; None is a free row."""
+        """`nodes`: the node of each row; None for a free row. It may change, see `changed`."""
         self._nodes = nodes
         self._sizes: dict[str, dict[int, int]] | None = None
 
     @property
     def unknown(self) -> bool:
-        """No node has an image that it reports."""
+        """Whether no node reports any image."""
         return not self._by_name()
 
     def sizes(self, name: str) -> Mapping[int, int]:
-        """Bytes of the image with this name, by row of the nodes that have it."""
+        """The size in bytes of the image with this name, by row of the nodes that have it."""
         return self._by_name().get(name, _NOWHERE)
 
     def _by_name(self) -> dict[str, dict[int, int]]:
@@ -33,7 +33,7 @@ class NodeImages:
         return self._sizes
 
     def changed(self, row: int, before: Node | None, after: Node | None) -> None:
-        """The node of this row was replaced, added or removed."""
+        """Updates the index after the node of this row was replaced, added or removed."""
         if self._sizes is None or (before and after and before.status.images == after.status.images):
             return
         for name in _names(before):
@@ -50,7 +50,7 @@ class NodeImages:
 
 
 def _names(node: Node | None) -> dict[str, int]:
-    """Size by name. Of two images with one name the last one counts."""
+    """The size of each image of a node, by name. If two images have one name, the last one is used."""
     return (
         {} if node is None else {name: image.size_bytes for image in node.status.images for name in image.names or ()}
     )

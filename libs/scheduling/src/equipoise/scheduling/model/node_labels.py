@@ -17,9 +17,9 @@ class LabelColumn:
     """The values of one label (or of the name) of all nodes."""
 
     def __init__(self, values: Sequence[str | None], *, everywhere: bool = False) -> None:
-        """`values`: per node; None without the label, and for free rows."""
+        """`values`: the value of each row; None for a node without the label, and for a free row."""
         self.everywhere = everywhere
-        """Every node has the label."""
+        """Whether every node has the label."""
 
         self.values: list[str] = []
         """The different values of the label."""
@@ -36,7 +36,8 @@ class LabelColumn:
                 self.codes[row] = codes[value]
 
     def codes_with_missing_as(self, value: str) -> Rows:
-        """The index of each node's value in `values`; without the label, that of this value, which some node has."""
+        """The index in `values` of the value of each node. A node without the label gets the index of `value`, which
+        some node must have."""
         return np.where(self.codes == MISSING, self._index[value], self.codes)
 
     def rows_with(self, value: str) -> Rows:
@@ -50,13 +51,13 @@ class LabelColumn:
 
     @cached_property
     def _by_value(self) -> tuple[Rows, Rows]:
-        """Nodes ordered by their value, and where each value begins."""
+        """The nodes ordered by their value, and the position at which each value begins."""
         order = np.argsort(self.codes, kind="stable")
         return order, np.searchsorted(self.codes[order], np.arange(len(self.values) + 1))
 
     def satisfying(self, operator: str, values: Sequence[str]) -> Flags:
-        """The same as `satisfies` for the value of each node, but evaluated once for each of the different values."""
-        # The last entry is that of nodes without the label: their code is -1.
+        """The result of `satisfies` for each node. It is evaluated only once for each different value."""
+        # The last entry is for nodes without the label, because their code is -1.
         match operator:
             case "In" | "NotIn":
                 verdicts = self._named(values)
@@ -72,7 +73,7 @@ class LabelColumn:
 
     @cached_property
     def numbers(self) -> tuple[Ints, Flags]:
-        """Each value as an integer, and whether it is one."""
+        """The values as integers, 0 for others, and whether each value is an integer."""
         numbers = [integer(value) for value in self.values]
         return (
             np.array([number or 0 for number in numbers] + [0], dtype=np.int64),
@@ -100,14 +101,15 @@ class LabelColumn:
 
 
 class NodeLabels:
-    """Columns are made when they are read first. A changed node makes all of them outdated: see `forget`."""
+    """The columns of labels. A column is created when it is read first. After a change of a node, `forget` must be
+    called."""
 
     def __init__(self, nodes: Sequence[Node | None]) -> None:
-        """`nodes` may change; None is a free row."""
+        """`nodes`: the node of each row; None for a free row. It may change."""
         self._nodes = nodes
         self._columns: dict[str, LabelColumn] = {}
         self._keys: frozenset[str] | None = None
-        """Labels that nodes have; read once a label is asked for that none has."""
+        """The labels that nodes have. Collected when a label is read that no node has."""
 
         self._absent: LabelColumn | None = None
         """The column of all labels that no node has."""
@@ -116,7 +118,7 @@ class NodeLabels:
         self._selected: dict[bytes, Flags] = {}
 
     def forget(self) -> None:
-        """Clears what was computed, after a node was changed, added or removed."""
+        """Clears all results after a node was changed, added or removed."""
         self._columns.clear()
         self._selected.clear()
         self._keys = self._absent = self._names = None
@@ -153,11 +155,11 @@ class NodeLabels:
         return self._selected[key]
 
     def term(self, term: NodeSelectorTerm) -> Flags:
-        """Whether each node meets all requirements. A term without requirements matches none."""
+        """Whether each node meets all requirements. A term without requirements matches no node."""
         found = np.full(len(self._nodes), bool(term.match_expressions or term.match_fields))
         for rule in term.match_expressions:
             found &= self.column(rule.key).satisfying(rule.operator, rule.values)
-        # The API server allows no other field than the name.
+        # The API server allows only the field metadata.name.
         for rule in term.match_fields:
             found &= self._name_column(rule.key).satisfying(rule.operator, rule.values)
         return found
@@ -171,4 +173,4 @@ class NodeLabels:
 
 
 MOST_SELECTORS = 1_000
-"""Results that are kept: 5 MB with 5,000 nodes."""
+"""The maximum number of results that are kept: 5 MB with 5,000 nodes."""

@@ -1,8 +1,8 @@
 """Quantities as kube-scheduler computes with them, overflow included.
 
-A number of at most 18 digits is an integer with a decimal scale; every other one, and a sum that has overflowed, is a
-decimal of any size. Both are read as 64-bit integers, in different ways: `1e308` cores are 0 millicores, and
-2^63 - 1 cores are -1000. Source: apimachinery 0.36.3, pkg/api/resource (quantity.go, amount.go, scale_int.go), as
+A number of at most 18 digits is an integer with a decimal scale. Every other number, and a sum that overflowed, is a
+decimal of any size. Both are converted to 64-bit integers, in different ways: `1e308` cores become 0 millicores, and
+2^63 - 1 cores become -1000. Source: apimachinery 0.36.3, pkg/api/resource (quantity.go, amount.go, scale_int.go), as
 compiled for amd64.
 """
 
@@ -21,17 +21,17 @@ _BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _TEXT = re.compile(r"([+-]?)0*+([0-9]*+)(\.([0-9]*+))?+([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)")
 
 _DIGITS = 4_000
-"""The maximum number of digits: int() refuses slightly longer texts."""
+"""The maximum number of digits that are converted at once. int() refuses slightly longer texts."""
 
 _LONG = 100
-"""Characters of a text. For longer texts only a few results are cached: they are not needed in practice, and take up to
-a second to compute."""
+"""Characters above which a text counts as long. Only a few results for long texts are cached: they do not occur in
+practice, and each takes up to a second to compute."""
 
 _FARTHEST = 1_000
-"""The largest exponent: larger ones are read as this one."""
+"""The largest exponent. Larger exponents are read as this one."""
 
 _WRAPPING = (1, 2, 3, 6, 9)
-"""Powers of ten by which a product of integers wraps when it overflows. By every other one it becomes 0."""
+"""The powers of ten by which an overflowing product of integers wraps. With any other power it becomes 0."""
 
 _HIGHEST = 2**63 - 1
 _HIGHEST_DIGITS = 19
@@ -39,12 +39,12 @@ _LOWEST = -(2**63)
 
 
 class Quantity(msgspec.Struct, frozen=True):
-    """`number` · 10^`scale`."""
+    """A quantity with the value `number` · 10^`scale`."""
 
     number: int
     scale: int
     decimal: bool = False
-    """Whether the number may have any size; False: it is an integer of 64 bits."""
+    """Whether the number may have any size. Otherwise it is an integer of 64 bits."""
 
     def __add__(self, other: "Quantity") -> "Quantity":
         if not self.decimal and not other.decimal:
@@ -69,17 +69,17 @@ class Quantity(msgspec.Struct, frozen=True):
         return not self < other
 
     def value(self, scale: int = 0) -> int:
-        """The value in units of 10^`scale`, rounded up, as an integer of 64 bits: ScaledValue."""
+        """The value in units of 10^`scale`, rounded up, as an integer of 64 bits. Source: ScaledValue."""
         steps = self.scale - scale
         if self.decimal:
             return self._decimal_value(steps)
         if steps < 0:
             whole, fraction = divmod(abs(self.number), _power(-steps))
             return (whole + (fraction > 0)) * (1 if self.number >= 0 else -1)
-        found = self.number * _power(steps)
-        if not steps or (_is_int64(found) and self.number != _LOWEST):
-            return found
-        return wrapped(found) if steps in _WRAPPING and self.number != _LOWEST else 0
+        product = self.number * _power(steps)
+        if not steps or (_is_int64(product) and self.number != _LOWEST):
+            return product
+        return wrapped(product) if steps in _WRAPPING and self.number != _LOWEST else 0
 
     def _decimal_value(self, steps: int) -> int:
         if steps > 0:
@@ -90,22 +90,22 @@ class Quantity(msgspec.Struct, frozen=True):
             low = _low_bits(self.number)
             quotient = abs(low) // divisor * (1 if low >= 0 else -1)
             return quotient + (low % divisor != 0)
-        quotient, rest = divmod(self.number, divisor)
-        return wrapped(_low_bits(quotient) + (rest != 0))
+        quotient, remainder = divmod(self.number, divisor)
+        return wrapped(_low_bits(quotient) + (remainder != 0))
 
 
 ZERO = Quantity(0, 0)
 
 
 def higher(left: Quantity, right: Quantity) -> Quantity:
-    """The higher one, `left` if they are equal. To compare with a decimal makes a decimal of `right`."""
+    """The higher quantity, or `left` if they are equal. The comparison with a decimal converts `right` to a decimal."""
     if not right > left:
         return left
     return Quantity(right.number, right.scale, decimal=True) if left.decimal or right.decimal else right
 
 
 def read_quantity(text: str) -> Quantity:
-    """ParseQuantity of apimachinery. Raises ValueError for a text that the API server refuses."""
+    """Reads a quantity as ParseQuantity of apimachinery. Raises ValueError for a text that the API server refuses."""
     return (_short if len(text) <= _LONG else _long)(text)
 
 
@@ -137,7 +137,7 @@ _long = lru_cache(maxsize=16)(_read)
 
 
 def _decimal(sign: int, digits: str, scale: int, binary: int | None) -> Quantity:
-    """Rounded up to a billionth, and a binary one capped at 2^63 - 1."""
+    """A decimal quantity, rounded up to a billionth. With a binary suffix, it is limited to 2^63 - 1."""
     if not digits.strip("0"):
         return Quantity(0, scale if abs(scale) < _FARTHEST else 0, decimal=True)
     if binary is not None and len(digits) + scale > _HIGHEST_DIGITS:
@@ -155,7 +155,7 @@ def _decimal(sign: int, digits: str, scale: int, binary: int | None) -> Quantity
 
 
 def _integer(digits: str) -> int:
-    """The number with these digits, however many: pairs of parts are joined until one is left."""
+    """The number with these digits. Parts that int() accepts are joined in pairs until one remains."""
     parts = [int(digits[max(0, end - _DIGITS) : end]) for end in range(len(digits), 0, -_DIGITS)]
     base = _power(_DIGITS)
     while len(parts) > 2:
@@ -165,7 +165,7 @@ def _integer(digits: str) -> int:
 
 
 def _exponent(suffix: str) -> int:
-    """Raises ValueError for more than 64 bits. Of the rest, 32 bits count."""
+    """The exponent of a suffix: the lowest 32 bits of its number. Raises ValueError for more than 64 bits."""
     if suffix in _DECIMAL_SUFFIXES:
         return _DECIMAL_SUFFIXES[suffix]
     digits = suffix[1:].lstrip("+-").lstrip("0") or "0"
@@ -180,12 +180,12 @@ def _is_int64(number: int) -> bool:
 
 
 def wrapped(number: int) -> int:
-    """The lowest 64 bits, as a signed integer."""
+    """The lowest 64 bits of a number, as a signed integer."""
     return (number + 2**63) % 2**64 - 2**63
 
 
 def _low_bits(number: int) -> int:
-    """The 64 low bits of the magnitude, with the sign: Int64 of math/big."""
+    """The lowest 64 bits of the magnitude, with the sign. Source: Int64 of math/big."""
     return wrapped(number) if number >= 0 else wrapped(-wrapped(-number))
 
 
@@ -195,6 +195,6 @@ def _power(exponent: int) -> int:
 
 
 def _aligned(left: Quantity, right: Quantity) -> tuple[int, int, int]:
-    """The lower scale, and both numbers in it."""
+    """The lower of both scales, and both numbers in this scale."""
     scale = min(left.scale, right.scale)
     return scale, left.number * _power(left.scale - scale), right.number * _power(right.scale - scale)

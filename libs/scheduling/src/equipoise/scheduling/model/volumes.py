@@ -1,4 +1,4 @@
-"""The objects that say where the volumes of pods are: claims, volumes, storage classes, and what nodes can attach."""
+"""The objects that determine on which nodes the volumes of a pod can be used: claims, volumes, classes, CSINodes."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -17,24 +17,24 @@ from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.quantities import Quantity, read_quantity
 
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
-"""Annotation of claims and volumes, which takes precedence over their field."""
+"""Annotation of claims and volumes with their class. It takes precedence over the field storageClassName."""
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 """Annotation of a claim whose binding is complete in both directions."""
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""Annotation of a claim for which a volume is being provisioned, for this node."""
+"""Annotation of a claim with the node for which its volume is being provisioned."""
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 
 DEFAULT_NAMESPACE = "default"
 
 ClaimKey = tuple[str, str]
-"""Namespace and name."""
+"""The namespace and name of a claim."""
 
 
 class Volumes(msgspec.Struct, frozen=True, kw_only=True):
-    """Mappings of the caller, who may change them between two attempts to schedule a pod."""
+    """The storage objects of the cluster. The caller may change the mappings between two attempts to schedule a pod."""
 
     claims: Mapping[ClaimKey, PersistentVolumeClaim] = MappingProxyType({})
     volumes: Mapping[str, PersistentVolume] = MappingProxyType({})
@@ -45,7 +45,7 @@ class Volumes(msgspec.Struct, frozen=True, kw_only=True):
     attachments: Mapping[str, VolumeAttachment] = MappingProxyType({})
 
     def claim_of(self, pod: PodInfo, volume: Volume) -> PersistentVolumeClaim | None:
-        """The claim of a volume that has one; None: there is no such claim."""
+        """The claim of a volume with a claim; None if the claim does not exist."""
         return self.claims.get((pod.namespace, claim_name(pod, volume)))
 
     def waits_for_consumer(self, claim: PersistentVolumeClaim) -> bool:
@@ -56,33 +56,33 @@ class Volumes(msgspec.Struct, frozen=True, kw_only=True):
 
     def of_class(self, name: str) -> Iterator[PersistentVolume]:
         """The volumes of this storage class."""
-        return (each for each in self.volumes.values() if class_of(each) == name)
+        return (volume for volume in self.volumes.values() if class_of(volume) == name)
 
 
 def claim_name(pod: PodInfo, volume: Volume) -> str:
-    # A volume with both sources is read as by kube-scheduler; the API server allows one.
+    # The API server allows only one source. A volume with both is read as kube-scheduler does.
     if volume.persistent_volume_claim is not None:
         return volume.persistent_volume_claim.claim_name
     return volume.claim_of(pod.name)
 
 
 def class_of(value: PersistentVolume | PersistentVolumeClaim) -> str:
-    """The name of its storage class; empty: none."""
+    """The name of the storage class of a volume or claim; empty if it has none."""
     return value.metadata.annotations.get(BETA_CLASS, value.spec.storage_class_name)
 
 
 def claim_key(claim: PersistentVolumeClaim) -> ClaimKey:
-    """A manifest without a namespace is one of the default namespace, as for a pod."""
+    """The namespace and name of a claim. Without a namespace in its manifest, as for a pod, the default namespace."""
     return claim.metadata.namespace or DEFAULT_NAMESPACE, claim.metadata.name
 
 
 def requested_bytes(claim: PersistentVolumeClaim) -> Quantity:
-    """0 without a request. Raises ValueError for an invalid quantity."""
+    """The requested size of a claim; 0 without a request. Raises ValueError for an invalid quantity."""
     return read_quantity(claim.spec.resources.requests.get("storage", "0"))
 
 
 def capacity_bytes(volume: PersistentVolume) -> Quantity:
-    """0 without a capacity. Raises ValueError for an invalid quantity."""
+    """The size of a volume; 0 without a capacity. Raises ValueError for an invalid quantity."""
     return read_quantity(volume.spec.capacity.get("storage", "0"))
 
 
@@ -91,7 +91,8 @@ def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
 
 
 def refers_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """The volume is bound to this claim, or reserved for it. A reference without uid is to any claim of the name."""
+    """Whether the volume is bound to this claim, or reserved for it. A reference without a uid refers to any claim with
+    the name."""
     reference = volume.spec.claim_ref
     return (
         reference is not None
@@ -101,7 +102,7 @@ def refers_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def wrong_owner(pod: PodInfo, claim: PersistentVolumeClaim) -> str | None:
-    """Why the claim of an ephemeral volume is not one of this pod; None: it is."""
+    """Why the claim of an ephemeral volume does not belong to this pod; None if it does."""
     owner = claim.metadata.controller
     namespace, name = claim_key(claim)
     if namespace == pod.namespace and owner is not None and owner.uid == pod.pod.metadata.uid:

@@ -1,4 +1,4 @@
-"""DynamicResources as far as pods without resource claims go; claims are not allocated."""
+"""DynamicResources for pods without resource claims. Pods with resource claims are refused."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ NOT_FOUND = "not found"
 
 
 class _Examined:
-    """`pre_filter` was called."""
+    """A mark that `pre_filter` was called."""
 
     def clone(self) -> "_Examined":
         return self
@@ -32,9 +32,10 @@ class DynamicResources:
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, refused: Mapping[int, PluginStatus]
     ) -> PostFiltered:
-        """kube-scheduler calls it before DefaultPreemption. There is nothing to deallocate.
+        """Does nothing, because there are no claims to deallocate. kube-scheduler calls it before DefaultPreemption.
 
-        If another plugin has ended PreFilter earlier, this is an error there, and DefaultPreemption is not called.
+        If another plugin ended PreFilter before this one was called, it returns an error as in kube-scheduler, and
+        DefaultPreemption is not called.
         """
         try:
             state.read(self.name, _Examined)

@@ -1,4 +1,4 @@
-"""What plugins are given when they are made: the state of the scheduler, as functions and values that may change."""
+"""The state of the scheduler that plugins receive when they are created. Its values may change later."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,24 +18,24 @@ def _no_framework() -> Framework:
 
 
 class Handle(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin is given. The defaults are those of a cluster without such objects."""
+    """The state of the scheduler for plugins. The defaults fit a cluster without such objects."""
 
     volumes: Volumes = Volumes()
     nominated: Nominated = msgspec.field(default_factory=Nominated)
     budgets: Callable[[], Sequence[PodDisruptionBudget]] = tuple
-    """All of the cluster."""
+    """Returns all PodDisruptionBudgets of the cluster."""
 
     may_preempt: Callable[[PodInfo], bool] = lambda pod: True
-    """Whether a pod may be the victim of a preemption; kube-scheduler asks only for its priority."""
+    """Whether a pod may be the victim of a preemption. kube-scheduler considers only the priority."""
 
     default_selector: Callable[[PodInfo], LabelSelector | None] = lambda pod: None
-    """Selects the pods of the same Services and workload; None: the pod has neither."""
+    """Returns the selector of the pods of the same Services and workload; None if the pod has neither."""
 
     waiting_pods: WaitingPods = msgspec.field(default_factory=WaitingPods)
-    """Pods that Permit plugins let wait: to allow or reject them."""
+    """The pods that wait for Permit plugins, which may allow or reject them."""
 
     random: Callable[[], float] = lambda: 0.0
-    """0 ≤ … < 1."""
+    """Returns a random number from 0 to 1, excluding 1."""
 
     framework: Callable[[], Framework] = _no_framework
-    """The one that the plugin is part of. `build_framework` sets it."""
+    """Returns the framework that contains the plugin. `build_framework` sets it."""

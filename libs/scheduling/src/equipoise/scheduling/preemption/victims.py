@@ -18,7 +18,8 @@ NO_VICTIMS = "No preemption victims found for incoming pod"
 
 
 class Trial:
-    """One node with some of its pods removed. It changes the snapshot that it is given; `undo` restores it."""
+    """A node from which pods are removed to find out whether the pod fits. It changes the snapshot; `undo` restores
+    it."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class Trial:
         self._framework.add_pod(self._state, self._pod, pod, self._row, self._snapshot)
 
     def refusal(self) -> PluginStatus | None:
-        """Why the pod does not fit now; None: it does."""
+        """Why the pod does not fit now; None if it fits."""
         rows = np.array([self._row], dtype=np.intp)
         diagnosis = self._framework.filter_with_nominated(self._state, self._pod, self._snapshot, rows, self._nominated)
         return diagnosis.by_node().get(self._row)
@@ -69,10 +70,10 @@ def victims_on_node(
     budgets: Sequence[PodDisruptionBudget],
     may_preempt: Callable[[PodInfo], bool] = lambda pod: True,
 ) -> PreemptionCandidate | PluginStatus:
-    """Which pods must be removed, or why that does not help. The snapshot is changed meanwhile, and restored.
+    """The pods to remove from a node, or why removal does not help. The snapshot is changed meanwhile, then restored.
 
-    All pods of lower priority are removed. Then, one after the other, each is put back if the pod still fits: first
-    those with a violated PodDisruptionBudget, and always the more important ones first.
+    All pods of lower priority are removed. Then they are put back one after the other, as long as the pod still fits.
+    Pods with a violated PodDisruptionBudget come first, and among equals the more important pods.
     """
     lower = sorted(
         (victim for victim in snapshot.pods_on(row) if victim.priority < pod.priority and may_preempt(victim)),

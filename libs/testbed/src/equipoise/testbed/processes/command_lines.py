@@ -28,7 +28,8 @@ def kubeconfig_file(directory: Path, user: str) -> Path:
 def command_lines(
     binaries: Binaries, directory: Path, ports: Mapping[str, int], *, nats: bool, kwok: bool, address: str
 ) -> dict[str, CommandLine]:
-    """The command lines, in the order in which they start. API server and Prometheus listen on `address`."""
+    """The command lines by component, in the order in which they start. API server and Prometheus listen on
+    `address`."""
     etcd = f"http://127.0.0.1:{ports[ETCD]}"
     peer = f"http://127.0.0.1:{ports[ETCD_PEER]}"
     lines: dict[str, CommandLine] = {
@@ -36,7 +37,7 @@ def command_lines(
             binaries.etcd,
             f"--data-dir={directory / 'etcd'}",
             "--unsafe-no-fsync",
-            # A single member: elections need no long timeouts.
+            # With a single member, elections need no long timeouts.
             "--heartbeat-interval=10",
             "--election-timeout=100",
             f"--listen-client-urls={etcd}",
@@ -117,6 +118,6 @@ def command_lines(
 
 
 def with_flags(line: CommandLine, flags: Sequence[str]) -> CommandLine:
-    """The command line with `flags` (`--name=value`) in place of those of the same name."""
+    """The command line with `flags` (`--name=value`), which replace flags of the same name."""
     names = {flag.partition("=")[0] for flag in flags}
     return [*(word for word in line if str(word).partition("=")[0] not in names), *flags]

@@ -1,4 +1,4 @@
-"""What all stages of a move have in common: from the plan to the outcome of the eviction, and its replacement."""
+"""The fields that all stages of a move have in common, from the plan to the eviction and the replacement."""
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.message import Value
@@ -26,7 +26,7 @@ class Move(Value, frozen=True, kw_only=True):
 
 
 class JustifiedMove(Move, frozen=True, kw_only=True):
-    """A move, why it is made, and what its node is relieved of."""
+    """A move with its reason, and the expected reduction of usage on its node."""
 
     reason: str
     """Why the pod is evicted, such as `node is hot: cpu 68.5% is above 50%`."""
@@ -36,6 +36,6 @@ class JustifiedMove(Move, frozen=True, kw_only=True):
 
 
 class EvictionMove(JustifiedMove, frozen=True, kw_only=True):
-    """A move of a certain pod, not of another one of the same name."""
+    """A move of the pod with this UID, not of another pod with the same name."""
 
     pod_uid: str

@@ -1,4 +1,4 @@
-"""What the pods of messages have in common: their requests and limits, and how important they are."""
+"""The fields that pods in messages have in common: requests, limits, priority and QoS class."""
 
 from equipoise.contracts.bounds import Number
 from equipoise.contracts.colocation.bands import OfferedBand, offered_band
@@ -9,7 +9,7 @@ from equipoise.contracts.messages.values.resources import Resources
 
 
 class PodRequests(Value, frozen=True, kw_only=True):
-    """A pod, and what it requests."""
+    """A pod with its requests and limits."""
 
     uid: str
     namespace: str
@@ -18,7 +18,8 @@ class PodRequests(Value, frozen=True, kw_only=True):
     requests: Resources = Resources()
     limits: Resources = Resources()
     reclaimed_requests: Resources = Resources()
-    """The requests of a pod of the bands mid and batch, in its band (cores, bytes), in place of cpu and memory."""
+    """The amounts of its band (cores, bytes) that a pod of the bands mid and batch requests instead of cpu and
+    memory."""
 
     reclaimed_limits: Resources = Resources()
 
@@ -37,5 +38,5 @@ class PrioritizedPod(PodRequests, frozen=True, kw_only=True):
 
     @property
     def band(self) -> OfferedBand | None:
-        """The band that it requests amounts of."""
+        """The band of which the pod requests amounts; None if there is none."""
         return offered_band(self.priority_class, self.reclaimed_requests)

@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: nodes whose resources would be used to equal shares, as of Kubernetes 1.37."""
+"""NodeResourcesBalancedAllocation: prefers nodes whose resources would be used equally, as in Kubernetes 1.37."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.resources.node_resources_fit import is_scalar
 from equipoise.scheduling.plugins.resources.resource_allocation import CPU_AND_MEMORY, ResourceWeight
 
-# Python numbers are converted in each operation, which takes as long as the operation on a hundred nodes.
+# Arrays, because converting a Python number in an operation takes as long as the operation on a hundred nodes.
 _ONE, _HALF, _MAX_SCORE = np.array(1.0), np.array(0.5), np.array(float(MAX_SCORE))
 _OFFSET, _HALVED = np.array(3 * MAX_SCORE // 2), np.array(1)
 
@@ -23,15 +23,15 @@ class NodeResourcesBalancedAllocation:
     name = "NodeResourcesBalancedAllocation"
 
     def __init__(self, resources: Sequence[ResourceWeight] = CPU_AND_MEMORY) -> None:
-        # As there, the number of pods is no resource that is scored.
-        self._names = [each.name for each in resources if each.name != PODS]
+        # As in kube-scheduler, the number of pods is not scored.
+        self._names = [resource.name for resource in resources if resource.name != PODS]
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
-        """A pod that requests none of the resources changes no balance."""
+        """SKIP if the pod requests none of the resources, because it does not change the balance."""
         return SUCCESS if any(map(pod.requests.get, self._names)) else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-        """The scores: about 75 if the pod changes nothing, 100 if the node becomes much better balanced."""
+        """The scores: about 75 if the pod does not change the balance, up to 100 if it improves it."""
         if self._names == [CPU, MEMORY] and snapshot.usual_sizes:
             deviation = _deviation_of_both(pod, snapshot, rows)
         else:
@@ -43,12 +43,13 @@ class NodeResourcesBalancedAllocation:
         after -= before
         after += _OFFSET
         after >>= _HALVED
-        # As in NodeResourcesFit: no pod is refused because of sums that have overflowed.
+        # As in NodeResourcesFit, no pod is refused because of sums that overflowed.
         found: Ints = np.clip(after, 0, MAX_SCORE, out=after)
         return found
 
     def _deviation(self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Floats:
-        """(with the pod, without it) × nodes: of the resources that the pod requests, or that are not scalar."""
+        """The deviations with the pod and without it, as an array of 2 × nodes. Scalar resources count only if the pod
+        requests them."""
         index, own = [], []
         for name in self._names:
             amount = pod.request(name)
@@ -58,28 +59,31 @@ class NodeResourcesBalancedAllocation:
         capacity = snapshot.allocatable[index].take(rows, axis=1)
         without = snapshot.requested[index].take(rows, axis=1)
         requested = np.stack([without + np.array(own, dtype=np.int64).reshape(-1, 1), without])
-        has = capacity > 0
+        exists = capacity > 0
         shares = np.minimum(requested / np.maximum(capacity, 1), 1.0)
-        shares[:, ~has] = 0.0
+        shares[:, ~exists] = 0.0
         if len(capacity) == 2:
             deviation: Floats = np.abs(shares[:, 0] - shares[:, 1]) / 2.0
-            deviation[:, ~has.all(axis=0)] = 0.0
+            deviation[:, ~exists.all(axis=0)] = 0.0
             return deviation
-        count = has.sum(axis=0)
+        count = exists.sum(axis=0)
         mean = shares.sum(axis=1, keepdims=True) / np.maximum(count, 1)
-        deviation = np.sqrt((np.where(has, shares - mean, 0.0) ** 2).sum(axis=1) / np.maximum(count, 1))
-        lowest = np.where(has, shares, 1.0).min(axis=1, initial=1.0)
+        deviation = np.sqrt((np.where(exists, shares - mean, 0.0) ** 2).sum(axis=1) / np.maximum(count, 1))
+        lowest = np.where(exists, shares, 1.0).min(axis=1, initial=1.0)
         difference = shares.max(axis=1, initial=0.0) - lowest
         return np.where(count == 2, difference / 2, deviation)
 
 
 def _deviation_of_both(pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Floats:
-    """The same as `_deviation`, of cpu and memory, if all nodes have both.
+    """The result of `_deviation` for cpu and memory, if all nodes have both.
 
-    kube-scheduler's own formula for two: another one differs in the last bit, which truncation shows.
+    This is the formula of kube-scheduler for two resources. Any other formula differs in the last bit, and truncation
+    makes that visible.
     """
     requested = snapshot.requested[:2].take(rows, axis=1)
-    shares = np.empty((2, 2, len(rows)))  # resources × cases × nodes: so all operations are on contiguous arrays
+    shares = np.empty(
+        (2, 2, len(rows))
+    )  # resources × (with the pod, without it) × nodes, so that all operations use contiguous arrays
     shares[:, 1] = requested
     requested += pod.shape.cpu_and_memory
     shares[:, 0] = requested

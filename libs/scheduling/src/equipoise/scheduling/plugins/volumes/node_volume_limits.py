@@ -1,8 +1,7 @@
 """NodeVolumeLimits: a node can attach a limited number of volumes of each CSI driver (`CSINode`).
 
-Left out: volumes of drivers that were part of Kubernetes once, which a node counts as those of their CSI driver
-(a volume with gcePersistentDisk as its source, for example). Claims that are not bound yet do count, also those of a
-class with such a provisioner.
+Volumes of former in-tree drivers, such as gcePersistentDisk, are not counted, although a node counts them as volumes of
+their CSI driver. Claims that are not bound yet are counted, even if their class has a former in-tree provisioner.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,10 +36,10 @@ MIGRATED: Mapping[str, str] = {
     "kubernetes.io/portworx-volume": "pxd.portworx.com",
     "kubernetes.io/vsphere-volume": "",
 }
-"""CSI driver by former provisioner; empty: its volumes are not counted."""
+"""The CSI driver that replaces a former in-tree provisioner. Empty if its volumes are not counted."""
 
 Attached = dict[tuple[str, str], str]
-"""Driver of each volume, which is identified by its driver and handle."""
+"""The driver of each volume, by driver and handle, which identify the volume."""
 
 
 class NodeVolumeLimits:
@@ -53,7 +52,8 @@ class NodeVolumeLimits:
         return PreFiltered() if pod.claim_volumes else SKIPPED
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
-        """Raises ValueError for a claim of an ephemeral volume that belongs to another pod."""
+        """Refuses nodes whose limits would be exceeded. Raises ValueError if the claim of an ephemeral volume belongs
+        to another pod."""
         if missing := self._missing(pod):
             reason = f"looking up PVC {pod.namespace}/{missing}: {claim_not_found(missing)}"
             everywhere = np.ones(len(rows), dtype=np.bool_)
@@ -64,10 +64,10 @@ class NodeVolumeLimits:
         drivers = set(wanted.values())
         attachments = self._attachments(drivers)
         exceeded = np.zeros(len(rows), dtype=np.bool_)
-        for place, row in enumerate(rows.tolist()):
+        for index, row in enumerate(rows.tolist()):
             limits = _limits(self._volumes.csi_nodes.get(snapshot.name(row)))
             if not limits.keys().isdisjoint(drivers):
-                exceeded[place] = self._exceeds(wanted, limits, attachments, snapshot, row)
+                exceeded[index] = self._exceeds(wanted, limits, attachments, snapshot, row)
         return (Refusal(nodes=exceeded, reason=REASON),)
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
@@ -98,11 +98,11 @@ class NodeVolumeLimits:
 
     def _missing(self, pod: PodInfo) -> str | None:
         """The name of the first claim of the pod that does not exist."""
-        names = (claim_name(pod, each) for each in pod.claim_volumes)
+        names = (claim_name(pod, volume) for volume in pod.claim_volumes)
         return next((name for name in names if (pod.namespace, name) not in self._volumes.claims), None)
 
     def _attached_by(self, pod: PodInfo) -> Attached:
-        """Claims that do not exist are not counted."""
+        """The volumes that a pod attaches. Claims that do not exist are not counted."""
         found: Attached = {}
         for volume in pod.claim_volumes:
             claim = self._volumes.claim_of(pod, volume)
@@ -116,14 +116,15 @@ class NodeVolumeLimits:
         return found
 
     def _identity(self, claim: PersistentVolumeClaim) -> tuple[str, str]:
-        """Driver and handle of its volume, or of the one that will be provisioned; empty: it is not counted."""
+        """The driver and handle of the volume of a claim, or of the volume that will be provisioned. Empty if it is not
+        counted."""
         volume = self._volumes.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
         if volume is not None:
             return (volume.spec.csi.driver, volume.spec.csi.volume_handle) if volume.spec.csi else ("", "")
         storage_class = self._volumes.classes.get(class_of(claim))
         if storage_class is None:
             return "", ""
-        # No volume has such a handle: it begins with a character that no driver uses.
+        # A handle that no volume has, because it begins with a character that no driver uses.
         handle = "\0" + "/".join(claim_key(claim))
         return MIGRATED.get(storage_class.provisioner, storage_class.provisioner), handle
 
@@ -144,17 +145,17 @@ _HELPFUL: Mapping[Kind, tuple[Action, ...]] = {
     "PersistentVolumeClaim": ADDED_OR_UPDATED,
     "Other": ("delete",),
 }
-"""Other: VolumeAttachments."""
+"""The events that may help. Other: VolumeAttachments."""
 
 _NO_LIMITS: Mapping[str, int] = {}
 
 
 def _limits(node: CSINode | None) -> Mapping[str, int]:
-    """The limits by driver. A driver that is missing has no limit."""
+    """The limits of a node by driver. A driver that is missing has no limit."""
     if node is None:
         return _NO_LIMITS
     return {
-        each.name: each.allocatable.count
-        for each in node.spec.drivers or ()
-        if each.allocatable is not None and each.allocatable.count is not None
+        driver.name: driver.allocatable.count
+        for driver in node.spec.drivers or ()
+        if driver.allocatable is not None and driver.allocatable.count is not None
     }
