@@ -3,16 +3,20 @@
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.prepare.discovery import RETRY_PERIOD, WAIT_SECONDS, Discovered, discover
+from equipoise.cli.prepare.run import write_discovered
 from equipoise.cli.prometheus.services import SERVICES, Service, ServicePort, ServiceSpec
 from equipoise.cli.server_pods import SERVER_PODS, ServerPod, ServerSpec, ServerStatus
 from equipoise.cli.service_settings import SERVICE_SETTINGS, AllSettings
-from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects.metadata import ExplainedCondition, ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.runtime.configuration import validate_document
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS
 from equipoise.runtime.process.clock import Clock
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
@@ -28,6 +32,8 @@ class World:
         self.kube.allows = lambda spec: spec.user in self.trusted and spec.resource_attributes.subresource == "metrics"
         self.problem = ""
         self.asked: list[str] = []
+        self.settings = AllSettings()
+        self.sent: list[PrometheusSettings] = []
 
     def put(
         self, namespace: str, name: str = "prometheus", *, ready: bool = True, accounts: Sequence[str] = ()
@@ -47,13 +53,14 @@ class World:
 
     async def profile_of(self, settings: CollectorSettings, load: LoadSettings, nodes: Sequence[Node], _: Clock) -> str:
         self.asked.append(settings.prometheus.url)
+        self.sent.append(settings.prometheus)
         if self.problem:
             raise CommandFailed(self.problem)
         return "kube-prometheus"
 
     async def discover(self, seconds: float = 0.0) -> Discovered:
         """The result, that must be there after this long. It can be read as a configuration."""
-        task = asyncio.create_task(discover(self.kube, AllSettings(), self.clock, self.profile_of))
+        task = asyncio.create_task(discover(self.kube, self.settings, self.clock, self.profile_of))
         await self.clock.advance(seconds)
         assert task.done()
         found = task.result()
@@ -137,3 +144,29 @@ async def test_one_that_starts_is_waited_for() -> None:
     world.problem = "401 Unauthorized"
     found = await world.discover(WAIT_SECONDS + RETRY_PERIOD)
     assert "401 Unauthorized" in found.reason
+
+
+async def test_credentials_are_not_sent_to_one_that_was_found() -> None:
+    """They are for the server of the configuration."""
+    world = World()
+    world.put("monitoring")
+    own = PrometheusSettings(bearer_token_file="/token", headers={"Authorization": "secret"})
+    collector = msgspec.structs.replace(world.settings.collector, prometheus=own)
+    world.settings = msgspec.structs.replace(world.settings, collector=collector)
+    await world.discover()
+    assert [(each.bearer_token_file, each.headers) for each in world.sent] == [(None, {})]
+
+
+async def test_a_failure_that_may_pass_is_not_stored() -> None:
+    """With metrics-server as the source it is stored, with how to search again."""
+    for metrics_server in (False, True):
+        world = World()
+        world.put("monitoring", ready=False)
+        if metrics_server:
+            world.kube.served["metrics.k8s.io", "NodeMetrics"] = ["v1beta1"]
+        writing = asyncio.create_task(write_discovered(world.kube, "equipoise-system", world.settings, world.clock))
+        await world.clock.advance(WAIT_SECONDS + RETRY_PERIOD)
+        await writing
+        reasons = [each.data["reason"] for each in world.kube.stored(CONFIG_MAPS)]
+        assert len(reasons) == metrics_server
+        assert all("to search again, delete the ConfigMap equipoise-discovered" in reason for reason in reasons)

@@ -29,7 +29,7 @@ def test_helm_gets_the_cluster_and_the_values_of_the_command() -> None:
     command = " ".join(helm_command(request, Kubernetes(namespace="balance", context="prod")))
     assert command == (
         "helm upgrade --install equipoise charts/equipoise --namespace balance --create-namespace --wait --timeout 5m "
-        "--values mine.yaml --set mode=advise --kube-context prod"
+        "--reset-then-reuse-values --values mine.yaml --set mode=advise --kube-context prod"
     )
 
 

@@ -11,11 +11,13 @@ from equipoise.cli.bus.access import SECRETS, SecretObject
 from equipoise.cli.certificates.purposes import EXTENDER, NATS
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.prepare.created_objects import LABELS
-from equipoise.cli.prepare.run import FENCE, FENCE_SECONDS, prepare_secrets
+from equipoise.cli.prepare.run import ATTEMPTS, FENCE, FENCE_SECONDS, prepare_secrets
 from equipoise.cli.prepare.secret_contents import PARTS, Part, new_contents
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.runtime.kubernetes.client import Conflict
 from equipoise.runtime.kubernetes.fence import PROBE
 from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.faults import Call
 from equipoise.testbed.memory.kube import MemoryKube
 
 NAMESPACE = "equipoise-system"
@@ -138,3 +140,36 @@ async def test_what_was_deleted_is_created_with_new_values() -> None:
     assert after["equipoise-nats-tls"] == before["equipoise-nats-tls"]
     assert not set(after["equipoise-nats"].values()) & set(before["equipoise-nats"].values())
     assert after[SERVER]["ca.crt"] == after[CLIENT]["ca.crt"] != before[SERVER]["ca.crt"]
+
+
+async def test_a_conflict_with_a_quota_is_not_a_secret_that_exists() -> None:
+    """It is tried again, and raised if it lasts."""
+    world = World()
+    message = "Operation cannot be fulfilled on resourcequotas"
+    world.kube.fail_next("create", status=409, reason="Conflict", message=message, resource="secrets")
+    preparing = asyncio.create_task(world.prepare(["passwords"]))
+    await world.clock.advance(2)
+    await preparing
+    assert world.data().keys() == {"equipoise-nats"}
+    world.kube.refuse("create", status=409, resource="secrets")
+    preparing = asyncio.create_task(world.prepare(["passwords"]))
+    await world.clock.advance(ATTEMPTS + 1)
+    with pytest.raises(Conflict):
+        await preparing
+
+
+async def test_an_interrupted_run_is_named_by_the_next_one() -> None:
+    """The server's certificate is created last: without it, the client's is never one that nobody can renew."""
+    world = World()
+
+    async def interrupt(call: Call) -> None:
+        if call.name == SERVER and CLIENT in world.data():
+            raise asyncio.CancelledError
+
+    world.kube.on_call = interrupt
+    with pytest.raises(asyncio.CancelledError):
+        await world.prepare(["extender-certificates"])
+    assert world.data().keys() == {CLIENT}
+    world.kube.on_call = None
+    with pytest.raises(InvalidInput, match=f"{SERVER} is missing"):
+        await world.prepare(["extender-certificates"])

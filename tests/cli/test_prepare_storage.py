@@ -2,7 +2,7 @@
 
 import pytest
 
-from equipoise.cli.prepare.storage import DEFAULT_CLASS, missing_storage, storage_problem
+from equipoise.cli.prepare.storage import BETA_DEFAULT_CLASS, DEFAULT_CLASS, missing_storage, storage_problem
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.storage import (
     PersistentVolume,
@@ -17,6 +17,7 @@ from equipoise.testbed.memory.kube import MemoryKube
 
 SLOW = StorageClass(metadata=ObjectMeta(name="slow"))
 DEFAULT = StorageClass(metadata=ObjectMeta(name="fast", annotations={DEFAULT_CLASS: "true"}))
+BETA = StorageClass(metadata=ObjectMeta(name="old", annotations={BETA_DEFAULT_CLASS: "true"}))
 
 
 def volume(phase: str, storage_class: str = "") -> PersistentVolume:
@@ -31,6 +32,7 @@ def volume(phase: str, storage_class: str = "") -> PersistentVolume:
     ("classes", "volumes", "missing"),
     [
         ([SLOW, DEFAULT], [], False),
+        ([SLOW, BETA], [], False),
         ([SLOW], [volume("Available")], False),
         ([SLOW], [volume("Released"), volume("Available", "slow")], True),
         ([], [], True),

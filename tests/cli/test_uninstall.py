@@ -1,7 +1,9 @@
 """`equipoise uninstall` removes what Equipoise has written, and names what remains."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,12 +11,13 @@ from equipoise.cli.bus.access import SECRETS, SecretObject
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.prepare.created_objects import LABELS
 from equipoise.cli.uninstall.release import RELEASE, Installed, helm_command, installed, remove_release
-from equipoise.cli.uninstall.run import find_all, preview, remaining, remove_all
+from equipoise.cli.uninstall.run import find_all, preview, remaining, remove_all, require_only_one
+from equipoise.cli.uninstall.written_amounts import ManagedFields, ManagedMeta, ManagedNode
 from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.kubernetes.annotations import LOAD
-from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Lease
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Lease, LeaseSpec
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
-from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.node import NodeStatus
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.storage import PersistentVolumeClaim
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
@@ -31,6 +34,17 @@ def meta(name: str, namespace: str = NAMESPACE, **fields: dict[str, str]) -> Obj
     return ObjectMeta(name=name, namespace=namespace, **fields)
 
 
+def offering(name: str, writer: str, annotations: dict[str, str]) -> ManagedNode:
+    """A node with an amount that this program has written."""
+    amounts = {"cpu": "4", "kubernetes.io/batch-cpu": "1000"}
+    fields: dict[str, Any] = {"f:status": {"f:capacity": {"f:kubernetes.io/batch-cpu": {}}}}
+    managed = [ManagedFields(manager="kubelet"), ManagedFields(manager=writer, fields_v1=fields)]
+    return ManagedNode(
+        metadata=ManagedMeta(name=name, annotations=annotations, managed_fields=managed),
+        status=NodeStatus(capacity=amounts, allocatable=amounts),
+    )
+
+
 class World:
     """A cluster in which the release is gone, and everything else is still there."""
 
@@ -38,14 +52,7 @@ class World:
         self.clock = ManualClock()
         self.kube = MemoryKube(self.clock)
         put = self.kube.put
-        amounts = {"cpu": "4", "kubernetes.io/batch-cpu": "1000"}
-        put(
-            NODES,
-            Node(
-                metadata=ObjectMeta(name="alpha", annotations={LOAD: "{}", "theirs": "1"}),
-                status=NodeStatus(capacity=amounts, allocatable=amounts),
-            ),
-        )
+        put(NODES, offering("alpha", "equipoise-reclaimer", {LOAD: "{}", "theirs": "1"}))
         for name in ("equipoise-ledger", "equipoise-discovered", "theirs"):
             put(CONFIG_MAPS, ConfigMap(metadata=meta(name)))
         for name in ("equipoise-descheduler", "theirs"):
@@ -128,6 +135,8 @@ async def test_the_release_is_found_by_its_deployments(release: str) -> None:
     world = World()
     labels = {"app.kubernetes.io/name": "equipoise", "app.kubernetes.io/component": "collector"}
     annotations = {RELEASE: release} if release else {}
+    if release:
+        labels["app.kubernetes.io/part-of"] = "equipoise"
     metadata = meta("equipoise-collector", labels=labels, annotations=annotations)
     world.kube.put(DEPLOYMENTS, WorkloadObject(metadata=metadata))
     found = await installed(world.kube, NAMESPACE)
@@ -147,3 +156,45 @@ async def test_without_helm_it_states_the_command(tmp_path: Path, monkeypatch: p
         await remove_release(found, cluster)
     with pytest.raises(CommandFailed, match=r"not installed by Helm.*kubectl delete -k"):
         await remove_release(Installed(deployments=["equipoise-collector"], release=""), cluster)
+
+
+async def test_the_collector_of_another_program_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jaeger has a component of this name. A release with other Deployments is not removed, and they are named."""
+    world = World()
+    jaeger = {"app.kubernetes.io/name": "jaeger", "app.kubernetes.io/component": "collector"}
+    ours = {"app.kubernetes.io/component": "collector", "app.kubernetes.io/part-of": "equipoise"}
+    tracing, platform = {RELEASE: "tracing"}, {RELEASE: "platform"}
+    theirs = meta("jaeger-collector", labels=jaeger, annotations=tracing)
+    world.kube.put(DEPLOYMENTS, WorkloadObject(metadata=theirs))
+    assert await installed(world.kube, NAMESPACE) == Installed(deployments=[], release="")
+    world.kube.put(DEPLOYMENTS, WorkloadObject(metadata=meta("equipoise-collector", labels=ours, annotations=platform)))
+    assert (await installed(world.kube, NAMESPACE)).others == []
+    world.kube.put(DEPLOYMENTS, WorkloadObject(metadata=meta("shop", annotations=platform)))
+    found = await installed(world.kube, NAMESPACE)
+    assert found == Installed(deployments=["equipoise-collector"], release="platform", others=["shop"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CommandFailed, match=r"release platform .* not of Equipoise \(shop\)"):
+        await remove_release(found, Kubernetes(namespace=NAMESPACE))
+
+
+async def test_amounts_of_another_program_remain_and_are_named() -> None:
+    """Koordinator uses the same names of resources; also where the reclaimer only observes, and nodes are annotated."""
+    world = World()
+    world.kube.put(NODES, offering("beta", "koordlet", {"equipoise.dev/reclaimed": "{}"}))
+    assert await world.removed() == []
+    amounts = {each.metadata.name: each.status.capacity.keys() for each in world.kube.stored(NODES)}
+    assert amounts == {"alpha": {"cpu"}, "beta": {"cpu", "kubernetes.io/batch-cpu"}}
+    lines = "\n".join(await remaining(world.kube, NAMESPACE))
+    assert "another program has written, in the status of beta." in lines
+
+
+async def test_nothing_is_removed_while_another_installation_works() -> None:
+    """With the wrong namespace, the annotations would be those of the other one."""
+    world = World()
+    await require_only_one(world.kube, "wrong", world.clock)
+    renewed = datetime.fromtimestamp(world.clock.now(), UTC)
+    spec = LeaseSpec(holder_identity="a", renew_time=renewed, lease_duration_seconds=15)
+    world.kube.put(LEASES, Lease(metadata=meta("equipoise-descheduler"), spec=spec))
+    await require_only_one(world.kube, NAMESPACE, world.clock)
+    with pytest.raises(CommandFailed, match="works in namespace equipoise-system"):
+        await require_only_one(world.kube, "wrong", world.clock)

@@ -35,9 +35,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def helm_command(request: Request, cluster: Kubernetes) -> list[str]:
-    """`helm upgrade --install` in the cluster of the command."""
+    """`helm upgrade --install` in the cluster of the command. An upgrade keeps earlier values that it does not set."""
     command = ["helm", "upgrade", "--install", RELEASE, request.chart]
     command += ["--namespace", cluster.namespace, "--create-namespace", "--wait", "--timeout", TIMEOUT]
+    command.append("--reset-then-reuse-values")
     command += (word for file in request.values for word in ("--values", file))
     command += (word for setting in request.settings for word in ("--set", setting))
     return command + (["--kube-context", cluster.context] if cluster.context else [])
@@ -57,6 +58,9 @@ async def run_install(cluster: Kubernetes, request: Request, *, confirmed: bool)
         raise CommandFailed("not installed: correct the errors above first")
     if not confirmed:
         click.echo(f"--yes runs: {shlex.join(command)}")
+        click.echo(
+            "an upgrade keeps the values of the installed release that are not given here; needs Helm 3.14 or newer"
+        )
         return
     if shutil.which("helm") is None:
         raise CommandFailed(f"there is no program helm here: install it, and run `{shlex.join(command)}`")

@@ -11,7 +11,9 @@ import msgspec
 import yaml
 
 from equipoise.cli.cluster_now.reading import detected_profile
+from equipoise.cli.effective.adopted import without_private
 from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.prepare.created_objects import DISCOVERED
 from equipoise.cli.prometheus.trusted import known_servers, names_of
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings
@@ -25,6 +27,8 @@ WAIT_SECONDS = 60.0
 """The time for which a Prometheus that is just starting is awaited."""
 
 RETRY_PERIOD = 5.0
+
+REPEAT = f"delete the ConfigMap {DISCOVERED}, run `helm upgrade`, and restart the collector"
 
 CHOOSE = "set config.collector.prometheus.url (and profile), which takes precedence"
 
@@ -67,11 +71,13 @@ async def discover(
         metrics_server = []  # its API is registered, but metrics-server does not respond
     if metrics_server:
         reason = f"metrics-server is used, because {discovered.reason}. To use a Prometheus, {CHOOSE}"
+        if discovered.temporary:
+            reason += f"; to search again, {REPEAT}"
         return Discovered(collector={"source": "metrics-server"}, reason=reason)
     reason = (
         f"nothing is measured: {discovered.reason}, and the cluster has no metrics-server. Install one, or {CHOOSE}"
     )
-    return Discovered(collector={}, reason=reason)
+    return Discovered(collector={}, reason=reason, temporary=discovered.temporary)
 
 
 async def _prometheus(kube: Kube, settings: AllSettings, clock: Clock, profile_of: ProfileDetection) -> Discovered:
@@ -89,7 +95,8 @@ async def _prometheus(kube: Kube, settings: AllSettings, clock: Clock, profile_o
         reason = f"no pod of Prometheus {server.address} is Ready{not_taken}"
         return Discovered(collector={}, reason=reason, temporary=True)
     url = str(server.address)
-    prometheus = msgspec.structs.replace(settings.collector.prometheus, url=url)
+    # Credentials are for the server that is configured, not for one that is found.
+    prometheus = msgspec.structs.replace(without_private(settings.collector.prometheus), url=url)
     collector = msgspec.structs.replace(settings.collector, prometheus=prometheus)
     try:
         profile = await profile_of(collector, settings.shared.load, await kube.list(NODES), clock)

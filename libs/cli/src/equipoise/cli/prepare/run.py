@@ -3,7 +3,6 @@
 import base64
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -36,6 +35,9 @@ FENCE_SECONDS = 60.0
 
 PASSWORD_BYTES = 24
 
+ATTEMPTS = 10
+"""How often an object is created, a second apart, while the API server reports a conflict, as with a ResourceQuota."""
+
 
 async def run_prepare(
     configuration: Path | None, environment: Mapping[str, str], parts: Sequence[Part], *, volume: bool
@@ -65,23 +67,28 @@ async def prepare_secrets(kube: Kube, namespace: str, parts: Sequence[Part], clo
     for part in parts:
         # NATS and shells do not interpret the alphabet of base64 for URLs.
         password = partial(secrets.token_urlsafe, PASSWORD_BYTES)
-        await _create_missing(kube, namespace, new_contents(part, namespace, now=clock.now(), password=password))
+        contents = new_contents(part, namespace, now=clock.now(), password=password)
+        await _create_missing(kube, namespace, contents, clock)
 
 
 async def write_discovered(kube: Kube, namespace: str, settings: AllSettings, clock: Clock) -> None:
     """Find the source of metrics, unless one is stored already. Services never switch to another source by themselves.
 
+    A failure that may pass is not stored: the next upgrade searches again.
+
     Raises KubeError.
     """
     metadata = ObjectMeta(name=DISCOVERED, namespace=namespace, labels=dict(LABELS))
-    if await _exists(kube, CONFIG_MAPS, ConfigMap(metadata=metadata)):
+    if await _exists(kube, CONFIG_MAPS, ConfigMap(metadata=metadata), clock):
         click.echo(f"ConfigMap {namespace}/{DISCOVERED} exists, and is kept: to search again, delete it first")
         return
     found = await discover(kube, settings, clock)
-    data = {"equipoise.yaml": found.document, "reason": found.reason}
-    with suppress(Conflict):  # another process that prepares at the same time has created it
-        await kube.create(CONFIG_MAPS, ConfigMap(metadata=metadata, data=data))
     click.echo(found.reason)
+    if found.temporary:
+        click.echo("not stored: to search again, run `helm upgrade`, and restart the collector")
+        return
+    data = {"equipoise.yaml": found.document, "reason": found.reason}
+    await _is_created(kube, CONFIG_MAPS, ConfigMap(metadata=metadata, data=data), clock)
 
 
 async def _until_fenced(kube: Kube, namespace: str, clock: Clock) -> None:
@@ -97,45 +104,60 @@ async def _until_fenced(kube: Kube, namespace: str, clock: Clock) -> None:
         await clock.sleep(1.0)
 
 
-async def _create_missing(kube: Kube, namespace: str, contents: Contents) -> None:
-    """Create the first Secret, and the others only together with it, because they need certificates of the same CA.
+async def _create_missing(kube: Kube, namespace: str, contents: Contents, clock: Clock) -> None:
+    """Create all Secrets or none, because they need certificates of the same CA.
 
-    Raises InvalidInput if the first Secret is missing although another one exists.
+    The first Secret is created last: if this is interrupted, the next run names what is missing. Raises InvalidInput if
+    the first Secret is missing although another one exists.
     """
     first, *others = contents
     objects = {name: _secret(name, namespace, data) for name, data in contents.items()}
-    existing = [name for name in others if await _exists(kube, SECRETS, objects[name])]
-    if existing and not await _exists(kube, SECRETS, objects[first]):
+    existing = [name for name in contents if await _exists(kube, SECRETS, objects[name], clock)]
+    if first in existing:
+        click.echo(f"Secret {namespace}/{first} exists, and is kept")
+        for name in others:
+            state = "exists, and is kept" if name in existing else f"does not exist, and is of the same CA as {first}"
+            click.echo(f"Secret {namespace}/{name} {state}")
+        return
+    if existing:
         raise InvalidInput(
             f"Secret {namespace}/{first} is missing, and {', '.join(existing)} is of a CA whose key is not stored. "
             f"Create the missing one with `equipoise certificates`, or delete {', '.join(existing)}: both are then "
             "created"
         )
-    for name in contents:
+    for name in (*others, first):
         try:
-            await kube.create(SECRETS, objects[name])
-        except Conflict:
-            click.echo(f"Secret {namespace}/{name} exists, and is kept")
-            if name == first:
-                missing = [other for other in others if other not in existing]
-                for other in missing:
-                    click.echo(f"Secret {namespace}/{other} does not exist, and is of the same CA as {first}")
-                return
+            created = await _is_created(kube, SECRETS, objects[name], clock)
         except NotFound:
             raise InvalidInput(f"namespace {namespace} does not exist: create it first") from None
-        else:
-            click.echo(f"created Secret {namespace}/{name}")
+        if not created:
+            raise CommandFailed(f"Secret {namespace}/{name} was created by another program at the same time: try again")
+        click.echo(f"created Secret {namespace}/{name}")
 
 
-async def _exists(kube: Kube, resource: Resource[T], value: T) -> bool:
+async def _exists(kube: Kube, resource: Resource[T], value: T, clock: Clock) -> bool:
     """Whether the object exists. It is created in a dry run, which needs no permission to read it."""
     try:
-        await kube.create(resource, value, dry_run=True)
-    except Conflict:
-        return True
+        return not await _is_created(kube, resource, value, clock, dry_run=True)
     except NotFound:
         return False  # the namespace does not exist
-    return False
+
+
+async def _is_created(kube: Kube, resource: Resource[T], value: T, clock: Clock, *, dry_run: bool = False) -> bool:
+    """Whether the object was created now; False: it exists. Another conflict is tried again, and then raised."""
+    attempt = 1
+    while True:
+        try:
+            await kube.create(resource, value, dry_run=dry_run)
+        except Conflict as error:
+            if error.reason == "AlreadyExists":
+                return False
+            if attempt == ATTEMPTS:
+                raise
+        else:
+            return True
+        attempt += 1
+        await clock.sleep(1.0)
 
 
 def _secret(name: str, namespace: str, data: Mapping[str, bytes]) -> SecretObject:

@@ -8,7 +8,8 @@ from equipoise.runtime.kubernetes.client import CLAIMS, STORAGE_CLASSES, VOLUMES
 CLAIM = "data-nats-0"
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-"""The annotation of the StorageClass of claims that name none."""
+BETA_DEFAULT_CLASS = "storageclass.beta.kubernetes.io/is-default-class"
+"""The annotations of the StorageClass of claims that name none. The API server accepts both."""
 
 
 def storage_problem(classes: Iterable[StorageClass], volumes: Iterable[PersistentVolume]) -> str:
@@ -16,7 +17,7 @@ def storage_problem(classes: Iterable[StorageClass], volumes: Iterable[Persisten
     names = []
     for each in classes:
         names.append(each.metadata.name)
-        if each.metadata.annotations.get(DEFAULT_CLASS) == "true":
+        if "true" in map(each.metadata.annotations.get, (DEFAULT_CLASS, BETA_DEFAULT_CLASS)):
             return ""
     if any(not each.spec.storage_class_name and each.status.phase == "Available" for each in volumes):
         return ""

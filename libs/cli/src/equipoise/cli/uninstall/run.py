@@ -7,17 +7,19 @@ import click
 import msgspec
 
 from equipoise.cli.annotations.clear import OURS, AnnotatedObject, by_kind, clear, find_annotated
-from equipoise.cli.annotations.clear_reclaimed import ClearedNodes, OfferingNode, clear_nodes, find_offering
+from equipoise.cli.annotations.clear_reclaimed import ClearedNodes, clear_nodes
 from equipoise.cli.annotations.clearing import clear_each
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.terminal import count, listed
 from equipoise.cli.uninstall.release import Installed, installed, remove_release
+from equipoise.cli.uninstall.written_amounts import FoundAmounts, find_amounts
 from equipoise.cli.uninstall.written_objects import FoundObjects, WrittenObject, find_written
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
 from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.client import PODS, Kube, metadata_of
 from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.installation import read_other_installations
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
@@ -29,7 +31,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     installation: Installed
     annotated: list[AnnotatedObject]
-    offering: list[OfferingNode]
+    amounts: FoundAmounts
     objects: FoundObjects
 
 
@@ -38,6 +40,7 @@ async def run_uninstall(cluster: Kubernetes, *, crane: bool, rate: float, confir
     configure_logging(Logging(level="error"), "uninstall")
     clock = SystemClock()
     async with connect_kube(cluster, "uninstall", clock) as kube:
+        await require_only_one(kube, cluster.namespace, clock)
         found = await find_all(kube, cluster.namespace, crane=crane)
         if not confirmed:
             for line in preview(found, cluster.namespace):
@@ -53,12 +56,23 @@ async def run_uninstall(cluster: Kubernetes, *, crane: bool, rate: float, confir
         raise CommandFailed(f"not removed: {'; '.join(failed)}")
 
 
+async def require_only_one(kube: Kube, namespace: str, clock: Clock) -> None:
+    """Raises CommandFailed if an installation in another namespace works, to which annotations and amounts belong."""
+    others = await read_other_installations(kube, namespace, kube.server_time(clock.now()))
+    if others:
+        names = listed([each.namespace for each in others], MAX_NAMED)
+        raise CommandFailed(
+            f"another installation works in namespace {names}, and annotations and hints are of the whole cluster: "
+            f"give its namespace with -n. To keep it, remove the one in {namespace} with `helm uninstall` only"
+        )
+
+
 async def find_all(kube: Kube, namespace: str, *, crane: bool) -> Found:
     """Raises KubeError."""
     return Found(
         installation=await installed(kube, namespace),
         annotated=await find_annotated(kube, (*OURS, *CRANE) if crane else OURS),
-        offering=await find_offering(kube),
+        amounts=await find_amounts(kube),
         objects=await find_written(kube, namespace),
     )
 
@@ -69,12 +83,14 @@ def preview(found: Found, namespace: str) -> Iterator[str]:
     if found.installation.deployments:
         release = found.installation.release
         by = f"the Helm release {release}" if release else "an installation without Helm, to be deleted first"
+        if found.installation.others:
+            by += f", which also has {listed(found.installation.others, MAX_NAMED)} and is therefore not removed,"
         lines.append(f"{by} in namespace {namespace}: {listed(found.installation.deployments, MAX_NAMED)}")
     if found.annotated:
         kinds = ", ".join(count(number, kind) for kind, number in by_kind(found.annotated).items())
         lines.append(f"annotations of {kinds}")
-    if found.offering:
-        lines.append(f"reclaimed resources in the status of {count(len(found.offering), 'node')}")
+    if found.amounts.ours:
+        lines.append(f"reclaimed resources in the status of {count(len(found.amounts.ours), 'node')}")
     lines += map(str, found.objects.written)
     if not lines:
         yield "nothing of Equipoise is in this cluster"
@@ -93,8 +109,8 @@ async def remove_all(kube: Kube, clock: Clock, found: Found, *, rate: float) -> 
         cleared = await clear(kube, clock, found.annotated, rate=rate)
         click.echo(f"annotations removed from {count(sum(cleared.removed.values()), 'object')}")
         failed += (f"annotations of {name}: {error}" for name, error in cleared.failed.items())
-    if found.offering:
-        nodes = await clear_nodes(kube, clock, found.offering, rate=rate)
+    if found.amounts.ours:
+        nodes = await clear_nodes(kube, clock, found.amounts.ours, rate=rate)
         click.echo(f"reclaimed resources removed from {count(nodes.removed, 'node')}")
         failed += _of_nodes(nodes)
 
@@ -120,9 +136,15 @@ async def remaining(kube: Kube, namespace: str) -> list[str]:
     async with aclosing(kube.pages(metadata_of(PODS))) as pages:
         async for page in pages:
             hinted += sum(HINTED in pod.metadata.annotations for pod in page)
+    others = (await find_amounts(kube)).others
     lines = [f"remains: namespace {namespace}: kubectl delete namespace {namespace}"]
     if secrets:
         lines.append(f"remains: in it, Secrets that were not created by Equipoise: {listed(secrets, MAX_NAMED)}")
+    if others:
+        lines.append(
+            f"remains: reclaimed resources that another program has written, in the status of "
+            f"{listed(others, MAX_NAMED)}. If it is no longer in use: equipoise annotations clear --reclaimed"
+        )
     if hinted:
         lines.append(
             f"remains: the annotation {HINTED} and the preferred node affinity of {count(hinted, 'pod')}, until they "
