@@ -5,7 +5,7 @@ import base64
 import io
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,16 @@ import aiohttp
 import pytest
 from annotator.reviews import a_review
 from bus_worlds import eventually, free_port
+from deployment.base import ROOT
+from deployment.kustomize import read_documents
 from e2e.running_webhook import RunningWebhook, WebhookFiles, running_webhook
 
+from equipoise.annotator.settings import HintsWebhookSettings
+from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.hints.policy import NAME
 from equipoise.contracts.hints.webhook import PODS_PATH, PROBE_KEY, PROBE_PATH
-from equipoise.runtime.kubernetes.client import HINTS
+from equipoise.contracts.kubernetes.quantity import parse_quantity
+from equipoise.runtime.kubernetes.client import HINTS, Change, Resource
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.faults import Call
 from equipoise.testbed.memory.kube import MemoryKube
@@ -175,6 +180,32 @@ async def test_it_is_ready_when_it_knows_the_hints(tmp_path: Path) -> None:
 
     assert (await entering).health.report().ready
     await starting.__aexit__(None, None, None)
+
+
+async def test_only_the_hints_of_the_annotators_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects with other names, which users may create, take no memory."""
+    world = World(tmp_path / "files")
+    watch, selectors = world.kube.watch, []
+
+    def watched(resource: Resource[HintsObject], **options: str) -> AsyncGenerator[Change[HintsObject], None]:
+        selectors.append(options["field_selector"])
+        return watch(resource, **options)
+
+    monkeypatch.setattr(world.kube, "watch", watched)
+    async with running_webhook(world.kube, world.settings):
+        assert await world.patch(a_review(owner="StatefulSet/db"))
+
+    assert [f"metadata.name={NAME}"] == selectors
+
+
+def test_the_largest_requests_at_once_fit_into_the_memory() -> None:
+    """Twice: one is kept as bytes, and what is read of it."""
+    settings = HintsWebhookSettings()
+    [program] = [each for each in read_documents(ROOT / "k8s/hints/webhook.yaml") if each["kind"] == "Deployment"]
+    [container] = program["spec"]["template"]["spec"]["containers"]
+    limit = parse_quantity(container["resources"]["limits"]["memory"])
+
+    assert 2 * settings.concurrency * settings.max_body_bytes <= limit
 
 
 async def test_hints_that_cannot_be_followed_are_a_problem(world: World) -> None:

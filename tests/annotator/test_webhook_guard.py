@@ -19,6 +19,7 @@ from equipoise.annotator.decisions.webhook_guard import (
     NOT_CALLED_YET,
     SLOW_RESPONSES,
     SLOW_SECONDS,
+    UNKNOWN_SECONDS,
     Calls,
     Probe,
     after_probe,
@@ -40,7 +41,7 @@ from equipoise.contracts.hints.webhook import (
 )
 from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
 from equipoise.runtime.configuration import Configuration, Shared
-from equipoise.runtime.kubernetes.client import WEBHOOK_CONFIGURATIONS
+from equipoise.runtime.kubernetes.client import WEBHOOK_CONFIGURATIONS, Resource, error_for_status
 from equipoise.runtime.process.health import Health
 from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.testbed.memory.clock import ManualClock
@@ -373,14 +374,70 @@ async def test_a_missing_configuration_is_named(world: World) -> None:
 
 
 @pytest.mark.parametrize("status", [0, 403, 429, 500])
-async def test_probes_that_fail_say_nothing_about_the_webhook(world: World, status: int) -> None:
-    """They are reported, and the webhook remains as it is."""
+async def test_a_webhook_that_nobody_could_measure_for_half_a_minute_is_removed(world: World, status: int) -> None:
+    """Nobody would notice that pods wait for it. It is restored by a healthy minute."""
     await world.serving()
     world.kube.refuse("create", status=status, resource="pods")
-    await world.clock.advance(60)
-
+    await world.clock.advance(UNKNOWN_SECONDS - 2 * PERIOD)
     assert world.called
     assert any("it is unknown whether the webhook of hints responds" in each for each in world.health.problems)
+    await world.clock.advance(3 * PERIOD)
+    assert not world.called
+    assert "s it was unknown whether it responds: " in world.state
+    assert "by the test" in world.state
+    world.kube.clear_faults()
+    await world.clock.advance(HEALTHY_SECONDS - PERIOD)
+    assert not world.called
+    await world.clock.advance(3 * PERIOD)
+
+    assert world.called
+
+
+async def test_a_ca_that_the_api_server_refuses_does_not_keep_the_webhook(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is removed with the CA in use."""
+    await world.serving()
+    before, replace = ca_of(world.configuration), world.kube.replace
+
+    async def refuse(resource: Resource[WebhookConfiguration], value: WebhookConfiguration) -> WebhookConfiguration:
+        if ca_of(value) != before:
+            raise error_for_status(422, "Invalid", "caBundle")
+        return await replace(resource, value)
+
+    monkeypatch.setattr(world.kube, "replace", refuse)
+    world.files.issue()
+    await world.clock.advance(UNKNOWN_SECONDS + 2 * PERIOD)
+
+    assert (False, before) == (world.called, ca_of(world.configuration))
+    assert "caBundle" in world.state
+
+
+async def test_a_probe_that_never_ends_is_no_probe(world: World) -> None:
+    """As with another webhook that is slow."""
+    await world.serving()
+    world.base = 60.0
+    await world.clock.advance(UNKNOWN_SECONDS + 4 * PERIOD)
+
+    assert not world.called
+    assert "no response within" in world.state
+
+
+async def test_a_refused_pod_still_shows_that_the_webhook_is_slow(world: World) -> None:
+    """A policy refuses it after the webhooks were called."""
+    await world.serving()
+    admit = world.admit
+
+    async def refuse(value: Object) -> Object:
+        await admit(value)
+        raise error_for_status(403, "Forbidden", "the policy")
+
+    world.kube.admit = refuse
+    world.seconds, world.responds = 1.0, False
+    await world.clock.advance(15)
+
+    assert not world.called
+    assert "new pods waited 1.0 s for it" in world.state
 
 
 async def test_a_conflict_is_tried_again_at_once(world: World) -> None:

@@ -22,7 +22,15 @@ from equipoise.annotator.settings import AnnotatorSettings, HintsWebhookSettings
 from equipoise.annotator.shell.webhook_guard import FENCE, WebhookGuard
 from equipoise.contracts.hints.policy import HINTED, NAME
 from equipoise.contracts.hints.probe_pod import probe_pod
-from equipoise.contracts.hints.webhook import PODS_WEBHOOK, PROBE_KEY, SERVICE, STATE, ca_of, webhooks
+from equipoise.contracts.hints.webhook import (
+    NAMESPACE_NAME,
+    PODS_WEBHOOK,
+    PROBE_KEY,
+    SERVICE,
+    STATE,
+    ca_of,
+    webhooks,
+)
 from equipoise.runtime.configuration import Configuration, Kubernetes, Shared
 from equipoise.runtime.kubernetes.client import PODS, WEBHOOK_CONFIGURATIONS, Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -228,6 +236,11 @@ async def test_a_removed_webhook_is_called_again_after_a_healthy_minute(
 
 Change = Callable[[Document], object]
 
+
+def in_namespaces(each: Document, operator: str, names: list[str], key: str = NAMESPACE_NAME) -> None:
+    each["namespaceSelector"] = {"matchExpressions": [{"key": key, "operator": operator, "values": names}]}
+
+
 FORBIDDEN: Mapping[str, tuple[Change, str]] = {
     "another address": (
         lambda each: each.update(clientConfig={"url": "https://example.com/"}),
@@ -246,6 +259,19 @@ FORBIDDEN: Mapping[str, tuple[Change, str]] = {
         lambda each: each["rules"].append(each["rules"][0] | {"resources": ["secrets"]}), "for new pods only"
     ),
     "pods are refused": (lambda each: each.update(failurePolicy="Fail"), "may refuse no pod"),
+    "pods wait twice": (lambda each: each.update(reinvocationPolicy="IfNeeded"), "may refuse no pod"),
+    "another name": (lambda each: each.update(name="other.equipoise.dev"), "has two webhooks"),
+    "every namespace": (lambda each: each.update(namespaceSelector={}), "for namespaces by name"),
+    "all namespaces but some": (lambda each: in_namespaces(each, "NotIn", ["shop"]), "for namespaces by name"),
+    "namespaces by another label": (
+        lambda each: in_namespaces(each, "In", ["shop"], key="team"), "for namespaces by name"
+    ),
+    "a namespace of the system": (
+        lambda each: in_namespaces(each, "In", ["shop", "kube-system"]), "none of the system"
+    ),
+    "the namespace of Equipoise, and others": (
+        lambda each: in_namespaces(each, "In", [NAMESPACE, "shop"]), "or of Equipoise"
+    ),
     "pods wait longer": (lambda each: each.update(timeoutSeconds=30), "may refuse no pod"),
 }  # fmt: skip
 
@@ -287,6 +313,22 @@ async def test_the_fence_refuses_other_webhooks(api: Api, token: str, own: Docum
 
         assert FENCE in reason
         assert why in reason
+
+
+async def test_the_fence_refuses_more_than_two_webhooks(api: Api, token: str, own: Document) -> None:
+    """A pod that many webhooks delay is refused at the deadline of its request. Fewer are permitted."""
+    [probe, pods] = own["webhooks"]
+    many = [pods | {"name": f"hints{number}.equipoise.dev"} for number in range(100)]
+
+    assert "has two webhooks" in await refusal(api, token, own | {"webhooks": [probe, pods, *many]})
+    assert "has two webhooks" in await refusal(api, token, own | {"webhooks": [probe, pods, many[0]]})
+    assert "" == await refusal(api, token, own | {"webhooks": [probe]})
+
+
+async def test_the_webhook_of_probes_delays_no_other_pods_of_equipoise(api: Api, token: str, own: Document) -> None:
+    own["webhooks"][0]["objectSelector"] = {}
+
+    assert "label of a probe" in await refusal(api, token, own)
 
 
 OWNER = {"apiVersion": "v1", "kind": "Namespace", "name": "shop", "uid": "1"}

@@ -51,8 +51,11 @@ class HintsWebhookSettings(Section, frozen=True, kw_only=True):
     service_port: Annotated[int, Meta(ge=1, le=65_535)] = 443
     """Port of the Service `equipoise-hints-webhook`."""
 
-    concurrency: Annotated[int, Meta(ge=1)] = 64
-    """Maximum number of pods that are handled at once. Further pods are created without hints."""
+    concurrency: Annotated[int, Meta(ge=1)] = 32
+    """Maximum number of pods that are handled at once. Further pods are created without hints.
+
+    32: requests of the maximum size then take 128 MiB, a third of the memory limit in k8s/hints/webhook.yaml.
+    """
 
     max_body_bytes: Annotated[int, Meta(ge=2**20)] = 4 * 2**20
     """Maximum size of a request: a pod has at most 1.5 MiB. Pods of larger requests are created without hints."""

@@ -1,7 +1,7 @@
 """Decides whether the API server calls the webhook of hints for new pods.
 
 A webhook that does not respond delays each pod until its timeout, and cannot remove itself. So it is removed after some
-slow responses, and restored when it has been healthy for a while.
+slow responses, or when nobody could measure it for a while, and restored when it has been healthy for a while.
 """
 
 import msgspec
@@ -15,6 +15,8 @@ SLOW_RESPONSES = 2
 HEALTHY_SECONDS = 60.0
 """The time for which the webhook must respond until it is called for pods, also for the first time."""
 
+UNKNOWN_SECONDS = 30.0
+"""The webhook is removed when no probe has succeeded for this long: nobody would notice that pods wait for it."""
 
 NOT_CALLED_YET = "not called yet"
 """A new webhook, until it has been healthy for a while."""
@@ -55,3 +57,14 @@ def after_probe(calls: Calls, probe: Probe, *, now: float, at: str) -> Calls:
     elif not enabled and since is not None and now - since >= HEALTHY_SECONDS:
         enabled, why = True, f"called since {at}"
     return Calls(enabled=enabled, why=why, slow=slow, healthy_since=since)
+
+
+def without_probe(calls: Calls, error: str, *, seconds: float, at: str) -> Calls:
+    """The decision when a probe failed.
+
+    `error`: why. `seconds`: since the last one that did not. `at`: the time of the day, for people.
+    """
+    enabled, why = calls.enabled, calls.why
+    if enabled and seconds >= UNKNOWN_SECONDS:
+        enabled, why = False, f"not called since {at}: for {seconds:.0f} s it was unknown whether it responds: {error}"
+    return Calls(enabled=enabled, why=why, slow=calls.slow)

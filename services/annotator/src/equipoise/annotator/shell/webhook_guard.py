@@ -1,4 +1,4 @@
-"""Writes the configuration of the webhook of hints, and removes the webhook from it while it is slow.
+"""Writes the configuration of the webhook of hints, and removes the webhook from it while it is slow or unknown.
 
 One of the annotators does it, at regular intervals: it creates a pod in a dry run, for which the API server calls the
 webhook on the same way as for the pods of users, also while it is not called for those.
@@ -14,7 +14,14 @@ import msgspec
 import structlog
 from prometheus_client import Gauge, Histogram
 
-from equipoise.annotator.decisions.webhook_guard import NOT_CALLED_YET, SLOW_SECONDS, Calls, Probe, after_probe
+from equipoise.annotator.decisions.webhook_guard import (
+    NOT_CALLED_YET,
+    SLOW_SECONDS,
+    Calls,
+    Probe,
+    after_probe,
+    without_probe,
+)
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.hints.policy import HINTED, INSTALL, NAME
 from equipoise.contracts.hints.probe_pod import probe_pod
@@ -31,7 +38,15 @@ from equipoise.contracts.hints.webhook import (
 )
 from equipoise.contracts.kubernetes.objects.metadata import WholeObject
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
-from equipoise.runtime.kubernetes.client import PODS, WEBHOOK_CONFIGURATIONS, Conflict, KubeError, NotFound, Resource
+from equipoise.runtime.kubernetes.client import (
+    PODS,
+    WEBHOOK_CONFIGURATIONS,
+    Conflict,
+    Forbidden,
+    KubeError,
+    NotFound,
+    Resource,
+)
 from equipoise.runtime.kubernetes.fence import PROBE as REFUSED_NAME
 from equipoise.runtime.kubernetes.fence import until_fenced
 from equipoise.runtime.process.lifecycle import Runtime
@@ -49,6 +64,9 @@ CONFLICT_PERIOD = 0.5
 
 ROUND_SECONDS = 10.0
 """The maximum for a probe with everything around it. A longer one says nothing about the webhook."""
+
+_REASON_LENGTH = 300
+"""Characters of an error in the state."""
 
 _KEY = "hints webhook"
 """The key by which a replica is chosen, and of the problem."""
@@ -76,6 +94,9 @@ class WebhookGuard:
         self._calls: Calls | None = None
         """None: another replica decides, or this one has not read the configuration yet."""
 
+        self._probed_at = 0.0
+        """The time of the last probe that did not fail, or from which on this replica decides (monotonic seconds)."""
+
         self._seen: dict[str, float] = {}
         """The time at which a namespace was last known to have hints (monotonic seconds)."""
 
@@ -100,12 +121,14 @@ class WebhookGuard:
             if self._is_ours(_KEY):
                 try:
                     await run_with_guard(self._round(), timeout_after(self._clock, ROUND_SECONDS))
-                except Conflict:
+                except Conflict as error:
                     pause = CONFLICT_PERIOD
+                    await self._without_probe(error)
                 except NotFound:
                     self._calls = None
                     self._report(f"there is no {CONFIGURATION_KIND} {NAME}, by which pods get the hints: {INSTALL}")
                 except (KubeError, TimeoutError) as error:
+                    await self._without_probe(error)
                     self._report(f"it is unknown whether the webhook of hints responds: {error}")
             else:
                 self._calls = None
@@ -118,18 +141,43 @@ class WebhookGuard:
         if self._calls is None:
             why = found.metadata.annotations.get(STATE) or NOT_CALLED_YET
             self._calls = Calls(enabled=serves_pods(found), why=why)
+            self._probed_at = self._clock.monotonic()
             self._see(hinted_namespaces(found))
         self._see(self._hinted())
         ca, problem = self._ca(found)
         if ca:
             found = await self._write(found, ca)
             before, probe = self._calls, await self._probe()
+            self._probed_at = self._clock.monotonic()
             self._calls = after_probe(before, probe, now=self._clock.monotonic(), at=self._time_of_day())
             if self._calls.enabled != before.enabled:
                 log.warning("webhook of hints", state=self._calls.why)
                 await self._write(found, ca)
             problem = problem or _problem(self._calls, probe)
         self._report(problem)
+
+    async def _without_probe(self, error: Exception) -> None:
+        """Removes the webhook when no probe has succeeded for a while. The CA in use remains: a new one may be what the
+        API server refuses.
+        """
+        if self._calls is None:
+            return
+        before, seconds = self._calls, self._clock.monotonic() - self._probed_at
+        why = str(error)[:_REASON_LENGTH]
+        self._calls = without_probe(before, why, seconds=seconds, at=self._time_of_day())
+        if self._calls.enabled != before.enabled:
+            log.warning("webhook of hints", state=self._calls.why)
+        if not self._calls.enabled:
+            try:
+                await run_with_guard(self._remove(), timeout_after(self._clock, ROUND_SECONDS))
+            except (KubeError, TimeoutError) as failed:
+                log.warning("webhook of hints not removed", error=str(failed))
+
+    async def _remove(self) -> None:
+        """Raises KubeError."""
+        found = await self._kube.get(WEBHOOK_CONFIGURATIONS, NAME)
+        if serves_pods(found):
+            await self._write(found, ca_of(found))
 
     def _see(self, namespaces: Collection[str]) -> None:
         """Records namespaces with hints. A namespace remains for as long as hints are valid, also after a start, when
@@ -169,20 +217,32 @@ class WebhookGuard:
         )
 
     async def _probe(self) -> Probe:
-        """Raises KubeError."""
+        """Raises KubeError. A pod that is refused shows that the webhook is slow, but not that it is fast."""
         seconds, created = await self._create({PROBE: "true"})
         if seconds >= SLOW_SECONDS:  # by another webhook, or a busy API server?
             without, _ = await self._create({})
             seconds = max(0.0, seconds - without)
+        if isinstance(created, Forbidden):
+            if seconds < SLOW_SECONDS:
+                raise created
+            responded = False
+        else:
+            responded = created.metadata.annotations.get(HINTED, "").startswith(f"{PROBE_KEY}@")
         self._duration.observe(seconds)
-        responded = created.metadata.annotations.get(HINTED, "").startswith(f"{PROBE_KEY}@")
         return Probe(seconds=seconds, responded=responded)
 
-    async def _create(self, labels: dict[str, str]) -> tuple[float, WholeObject]:
-        """How long a pod with these labels takes, and the pod. Raises KubeError."""
+    async def _create(self, labels: dict[str, str]) -> tuple[float, WholeObject | Forbidden]:
+        """How long a pod with these labels takes, and the pod, or why a policy or quota refuses it: after the webhook.
+
+        Raises KubeError.
+        """
         begun = self._clock.monotonic()
         pod = probe_pod(self._namespace, PROBE_KEY, name=_NAME, labels=labels)
-        created = await self._kube.create(self._pods, pod, dry_run=True)
+        created: WholeObject | Forbidden
+        try:
+            created = await self._kube.create(self._pods, pod, dry_run=True)
+        except Forbidden as refused:
+            created = refused
         return self._clock.monotonic() - begun, created
 
     def _time_of_day(self) -> str:

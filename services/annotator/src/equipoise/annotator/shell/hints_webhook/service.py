@@ -18,7 +18,8 @@ log = structlog.get_logger()
 async def serve(runtime: Runtime[AnnotatorSettings]) -> None:
     """Runs until it is canceled. It is ready, so that the Service sends requests to it, once it has the hints."""
     settings = runtime.own.hints.webhook
-    reflector = Reflector(runtime.kube, HINTS, clock=runtime.clock)
+    # Users may create others, which would fill the memory.
+    reflector = Reflector(runtime.kube, HINTS, clock=runtime.clock, field_selector=f"metadata.name={NAME}")
     runtime.health.include_problems(
         lambda: [f"the hints may be outdated: {reflector.problem}"] * bool(reflector.problem)
     )
