@@ -140,7 +140,7 @@ def in_cluster_address(server: Nats, connection: Kubernetes) -> bool:
     if server.url == Nats().url:
         return True
     names = {urlsplit(url).hostname or "" for url in server.urls} - {"localhost"}
-    services = [name for name in names if f".{connection.namespace}" in name or not {".", ":"} & set(name)]
+    services = [name for name in names if f".{connection.namespace}" in name or not ("." in name or ":" in name)]
     return bool(services) and len(services) == len(names)
 
 
@@ -168,7 +168,7 @@ async def connect_problem(server: Nats) -> str:
 
 
 def _kubeconfig(cluster: ClusterOptions) -> Kubernetes | None:
-    """The connection of the kubeconfig. None in a pod, and without a kubeconfig unless options name one."""
+    """The connection of the kubeconfig; None in a pod, or if there is no kubeconfig and no option names one."""
     connection = cluster.optional_connection()
     return None if isinstance(connection, str) or not connection.kubeconfig else connection
 

@@ -25,7 +25,7 @@ REAL_NODES = 2
     type=click.Choice(["extender", "hints"]),
     default="extender",
     show_default=True,
-    help="How scores reach kube-scheduler: by its extender, or by placement hints, for which nobody configures it.",
+    help="How scores reach kube-scheduler: by its extender, or by placement hints, for which it is not configured.",
 )
 @click.option("--colocation", is_flag=True, help="Run batch pods on what the other pods request and do not use.")
 @click.option(
@@ -68,7 +68,7 @@ def demo(
 
 
 def _real(screen: "Screen", *, keep: bool) -> None:
-    """The cluster is made in this thread, before others start: it has a network of its own."""
+    """Creates the cluster before other threads start, because it moves this thread into a network namespace."""
     import asyncio
 
     from equipoise.cli.demo.real.run import CHART, RealDemoResult, run_real_demo

@@ -53,7 +53,7 @@ async def read_reclaimer_state(server: Nats, clock: Clock) -> ReclaimerState:
 
 
 def reclaimer_lines(found: ReclaimerState, now: float) -> Iterator[str]:
-    """State and mode; then the bands; then which nodes these do not contain."""
+    """The state and mode, then the bands, then the number of nodes that the totals do not include."""
     if found.summary is None:
         yield f"reclaimer: {found.state} ({found.why})"
     else:

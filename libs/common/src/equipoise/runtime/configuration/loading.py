@@ -1,4 +1,4 @@
-"""Reads settings from a document and the environment. A fault in a section that the service uses refuses them all."""
+"""Reads settings from a document and the environment. A fault in one section of a service refuses all its settings."""
 
 import hashlib
 import os

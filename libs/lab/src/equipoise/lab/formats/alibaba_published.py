@@ -51,7 +51,7 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
 
 
 def required(file: str) -> str:
-    """The required file in whose place a file is read: that of any set. Other files are returned as they are."""
+    """The name in `FILES` of the table that a file of any set contains; the name itself for other files."""
     found = _TABLE.fullmatch(table_of(file))
     canonical = "" if found is None else f"{_NAME.format(found[1])}{SUFFIX}"
     return canonical if canonical in FILES else file
@@ -77,7 +77,7 @@ def _rows(path: Path | None, columns: Sequence[str]) -> Iterator[Row]:
 
 
 def _whole(row: Row, column: str, unit: float) -> int:
-    """An amount of at least 1 in the unit: 32 cores, or 64.0 GiB."""
+    """The number in the cell times `unit`, rounded. Raises TraceError if that is below 1."""
     amount = float(usage_values(row.place, [column], [row.cells[column]])[0])
     if not amount * unit >= 1:
         raise row.error(f"{column} is {row.cells[column]!r}; write a number above 0")

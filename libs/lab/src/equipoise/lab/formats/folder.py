@@ -264,7 +264,7 @@ def _budgets(folder: Path, workloads: Mapping[str, TraceWorkload]) -> list[Draft
             raise row.error("write either min_available or max_unavailable, and leave the other cell empty")
         name, namespace = row.name("name"), workloads[workload].namespace
         earlier = budgets.get((namespace, name), DraftBudget(name, (), *amounts))
-        if [*earlier[2:]] != amounts:
+        if [earlier.min_available, earlier.max_unavailable] != amounts:
             raise row.error(f"other amounts than in an earlier row of the budget {name!r}; write the same ones")
         if workload in earlier.workloads:
             raise row.error(f"a second row of workload {workload!r} for the budget {name!r}; keep one")

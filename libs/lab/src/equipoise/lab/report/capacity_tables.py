@@ -42,9 +42,9 @@ def capacity_notes(answers: CapacityAnswers) -> tuple[str, ...]:
         return notes
     return (
         *notes,
-        "Nodes needed: the smallest cluster of the same mix of nodes in which nodes are above 80 % for no more hours "
-        "than in the present one with the stock scheduler, and no more pods are without a node (by more than one in "
-        f"{PODS_PER_TOLERATED}). Found by halving: a smaller one that was not replayed may do as well.",
+        "Nodes needed: the smallest cluster with the same mix of nodes that has no more hours above 80 % than the "
+        f"present one with the stock scheduler, and at most one pod in {PODS_PER_TOLERATED} more without a node. "
+        "Found by halving: a smaller one that was not replayed may do as well.",
     )
 
 

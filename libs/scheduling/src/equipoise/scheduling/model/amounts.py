@@ -1,6 +1,6 @@
 """Requests of pods and capacities of nodes as whole numbers: millicores of cpu, the base unit of everything else.
 
-As kube-scheduler reads them, which rounds up a sum, not its parts (`Resource.Add` of pkg/scheduler/framework).
+A sum is rounded up and its parts are not, as in kube-scheduler (`Resource.Add` of pkg/scheduler/framework).
 """
 
 import math
@@ -22,7 +22,7 @@ MISSING: Mapping[str, str] = {CPU: "100m", MEMORY: "200Mi"}
 
 
 EXACT = 2**53
-"""The amount up to which floats are exact, and 100 times an amount has 64 bits."""
+"""Up to this amount floats are exact, and 100 times the amount fits in 64 bits."""
 
 _MOST = 2**63 - 1
 
@@ -47,7 +47,7 @@ def requested_or_assumed(pod: Pod) -> tuple[int, int]:
 
 
 def requested_by_containers(pod: Pod) -> Amounts:
-    """The requests, with MISSING for containers without a request."""
+    """The requests, with MISSING for each container without one, whatever the pod as a whole requests."""
     return _integers(pod_requests_as(pod, read_quantity, higher, missing=MISSING))
 
 

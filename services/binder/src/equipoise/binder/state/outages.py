@@ -37,17 +37,17 @@ class Outages:
         """Records that the API server's time at `now` is between these bounds. `drift`: the maximum drift between two
         clocks, in seconds per second.
 
-        If that time was set forward by more than the clocks of several API servers may differ, the age of evictions is
-        unknown.
+        If that time was set forward by more than the clocks of several API servers may differ from each other, the age
+        of evictions is unknown.
         """
         offset = latest - now
         if self._latest_offset is not None:
-            known = self._latest_offset + drift * (now - self._clock_read_at)
-            if (jump := earliest - now - known) > MAX_CLOCK_TOLERANCE:
+            highest_offset = self._latest_offset + drift * (now - self._clock_read_at)
+            if (jump := earliest - now - highest_offset) > MAX_CLOCK_TOLERANCE:
                 self.pending = f"the API server's clock was set forward by {jump:.0f} s"
                 self.clock_set_forward = True
             else:
-                offset = min(offset, known)
+                offset = min(offset, highest_offset)
         self._latest_offset, self._clock_read_at = offset, now
 
     def written(self, outage: str) -> None:

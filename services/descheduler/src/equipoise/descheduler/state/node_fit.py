@@ -22,7 +22,7 @@ from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.replacement import ReplacementFilters
 
 _UNITS = np.array([1_000.0, 1.0, 1.0])
-"""The units of the snapshot in a core, a byte and a pod."""
+"""How many units of the snapshot one core, one byte and one pod are."""
 
 
 class RefusedNodes(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ NAMESPACE = "default"
 WORKLOAD = "burn"
 PODS = 5
 SHARE = 0.075
-"""The CPU limit of a pod, as a share of a node: all of them are 37.5 % of it."""
+"""The CPU limit of one pod as a share of a node; all five together have 37.5 %."""
 
 HIGH, LOW = 18, 12
 """Thresholds in percent. All nodes are one machine, and other work on it takes from what the pods can use."""

@@ -46,7 +46,7 @@ class RecentAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """What scorers published within the period."""
 
     scores: list[ScoresFollowed] = []
-    """The latest of each part of an hour that a scorer reviewed."""
+    """The latest review of each part of an hour."""
 
     placed: int = 0
     """Pods that were placed, by any scheduler."""
@@ -127,7 +127,7 @@ def score_finding(advice: RecentAdvice, *, hints: bool = False, target_points: i
     followed = sum((scores.followed or 0.0) * scores.placed for scores in counted) / placed_pods
     chance = sum((scores.by_chance or 0.0) * scores.placed for scores in counted) / placed_pods
     share = f"{followed:.0%} of {placed_pods} pods were placed on a node with the highest score, by chance {chance:.0%}"
-    if followed >= min(MIN_RATIO * chance, 1.0) or followed >= 0.99:
+    if followed >= min(MIN_RATIO * chance, 0.99):
         return Finding("ok", SUBJECT, f"scores are used: {share}")
     return Finding(
         "warning",

@@ -33,7 +33,9 @@ def validate_pods(
     for sample in samples.get("count", ()):
         counts[sample.series] = math.nan if sample.series in counts else sample.value
     begin = criteria.at - criteria.coverage * criteria.length
-    accepted: dict[str, _AcceptedPods] = {}  # by node, for its last sample: nearly all share one origin
+    accepted: dict[
+        str, _AcceptedPods
+    ] = {}  # by node; read again only if the next sample has another origin, which is rare
     measured: dict[PodName, float] = {}  # NaN: unknown
     for sample in samples.get("mean", ()):
         name = (sample.namespace, sample.pod)
@@ -43,7 +45,7 @@ def validate_pods(
         bounds = accepted.get(pod.node)
         if bounds is None or bounds.origin is not sample.origin:
             bounds = accepted[pod.node] = _accepted_pods(pod, resource, sample.origin, scrapes, criteria)
-        if not bounds.counts:
+        if not bounds.is_accepted:
             continue
         if name in measured:
             measured[name] = math.nan
@@ -67,7 +69,7 @@ class _AcceptedPods(NamedTuple):
     """The criteria by which samples of a node's pods are measurements."""
 
     origin: Origin
-    counts: bool
+    is_accepted: bool
     """Whether samples of this origin count."""
 
     required: float
@@ -87,7 +89,7 @@ def _accepted_pods(
     is_of_node = not origin.node or origin.node == node or not _is_elsewhere(origin.node, node, criteria.names)
     return _AcceptedPods(
         origin=origin,
-        counts=is_of_node and scrapes.get(node, origin.scrape) == origin.scrape,
+        is_accepted=is_of_node and scrapes.get(node, origin.scrape) == origin.scrape,
         required=_required(criteria, interval),
         capacity=capacity,
         most=MAX_BYTES if capacity is None else min(capacity, MAX_BYTES),
@@ -101,6 +103,6 @@ def _required(criteria: WindowCriteria, interval: float | None) -> float:
 
 
 def _is_elsewhere(text: str, node: str, names: NodeNames) -> bool:
-    """Whether the text names another node. The address of a proxy, which no node has, does not."""
+    """Whether the text names another node. One that names no node at all, such as the address of a proxy, does not."""
     named = names.of(text)
     return named != node and (names.has(named) or not names.by_text)

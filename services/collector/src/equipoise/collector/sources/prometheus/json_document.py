@@ -55,7 +55,7 @@ def decode_document(body: bytes, part_bytes: int = PART_BYTES) -> Any:
     try:
         return _decode_in_parts(body, part_bytes)
     except msgspec.DecodeError:
-        pass  # no vector of elements, or none that can be split: the caller checks what it is
+        pass  # not a vector, or one that cannot be split: it is decoded whole, and the caller checks its type
     try:
         return _DOCUMENT.decode(body)
     except msgspec.ValidationError:
@@ -85,6 +85,7 @@ def _decode_in_parts(body: bytes, part_bytes: int) -> _Document:
     document = _DOCUMENT.decode(b"".join((view[: cuts[0] + 1], view[cuts[-1] + 1 :])))
     series = document.get("data", _Data()).get("result", [])
     middle: list[_RawElement] = []
+    # A cut is the brace that ends a series; the next series begins two bytes later.
     for begin, end in pairwise(cuts):
         middle += _SERIES.decode(b"".join((b"[", view[begin + 2 : end + 1], b"]")))
     first = body.count(_BETWEEN, 0, cuts[0]) + 1
