@@ -73,6 +73,8 @@ def test_files_credentials_and_urls_are_found() -> None:
         "collector.prometheus.certFile", "collector.prometheus.keyFile", "collector.prometheus.headers",
         "collector.loadWatcher.url", "scorer.extender.tls.certificateFile", "scorer.extender.tls.keyFile",
         "scorer.extender.tls.clientCaFile", "agent.cgroupRoot",
+        "annotator.hints.webhook.caFile", "annotator.hints.webhook.tls.certificateFile",
+        "annotator.hints.webhook.tls.keyFile", "annotator.hints.webhook.tls.clientCaFile",
     }  # fmt: skip
 
 

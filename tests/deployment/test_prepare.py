@@ -47,9 +47,12 @@ async def secrets_of(api: Api) -> dict[str, dict[str, str]]:
     return {each["metadata"]["name"]: each["data"] for each in (await api.request("GET", SECRETS))["items"]}
 
 
+WITH_WEBHOOK: Document = {"hints": {"enabled": True, "admission": "webhook"}}
+
+
 def test_the_hook_is_the_folder(helm: Helm) -> None:
     """With the annotations of Helm, which deletes all of it when the Job has completed."""
-    rendered = prepare_documents(helm)
+    rendered = prepare_documents(helm, WITH_WEBHOOK)
     for each in rendered:
         assert "hook-succeeded" in each["metadata"].pop("annotations")["helm.sh/hook-delete-policy"]
     folder = read_kustomization(ROOT / "k8s" / "prepare")
@@ -79,10 +82,13 @@ def test_the_hook_is_the_folder(helm: Helm) -> None:
     ],
 )
 def test_secrets_with_a_name_of_your_own_are_not_created(helm: Helm, values: Document, kept_out: set[str]) -> None:
-    """Nor those of cert-manager, and of what is not used."""
+    """Nor those of cert-manager, and of what is not used: by default the webhook of hints is not."""
     (job,) = (each for each in prepare_documents(helm, values) if each["kind"] == "Job")
     command = job["spec"]["template"]["spec"]["containers"][0]["command"]
-    assert {each.removeprefix("--without=") for each in command[2:] if each != "--volume"} == kept_out
+    assert {each.removeprefix("--without=") for each in command[2:] if each != "--volume"} == {
+        "hints-webhook-certificate",
+        *kept_out,
+    }
 
 
 @pytest.mark.parametrize("values", [{"prepare": {"enabled": False}}, {"rbac": {"create": False}}])
@@ -110,7 +116,7 @@ async def test_without_storage_for_nats_it_fails_at_once(cluster: Cluster, helm:
 async def test_it_creates_what_is_missing_and_keeps_what_exists(cluster: Cluster, helm: Helm) -> None:
     """Takes seconds: two processes. Secrets of your own, as of an older chart; a second run changes nothing; no value
     of a Secret is printed."""
-    documents = prepare_documents(helm)
+    documents = prepare_documents(helm, WITH_WEBHOOK)
     own = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "equipoise-nats-tls", "namespace": NAMESPACE}}
     async with cluster.api() as api:
         await api.apply([*read_documents(BASE / "namespace.yaml"), own | {"stringData": {"ca.crt": "mine"}}])

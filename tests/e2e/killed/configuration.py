@@ -78,14 +78,15 @@ def document(
         "annotator": {
             "nodes": {"minChange": 100 * WRITE_THRESHOLD, "minInterval": "15s", "refreshPeriod": "30m"},
             "workloads": {"minChange": 100 * WORKLOAD_WRITE_THRESHOLD, "minInterval": "15s", "refreshPeriod": "6h"},
-            "hints": {"enabled": True, "minInterval": f"{REFRESH_SECONDS:g}s"},
+            "hints": {"minInterval": f"{REFRESH_SECONDS:g}s"},
         },
-        "scorer": {"hints": {"enabled": True, "interval": f"{REFRESH_SECONDS:g}s"}},
+        "scorer": {"hints": {"interval": f"{REFRESH_SECONDS:g}s"}},
     }
     return {
         "apiVersion": "equipoise.dev/v1alpha1",
         "kind": "EquipoiseConfiguration",
         "logging": {"format": "json"},
+        "placement": {"hints": True},
         "nats": {"url": nats},
         "kubernetes": {"kubeconfig": kubeconfig, "namespace": OWN},
         "load": {
