@@ -1,6 +1,7 @@
 """The file systems of Debian that nodes and images are made of, from its packages by mmdebstrap, once."""
 
 import hashlib
+import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ SUITE = "trixie"
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """A Debian with some packages, changed by a program that gets its folder."""
+    """A Debian with some packages, changed by a shell script that gets its folder."""
 
     name: str
     packages: tuple[str, ...]
@@ -50,7 +51,8 @@ def debian_tree(tree: Tree, cache: Path, progress: Progress) -> Path:
 
     def make(folder: Path) -> None:
         progress.note(f"{tree.name}: fetching Debian's packages, once")
-        hooks = [f"--customize-hook={tree.change}"] if tree.change else []
+        # A wheel keeps no permission to execute a file.
+        hooks = [f'--customize-hook=sh {shlex.quote(str(tree.change))} "$1"'] if tree.change else []
         steps.run(
             tree.name,
             [
