@@ -91,8 +91,8 @@ def _secrets_of_the_bus(kind: str, name: str) -> Iterator[Change]:
     yield Change(kind, name, "spec/template/spec/volumes", sources)
 
 
-def _service(service: str) -> Iterator[Change]:
-    name, values = f"equipoise-{service}", f"$.Values.{service}"
+def _deployment(name: str, values: str) -> Iterator[Change]:
+    """What all Deployments with the image of the product have in common. `values`: the path of their values."""
     kind = "Deployment"
     annotations = {
         "checksum/config": Text('{{ include "equipoise.configuration" $ | sha256sum }}'),
@@ -105,9 +105,15 @@ def _service(service: str) -> Iterator[Change]:
         kind, name, "spec/template/metadata/labels/more", More(f"merge (dict) {values}.podLabels $.Values.commonLabels")
     )
     yield from _pod(kind, name, values)
+    yield Change(kind, name, "spec/template/spec/containers/0/image", Text('{{ include "equipoise.image" $ }}'))
+
+
+def _service(service: str) -> Iterator[Change]:
+    name, values = f"equipoise-{service}", f"$.Values.{service}"
+    kind = "Deployment"
+    yield from _deployment(name, values)
     yield from _secrets_of_the_bus(kind, name)
     pod = "spec/template/spec"
-    yield Change(kind, name, f"{pod}/containers/0/image", Text('{{ include "equipoise.image" $ }}'))
     yield Change(kind, name, f"{pod}/containers/0/args", filled(f"{values}.extraArgs"))
     yield Change(kind, name, f"{pod}/containers/0/env/-", More(f"{values}.extraEnv"))
     yield Change(kind, name, f"{pod}/containers/0/volumeMounts/-", More(f"{values}.extraVolumeMounts"))
@@ -135,10 +141,6 @@ def _hints_webhook() -> Iterator[Change]:
     kind, name, values = "Deployment", "equipoise-hints-webhook", "$.Values.hints.webhook"
     pod = "spec/template/spec"
     secret = value_of(f"{values}.tls.existingSecret")
-    annotations = {
-        "checksum/config": Text('{{ include "equipoise.configuration" $ | sha256sum }}'),
-        "more": More(f"{values}.podAnnotations"),
-    }
 
     def volume(at: str) -> Rewrite:
         def changed(volumes: list[Node]) -> Node:
@@ -147,14 +149,7 @@ def _hints_webhook() -> Iterator[Change]:
 
         return changed
 
-    yield Change(kind, name, "spec/replicas", value_of(f"{values}.replicas"))
-    yield Change(kind, name, "spec/revisionHistoryLimit", value_of("$.Values.revisionHistoryLimit"))
-    yield Change(kind, name, "spec/template/metadata/annotations", annotations)
-    yield Change(
-        kind, name, "spec/template/metadata/labels/more", More(f"merge (dict) {values}.podLabels $.Values.commonLabels")
-    )
-    yield from _pod(kind, name, values)
-    yield Change(kind, name, f"{pod}/containers/0/image", Text('{{ include "equipoise.image" $ }}'))
+    yield from _deployment(name, values)
     spread = f'include "equipoise.spread" (list $ "hints-webhook" {values}.topologySpreadConstraints)'
     yield Change(
         kind, name, f"{pod}/topologySpreadConstraints", When(f"{values}.topologySpreadConstraints", Yaml(spread))
@@ -365,15 +360,7 @@ def _python_scheduler() -> Iterator[Change]:
 
 def _live_page() -> Iterator[Change]:
     kind, name, values = "Deployment", "equipoise-live-page", "$.Values.livePage"
-    annotations = {
-        "checksum/config": Text('{{ include "equipoise.configuration" $ | sha256sum }}'),
-        "more": More(f"{values}.podAnnotations"),
-    }
-    labels = More(f"merge (dict) {values}.podLabels $.Values.commonLabels")
-    yield Change(kind, name, "spec/replicas", value_of(f"{values}.replicas"))
-    yield Change(kind, name, "spec/revisionHistoryLimit", value_of("$.Values.revisionHistoryLimit"))
-    yield Change(kind, name, "spec/template/metadata/annotations", annotations)
-    yield Change(kind, name, "spec/template/metadata/labels/more", labels)
+    yield from _deployment(name, values)
 
     def variables(old: list[Document]) -> Node:
         _item(old, "EQUIPOISE_NATS__URL")["value"] = Text('{{ include "equipoise.natsUrl" $ | toJson }}')
@@ -384,7 +371,6 @@ def _live_page() -> Iterator[Change]:
     yield Change(kind, name, f"{container}/env", variables)
     hosts = Each(f"{values}.allowHosts", Text('{{ print "--allow-host=" . | toJson }}'))
     yield Change(kind, name, f"{container}/args/-", hosts)
-    yield from _pod(kind, name, values)
     yield from _secrets_of_the_bus(kind, name)
     yield Change("ServiceAccount", name, "metadata/annotations", filled(f"{values}.serviceAccount.annotations"))
     yield Change("NetworkPolicy", name, "spec/ingress/0/from", Yaml(f"toYaml {values}.allowFrom"))
