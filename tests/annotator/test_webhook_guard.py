@@ -278,7 +278,7 @@ async def test_a_webhook_that_is_not_reached_is_a_problem(world: World) -> None:
 
 
 async def test_another_replica_does_nothing_until_it_is_its_turn(world: World) -> None:
-    """It then continues with what the configuration says."""
+    """It then continues with the state in the configuration."""
     await world.serving()
     world.ours = False
     world.seconds, world.responds = 1.0, False

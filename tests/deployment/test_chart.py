@@ -194,7 +194,7 @@ def test_the_policy_of_hints_has_the_version_of_the_cluster(helm: Helm, cluster:
 def test_hints_reach_pods_by_a_policy_from_kubernetes_1_36_on_and_by_a_webhook_below(
     helm: Helm, cluster: str, admission: str, expected: str
 ) -> None:
-    """A value overrides it. The annotators are told, and there is never both."""
+    """A value overrides it. The annotators get the choice, and there is never both."""
     rendered = helm.template({"hints": {"enabled": True, "admission": admission}}, options=["--kube-version", cluster])
     kinds = {each["kind"] for each in rendered} & {"MutatingAdmissionPolicy", "MutatingWebhookConfiguration"}
     assert {"policy": {"MutatingAdmissionPolicy"}, "webhook": {"MutatingWebhookConfiguration"}}[expected] == kinds

@@ -61,7 +61,7 @@ def test_the_hook_is_the_folder(helm: Helm) -> None:
     rendered.remove(configuration)
     (pod,) = (each["spec"]["template"]["spec"] for each in rendered if each["kind"] == "Job")
     (container,) = pod["containers"]
-    assert container["command"].pop() == "--volume"  # as far as the values say so
+    assert container["command"].pop() == "--volume"  # if the values ask for it
     for entries in (container["env"], container["volumeMounts"], pod["volumes"]):
         assert "configuration" in str(entries.pop()).replace("EQUIPOISE_CONFIG", "configuration")
     assert comparable(rendered) == comparable(folder)

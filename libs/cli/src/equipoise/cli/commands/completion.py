@@ -6,7 +6,7 @@ import click
 from click.shell_completion import ShellComplete, get_completion_class
 
 NO_FILES = 4
-"""The directive that tells kubectl not to complete file names."""
+"""The directive that keeps kubectl from completing file names."""
 
 
 @click.command()

@@ -25,7 +25,7 @@ State = Literal["ok", "warning", "error", "unknown"]
 
 
 UPGRADE = "(with Helm: upgrade the release)"
-"""Appended to the name of a file that the user is told to apply."""
+"""Appended to the name of a file that the user should apply."""
 
 
 class Finding(msgspec.Struct, frozen=True):

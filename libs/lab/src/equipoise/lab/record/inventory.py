@@ -51,7 +51,7 @@ def owner_keys(pods: Sequence[Pod], controllers: Mapping[Key, OwnerReference | N
 
     A pod without controller or a static pod is its own workload, of the kind Pod or Node.
 
-    `controllers`: the owner of each ReplicaSet and Job, or None. If one is missing, the labels of the pod tell its
+    `controllers`: the owner of each ReplicaSet and Job, or None. If one is missing, the labels of the pod show its
     owner.
     """
 

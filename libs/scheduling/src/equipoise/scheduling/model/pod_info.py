@@ -358,7 +358,7 @@ class PodInfo:
 
     @property
     def group_key(self) -> GroupKey:
-        """A key that is equal for pods that no selector and no affinity term can tell apart."""
+        """A key that is equal for pods that no selector and no affinity term distinguishes."""
         return self.shape.group_key
 
 

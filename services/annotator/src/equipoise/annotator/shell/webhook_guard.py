@@ -63,7 +63,7 @@ CONFLICT_PERIOD = 0.5
 """Seconds until the next one, if somebody else has just written the configuration."""
 
 ROUND_SECONDS = 10.0
-"""The maximum for a probe with everything around it. A longer one says nothing about the webhook."""
+"""The maximum for a probe with everything around it. A longer one is no measurement of the webhook."""
 
 _REASON_LENGTH = 300
 """Characters of an error in the state."""

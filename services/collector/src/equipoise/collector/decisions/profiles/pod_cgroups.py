@@ -22,7 +22,7 @@ CONTAINERS = ('container!=""', 'container!="POD"', 'pod!=""')
 """Matchers of containers without the sandbox, which the Docker runtime names POD; others give it no name."""
 
 _INSTANCE = "id, image, name, cpu"
-"""The labels that tell the runs of one container apart."""
+"""The labels that distinguish the runs of one container."""
 
 _OF_PAGE = "namespace, pod, job, instance, service, endpoint, metrics_path"
 """The labels that all series of a pod from one page of metrics share. Matching on them keeps one page from hiding
