@@ -16,7 +16,7 @@ from equipoise.binder.shell.ledger_store import (
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import Condition, Object, ObjectMeta, ResourceRequirements
-from equipoise.contracts.kubernetes.objects.pod import Container
+from equipoise.contracts.kubernetes.objects.pod import Container, SchedulingGroup
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, PODS, REPLICA_SETS
 
@@ -79,6 +79,10 @@ CHANGES: dict[str, tuple[Callable[[World], None], Outcome]] = {
     ),
     "an amount that no machine has": (
         _put_pod(spec={"containers": [Container(resources=ResourceRequirements(requests={"cpu": "1e308"}))]}),
+        Outcome.REJECTED_POLICY,
+    ),
+    "pod of a gang": (
+        _put_pod(spec={"scheduling_group": SchedulingGroup(pod_group_name="train")}),
         Outcome.REJECTED_POLICY,
     ),
     "namespace gone": (lambda world: world.kube.remove(NAMESPACES, "shop"), Outcome.REJECTED_POLICY),

@@ -99,6 +99,17 @@ def test_a_pod_of_a_gang_is_protected(key: str, field: str) -> None:
     assert why(a_candidate(a_pod_with(**{field: {key: ""}}))) == ""
 
 
+@pytest.mark.parametrize("key", GANG_KEYS)
+def test_the_name_of_a_gang_is_one_line_of_bounded_length(key: str) -> None:
+    """Annotations may contain any text. A PodGroup of Kubernetes has a name that the API server has checked."""
+    gang = gang_of(a_pod_with(annotations={key: HOSTILE}))
+    named = gang_of(a_pod(spec={"scheduling_group": SchedulingGroup(pod_group_name="x" * 253)}))
+
+    assert gang.isprintable()
+    assert len(gang) < 120
+    assert named == f"PodGroup {'x' * 62}…"
+
+
 def test_the_group_of_a_pod_is_read_as_kubernetes_writes_it() -> None:
     """Since 1.36 its PodGroup, in 1.35 its Workload."""
     document = b'{"spec": {"containers": [], "schedulingGroup": {"podGroupName": "a"}}}'

@@ -128,6 +128,7 @@ def traces(draw: st.DrawFn) -> Trace:
                 tolerations=st.lists(st.builds(Toleration, key=st.text()), max_size=2).map(tuple),
                 topology_spread=st.lists(SPREAD, max_size=2).map(tuple),
                 extended_resources=RESOURCES,
+                gang=st.just("") | UNUSUAL_NAMES,
             ),
             min_size=1,
             max_size=5,

@@ -14,6 +14,7 @@ from equipoise.contracts.kubernetes.objects.pod import (
     Pod,
     PodAffinity,
     PodAffinityTerm,
+    SchedulingGroup,
     TopologySpreadConstraint,
 )
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
@@ -38,6 +39,19 @@ def test_priorities_are_recorded() -> None:
 
     assert recorded(plain.pod) == (0, "PreemptLowerPriority")
     assert recorded(important.pod) == (1_000, "Never")
+
+
+def test_gangs_are_recorded() -> None:
+    """As the reason of the protection names them, which any text of an annotation must not break."""
+    group = SchedulingGroup(pod_group_name="train")
+    pods = [
+        a_pod("web", node_name="node-1", scheduling_group=group).pod,
+        a_pod("web", node_name="node-1", labels={"pod-group-name": "a/b\n"}).pod,
+        a_pod("web", node_name="node-1").pod,
+    ]
+    found = [inventory([a_node("node-1")], [pod], {"default/web": ("default", "Pod", "web")}) for pod in pods]
+
+    assert [each.workloads[0].gang for each in found] == ["PodGroup train", "PodGroup of KAI a b ", ""]
 
 
 def test_zones_and_regions_are_recorded() -> None:

@@ -191,6 +191,14 @@ def test_protected_workloads_do_not_move(fields: dict[str, int]) -> None:
     assert 0 == cluster.descheduler.tally.proposed
 
 
+def test_pods_of_a_gang_do_not_move() -> None:
+    """A trace has the gang of a workload."""
+    cluster = SmallCluster(template=pod_template(TraceWorkload(name="web", gang="PodGroup train")).pod)
+    cluster.evaluate()
+
+    assert 0 == cluster.descheduler.tally.proposed
+
+
 def test_the_current_number_of_replicas_counts() -> None:
     """While a workload is scaled up a replica is missing; once the number is reached its pods move."""
     cluster = SmallCluster(replicas=3)

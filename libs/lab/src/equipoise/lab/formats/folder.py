@@ -60,6 +60,7 @@ WORKLOADS = (
     "priority",
     "preemption_policy",
     "extended_resources",
+    "gang",
 )
 PODS = ("name", "workload", "node")
 POLICIES = frozenset({"PreemptLowerPriority", "Never"})
@@ -213,7 +214,7 @@ def _workloads(folder: Path) -> tuple[dict[str, TraceWorkload], dict[str, str]]:
             name=row.name("name"),
             request_cpu_milli=row.integer("request_cpu_milli"),
             request_memory_mib=row.integer("request_memory_mib"),
-            **_optional(row, ("namespace", "kind"), row.name),
+            **_optional(row, ("namespace", "kind", "gang"), row.name),
             **_optional(row, ("limit_cpu_milli", "limit_memory_mib"), row.integer),
             tolerations=_from_json(row, "tolerations", tuple[Toleration, ...]),
             topology_spread=_from_json(row, "topology_spread", tuple[TraceSpreadConstraint, ...], _SPREAD),

@@ -13,7 +13,13 @@ from equipoise.contracts.kubernetes.objects.metadata import (
     ResourceRequirements,
 )
 from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, NodeStatus
-from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodSpec, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects.pod import (
+    Container,
+    Pod,
+    PodSpec,
+    SchedulingGroup,
+    TopologySpreadConstraint,
+)
 from equipoise.contracts.kubernetes.objects.workload import (
     ReplicationController,
     ReplicationControllerSpec,
@@ -79,6 +85,7 @@ def pod_template(workload: TraceWorkload, revision: int = 0) -> PodInfo:
                 topology_spread_constraints=_spread_constraints(workload),
                 priority=workload.priority,
                 preemption_policy=workload.preemption_policy,
+                scheduling_group=SchedulingGroup(pod_group_name=workload.gang) if workload.gang else None,
             ),
         )
     )

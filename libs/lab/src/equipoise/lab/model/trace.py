@@ -72,6 +72,9 @@ class TraceWorkload(msgspec.Struct, frozen=True, kw_only=True):
     extended_resources: dict[str, Amount] = {}
     """Requests of other resources than CPU and memory."""
 
+    gang: str = ""
+    """The gang of its pods, which are then never moved; empty: none."""
+
 
 class TracePod(msgspec.Struct, frozen=True, kw_only=True):
     """A pod and its node."""

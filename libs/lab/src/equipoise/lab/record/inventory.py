@@ -6,6 +6,7 @@ from typing import get_args
 
 import msgspec
 
+from equipoise.contracts.eviction.gangs import gang_of
 from equipoise.contracts.kubernetes.labels import HOSTNAME, selects
 from equipoise.contracts.kubernetes.objects.metadata import OwnerReference
 from equipoise.contracts.kubernetes.objects.node import Node
@@ -234,6 +235,7 @@ def _workload(key: Key, pod: Pod, spread: tuple[TraceSpreadConstraint, ...]) -> 
         priority=pod.spec.priority,
         preemption_policy="Never" if pod.spec.preemption_policy == "Never" else "PreemptLowerPriority",
         extended_resources=_extended_resources(requests),
+        gang=gang_of(pod).replace("/", " "),  # names of a trace have no slashes
     )
 
 
