@@ -31,6 +31,7 @@ class ScorerProcess(msgspec.Struct, kw_only=True):
     """`python -m equipoise.scorer`, and its addresses."""
 
     process: subprocess.Popen[bytes]
+    log: Path
     extender: str
     health: str
 
@@ -41,6 +42,8 @@ class ScorerProcess(msgspec.Struct, kw_only=True):
     async def ready(self) -> None:
         async with aiohttp.ClientSession() as session:
             while True:
+                if (status := self.process.poll()) is not None:
+                    raise RuntimeError(f"the scorer ended with status {status}: {self.log.read_text()[-2_000:]}")
                 try:
                     async with session.get(f"{self.health}/readyz") as response:
                         if response.status == 200:
@@ -95,7 +98,8 @@ class FilledBus(msgspec.Struct, kw_only=True):
         }
         file = self.directory / f"equipoise-{ports['listen']}.yaml"
         file.write_text(yaml.safe_dump(document))
-        with (self.directory / "scorer.log").open("ab") as log:
+        log_file = self.directory / "scorer.log"
+        with log_file.open("ab") as log:
             process = subprocess.Popen(  # noqa: ASYNC220, S603  our own module
                 [sys.executable, "-m", module],
                 env={**os.environ, "EQUIPOISE_CONFIG": str(file), **(environment or {})},
@@ -105,6 +109,7 @@ class FilledBus(msgspec.Struct, kw_only=True):
         try:
             yield ScorerProcess(
                 process=process,
+                log=log_file,
                 extender=f"http://127.0.0.1:{ports['listen']}",
                 health=f"http://127.0.0.1:{ports['health']}",
             )

@@ -7,6 +7,7 @@ machine's monotonic time.
 import os
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from equipoise.contracts.bus.channels import Channel, M
@@ -43,7 +44,7 @@ class WatchedBus:
 
 async def start(runtime: Runtime[ScorerSettings]) -> None:
     watched: Any = WatchedBus(runtime.bus, int(os.environ["WATCHED_NODES"]))
-    await start_scorer(Runtime(**{**vars(runtime), "bus": watched}))
+    await start_scorer(replace(runtime, message_bus=watched))
 
 
 if __name__ == "__main__":

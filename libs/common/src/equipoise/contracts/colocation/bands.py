@@ -44,6 +44,8 @@ OFFERED_NAMES = tuple(name for names in RESOURCE_NAMES.values() for name in name
 
 _NAMES = frozenset(OFFERED_NAMES)
 
+_NO_REQUESTS = Resources()
+
 
 def band_of(requests: Mapping[str, float]) -> OfferedBand | None:
     """The band that these requests, by resource name, are of: mid if they are of both. None: of none."""
@@ -54,7 +56,7 @@ def band_of(requests: Mapping[str, float]) -> OfferedBand | None:
 
 def offered_band(priority_class: str, requests: Resources) -> OfferedBand | None:
     """The band of a pod of this class that requests these reclaimed resources; None: it requests none."""
-    if requests == Resources():
+    if requests == _NO_REQUESTS:
         return None
     return next((band for band in OFFERED_BANDS if band == priority_class), None)
 

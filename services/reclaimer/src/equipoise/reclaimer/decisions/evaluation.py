@@ -30,7 +30,7 @@ from equipoise.reclaimer.decisions.strategy import (
     strategy_of,
 )
 from equipoise.reclaimer.state.hourly_worst import published
-from equipoise.reclaimer.state.node_usage import NodeUsage, requested_by_band
+from equipoise.reclaimer.state.node_usage import BandRequests, NodeUsage, band_requests
 from equipoise.reclaimer.state.observed_node import Amounts, ObservedNode
 from equipoise.reclaimer.state.status_changes import QUIET_PERIOD
 
@@ -124,17 +124,17 @@ def _evaluate(
         idle = {resource: reclaimed(resource_terms) for resource, resource_terms in terms.items()}
         bands["free"] = ReclaimedBand(reclaimed=Resources(cpu=idle.get("cpu"), memory=idle.get("memory")))
     unknown = bool(degraded)
-    requested = requested_by_band(node.placement)
-    offers = _contested(node) if node.contested else _offers(node, target, requested, settings.offer)
+    requests = band_requests(node.placement)
+    offers = _contested(node) if node.contested else _offers(node, target, requests, settings.offer)
     for band, hours in band_hours(settings.forecast).items():
         offered = [offers[name].amount / unit for name, unit in zip(RESOURCE_NAMES[band], _UNITS, strict=True)]
         bands[band] = ReclaimedBand(
             reclaimed=Resources() if unknown else _resources(target[band]),
             offered=_resources(np.array(offered)),
-            requested=_resources(requested[band]),
+            requested=_resources(requests.bound[band]),
             hours=hours,
         )
-    unused = not strategy.enabled and not any(amount.any() for amount in requested.values())
+    unused = not strategy.enabled and not any(amount.any() for amount in requests.bound.values())
     if node.contested:
         degraded = degraded or f"nothing is written: {CONTESTED}"
     return Evaluated(
@@ -166,15 +166,17 @@ def _evaluate(
     )
 
 
-def _offers(node: ObservedNode, target: Amounts, requested: Amounts, settings: OfferSettings) -> dict[str, Offer]:
+def _offers(node: ObservedNode, target: Amounts, requests: BandRequests, settings: OfferSettings) -> dict[str, Offer]:
     """The offers by resource name. If the capacity is unknown, the amounts in the status stay."""
-    offers, running = {}, requested_by_band(node.placement, running=True)
+    offers = {}
     capacity = amounts(node.placement.capacity)
     for band in OFFERED_BANDS:
         for row, name in enumerate(RESOURCE_NAMES[band]):
             unit, existing = _UNITS[row], node.existing.get(name)
             # 8.05 cores are 8050.000000000001 milli-cores.
-            in_use, bound = (round(float(amount_of[band][row]) * unit, 3) for amount_of in (running, requested))
+            in_use, bound = (
+                round(float(requested[band][row]) * unit, 3) for requested in (requests.running, requests.bound)
+            )
             needed = requested_amount(existing=existing, running=in_use, bound=bound)
             amount = float(target[band][row]) * unit
             if existing is None and not amount and not needed:

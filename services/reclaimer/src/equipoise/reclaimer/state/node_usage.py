@@ -98,12 +98,29 @@ def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles:
     )
 
 
-def requested_by_band(placement: NodePlacement, *, running: bool = False) -> dict[OfferedBand, Array]:
-    """What bound pods request of each band and resource, cores and bytes. `running`: only those that run."""
-    total = {band: np.zeros(len(RESOURCES)) for band in OFFERED_BANDS}
+class BandRequests(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The requests of the pods of a node, by band and resource, in cores and bytes."""
+
+    bound: dict[OfferedBand, Array]
+    """The requests of all pods that are bound to the node."""
+
+    running: dict[OfferedBand, Array]
+    """The requests of the bound pods that run."""
+
+
+def band_requests(placement: NodePlacement) -> BandRequests:
+    bound, running = ({band: np.zeros(len(RESOURCES)) for band in OFFERED_BANDS} for _ in range(2))
     for pod in placement.pods:
-        if (band := pod.band) is not None and (not running or pod.running_since is not None):
-            total[band] += _known(pod.reclaimed_requests)
+        if (band := pod.band) is not None:
+            requests = _known(pod.reclaimed_requests)
+            bound[band] += requests
+            if pod.running_since is not None:
+                running[band] += requests
+    return BandRequests(bound=_limited(bound), running=_limited(running))
+
+
+def _limited(total: dict[OfferedBand, Array]) -> dict[OfferedBand, Array]:
+    """The amounts, each at most the largest one that a message may contain."""
     return {band: np.minimum(amount, _MOST) for band, amount in total.items()}
 
 

@@ -7,6 +7,8 @@ from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_w
 from equipoise.contracts.messages.message import Value
 from equipoise.contracts.messages.values.resources import Resources
 
+_NO_REQUESTS = Resources()
+
 
 class PodRequests(Value, frozen=True, kw_only=True):
     """A pod with its requests and limits."""
@@ -34,7 +36,7 @@ class PrioritizedPod(PodRequests, frozen=True, kw_only=True):
 
     @property
     def batch_work(self) -> bool:
-        return is_batch_work(self.priority_class, self.priority, reclaimed=self.reclaimed_requests != Resources())
+        return is_batch_work(self.priority_class, self.priority, reclaimed=self.reclaimed_requests != _NO_REQUESTS)
 
     @property
     def band(self) -> OfferedBand | None:
