@@ -204,19 +204,41 @@ ALERTS: Sequence[Alert] = (
         ),
     ),
     Alert(
+        name="EquipoiseHintsWebhookCertificateExpires",
+        expression=(
+            f"min by ({SCOPE}) (equipoise_hints_webhook_certificate_expiry_timestamp_seconds > 0) - time() "
+            f"< {30 * _DAY}"
+        ),
+        lasts="1h",
+        severity="warning",
+        summary="The certificate of the webhook of hints expires in {{ $value | humanizeDuration }}",
+        meaning="Once it has expired, the API server does not call the webhook, and new pods get no placement hints.",
+        action=(
+            "Delete the Secret `equipoise-hints-webhook-tls` and run `helm upgrade`: the setup Job creates a new one "
+            "([Passwords and certificates](install.md#passwords-and-certificates)). Replace a Secret of your own."
+        ),
+        heals=(
+            "The webhook loads renewed files while it runs, the annotators give the API server the new CA, and "
+            "cert-manager renews both. Without a renewal no pod is refused or delayed."
+        ),
+    ),
+    Alert(
         name="EquipoiseCertificatesInvalid",
         expression=_problem("certificates"),
         lasts="10m",
         severity="warning",
-        summary="The scorer {{ $labels.pod }} ({{ $labels.instance }}) cannot use its changed certificates",
+        summary="{{ $labels.pod }} ({{ $labels.instance }}) cannot use its changed certificates",
         meaning=(
-            "The files of the extender changed and are not a certificate, its key and a CA. The previous ones are "
-            "still used."
+            "The files of the extender, or of the webhook of hints, changed and are not a certificate, its key and a "
+            "CA. The previous ones are still used."
         ),
-        action="`/readyz` of the scorer has the reason. Replace the Secret `equipoise-extender-tls`.",
+        action=(
+            "`/readyz` of the pod has the reason. Replace the Secret `equipoise-extender-tls`, or "
+            "`equipoise-hints-webhook-tls`."
+        ),
         heals=(
-            "A Secret that is being replaced becomes complete within a minute. After a restart, this scorer would "
-            "not start."
+            "A Secret that is being replaced becomes complete within a minute. After a restart, this pod would not "
+            "start."
         ),
     ),
     Alert(

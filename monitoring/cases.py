@@ -267,6 +267,11 @@ CASES: Sequence[Case] = (
     *_certificate(
         "EquipoiseExtenderCertificateExpires", "equipoise_scorer_certificate_expiry_timestamp_seconds", "scorer"
     ),
+    *_certificate(
+        "EquipoiseHintsWebhookCertificateExpires",
+        "equipoise_hints_webhook_certificate_expiry_timestamp_seconds",
+        "hints-webhook",
+    ),
     *_problem("EquipoiseCertificatesInvalid", "certificates", "scorer", lasts=10),
     *_problem("EquipoiseConfigurationRejected", "configuration", "binder", lasts=10),
     *_problem("EquipoiseFenceMissing", "fence", "annotator", lasts=10),

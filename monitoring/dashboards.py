@@ -327,7 +327,7 @@ SERVICES = Dashboard(
                 ),
                 Panel(
                     title="Time until certificates expire",
-                    text="Of NATS, as of the last connection, and of the extender.",
+                    text="Of NATS, as of the last connection, of the extender, and of the webhook of hints.",
                     unit="s",
                     empty_when="NATS and the extender have no TLS",
                     queries=[
@@ -335,6 +335,10 @@ SERVICES = Dashboard(
                         Query(
                             f"min({_of('equipoise_scorer_certificate_expiry_timestamp_seconds')} > 0) - time()",
                             "extender",
+                        ),
+                        Query(
+                            f"min({_of('equipoise_hints_webhook_certificate_expiry_timestamp_seconds')} > 0) - time()",
+                            "webhook of hints",
                         ),
                     ],
                 ),

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.prepare.discovery import RETRY_PERIOD, WAIT_SECONDS, Discovered, discover
 from equipoise.cli.prepare.run import write_discovered
-from equipoise.cli.prometheus.services import SERVICES, Service, ServicePort, ServiceSpec
+from equipoise.cli.prometheus.services import EXAMINED, SERVICES, Service, ServicePort, ServiceSpec
 from equipoise.cli.server_pods import SERVER_PODS, ServerPod, ServerSpec, ServerStatus
 from equipoise.cli.service_settings import SERVICE_SETTINGS, AllSettings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
@@ -104,6 +105,20 @@ async def test_of_several_none_is_taken_and_all_are_named() -> None:
     assert "http://prometheus.other.svc:9090" in found.reason
     assert "config.collector.prometheus.url" in found.reason
     assert world.asked == []
+
+
+@pytest.mark.parametrize("namespaces", [1, 1000])
+async def test_many_services_of_this_name_cost_bounded_work(namespaces: int) -> None:
+    """A tenant may create them. They displace no Prometheus of another namespace, and the reason stays short."""
+    world = World()
+    for number in range(1000):
+        world.put(f"tenant-{number % namespaces}", f"prometheus-{number}")
+    world.put("monitoring", "prometheus-operated")
+    found = await discover(world.kube, world.settings, world.clock, world.profile_of)
+    assert len(world.kube.calls) < 3 * EXAMINED
+    assert found.collector["prometheus"]["url"] == "http://prometheus-operated.monitoring.svc:9090"
+    assert "901 more Services have the name of a Prometheus, and were not examined" in found.reason
+    assert len(found.reason) < 1000
 
 
 async def test_metrics_server_is_used_where_no_prometheus_can_be() -> None:

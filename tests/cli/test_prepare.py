@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections.abc import Collection
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -52,6 +53,20 @@ async def test_what_exists_is_kept() -> None:
     assert world.data() == first
     labels = [each.metadata.labels for each in world.kube.stored(SECRETS) if each.data]
     assert labels == [LABELS] * 4
+
+
+async def test_certificates_are_computed_for_missing_secrets_only() -> None:
+    """Whether a Secret exists is found out without values of it, which would be in an audit log."""
+    world = World()
+    requested: list[bool] = []
+
+    async def admit(value: Any) -> Any:
+        requested.append(bool(value.data))
+        return value
+
+    world.kube.admit = admit
+    await world.prepare(["nats-certificate"])
+    assert requested == [False, True], "a dry run, and the creation"
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -120,10 +120,13 @@ def a_world() -> World:
 
 
 @asynccontextmanager
-async def collecting(world: World, settings: CollectorSettings, identity: str = "one") -> AsyncIterator[Collector]:
+async def collecting(
+    world: World, settings: CollectorSettings, identity: str = "one", discovery: str = ""
+) -> AsyncIterator[Collector]:
     collector = Collector(
         settings=settings, load=LoadSettings(), namespace="equipoise-system", identity=identity, source=world.source,
         kube=world.kube, bus=world.bus, clock=world.clock, health=world.health, metrics=CollectorRegistry(),
+        discovery=discovery,
     )  # fmt: skip
     await collector.attach()
     task = asyncio.create_task(collector.run())

@@ -15,7 +15,7 @@ from collector.collectors import (
 )
 from collector.sources_in_memory import FakeSource
 
-from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.utilization import NodeUtilization
@@ -163,3 +163,16 @@ def test_the_source_is_closed_with_the_service() -> None:
         return world
 
     assert asyncio.run(run()).source.closed
+
+
+async def test_why_the_installation_found_no_source_is_a_problem() -> None:
+    """Else only the default URL is named, which nobody has chosen. A source that is configured or found needs no
+    reason."""
+    reason = "nothing is measured: no Service of the cluster is that of a Prometheus"
+    for prometheus, problems in (
+        (PrometheusSettings(), {"no source": reason}),
+        (PrometheusSettings(url="http://mine:9090"), {}),
+    ):
+        world = a_world()
+        async with collecting(world, CollectorSettings(prometheus=prometheus), discovery=reason):
+            assert world.health.problems == problems

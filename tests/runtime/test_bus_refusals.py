@@ -1,9 +1,12 @@
 """A command that servers refuse for good ends; one that is refused during a rotation goes on, and so does a service."""
 
 import asyncio
+import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import nats.errors
 import pytest
@@ -16,6 +19,7 @@ from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.connection import NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.refusals import Refusals, is_refusal
+from equipoise.runtime.bus.tls import Resolve
 from equipoise.runtime.configuration import Nats, Tls
 from equipoise.runtime.process.clock import SystemClock
 
@@ -42,10 +46,15 @@ class PasswordWorld(TlsWorld):
 
 
 async def attempt(
-    settings: Nats, *, ends: bool = True, on_failure: Callable[[int], Awaitable[None]] | None = None
+    settings: Nats,
+    *,
+    ends: bool = True,
+    on_failure: Callable[[int], Awaitable[None]] | None = None,
+    resolve: Resolve | None = None,
 ) -> None:
     """Open a connection and close it. `on_failure`: called with the number of each failure, before the next attempt."""
-    link = NatsConnection(settings, "tap", BusErrors(SystemClock()), reconnect_pause=0.1, ends_when_refused=ends)
+    errors = BusErrors(SystemClock())
+    link = NatsConnection(settings, "tap", errors, reconnect_pause=0.1, resolve=resolve, ends_when_refused=ends)
     failures, on_error = 0, link._on_error
 
     async def counted(error: Exception) -> None:
@@ -184,6 +193,60 @@ async def test_a_command_is_connected_if_one_server_accepts_it(tmp_path: Path) -
         await asyncio.gather(accepting.stop(), other.stop())
 
 
+@asynccontextmanager
+async def forwarded(address: str, port: int, target: int) -> AsyncIterator[None]:
+    """Connections to this address reach a server on another port of 127.0.0.1."""
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(2**16):
+            writer.write(data)
+        writer.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", target)
+            await asyncio.gather(copy(reader, server_writer), copy(server_reader, writer))
+
+    async with await asyncio.start_server(accept, address, port):
+        yield
+
+
+def resolved_to(*addresses: str) -> Resolve:
+    async def resolve(host: str, port: int) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+
+    return resolve
+
+
+async def test_a_command_tries_every_server_behind_one_name(tmp_path: Path) -> None:
+    """Also if the DNS always names the same one first: only the last of three has the new password yet."""
+    accepting, other = PasswordWorld(tmp_path / "accepting", "new"), NatsWorld(tmp_path / "other", users("old"))
+    await asyncio.gather(accepting.start(), other.start())
+    settings = Nats(url=f"nats://nats.test:{other.port}", user="tap", password_file=str(accepting.file))
+    resolve = resolved_to("127.0.0.1", "127.0.0.2", "127.0.0.3")
+    try:
+        async with (
+            forwarded("127.0.0.2", other.port, other.port),
+            forwarded("127.0.0.3", other.port, accepting.port),
+        ):
+            await attempt(settings, resolve=resolve)
+    finally:
+        await asyncio.gather(accepting.stop(), other.stop())
+
+
+async def test_a_command_ends_when_every_server_behind_a_name_refuses_it(tmp_path: Path) -> None:
+    """An address at which nothing listens is none of them."""
+    other = NatsWorld(tmp_path, users("old"))
+    await other.start()
+    resolve = resolved_to("127.0.0.3", "127.0.0.1", "127.0.0.2")
+    try:
+        async with forwarded("127.0.0.2", other.port, other.port):
+            with pytest.raises(BusUnavailable, match="Authorization Violation"):
+                await attempt(Nats(url=f"nats://nats.test:{other.port}"), resolve=resolve)
+    finally:
+        await other.stop()
+
+
 async def test_a_command_waits_for_a_server_that_does_not_run_yet(tmp_path: Path) -> None:
     """The others refuse it, but this one may have restarted with the new password."""
     accepting, other = PasswordWorld(tmp_path / "accepting", "new"), NatsWorld(tmp_path / "other", users("old"))
@@ -300,3 +363,11 @@ def test_a_refusal_counts_for_a_server_with_and_without_its_port() -> None:
     refusals.add("tls://nats:4222", error)
     with pytest.raises(BusUnavailable):
         refusals.add("tls://nats:4222", error)
+
+
+def test_each_address_of_a_name_may_be_another_server() -> None:
+    refusals, error = Refusals(Nats(url="tls://nats")), nats.errors.Error("nats: 'Authorization Violation'")
+    for _ in range(5):
+        refusals.add("tls://nats:4222", error, addresses=3)
+    with pytest.raises(BusUnavailable):
+        refusals.add("tls://nats:4222", error, addresses=3)

@@ -30,6 +30,7 @@ from equipoise.runtime.configuration import (
     to_document,
     validate_document,
 )
+from equipoise.runtime.configuration.discovered import stored_reason
 
 HEADER = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
 
@@ -395,7 +396,18 @@ DISCOVERED = "collector: {source: prometheus, prometheus: {url: 'http://found', 
             "prometheus",
             {"url": "http://found", "profile": "kubelet"},
         ),
-        ("collector: {prometheus: {url: 'http://own'}}", {}, "prometheus", {"url": "http://own"}),
+        (
+            "collector: {prometheus: {bearerTokenFile: /token, caFile: /ca, headers: a, basicAuthentication: b}}",
+            {},
+            "prometheus",
+            {"url": "http://found", "profile": "kube-prometheus"},
+        ),
+        (
+            "collector: {prometheus: {url: 'http://own', bearerTokenFile: /token}}",
+            {},
+            "prometheus",
+            {"url": "http://own", "bearerTokenFile": "/token"},
+        ),
         ("collector: {source: metrics-server}", {}, "metrics-server", {}),
         ("", {"EQUIPOISE_COLLECTOR__SOURCE": "load-watcher"}, "load-watcher", {}),
     ],
@@ -403,7 +415,8 @@ DISCOVERED = "collector: {source: prometheus, prometheus: {url: 'http://found', 
 def test_what_was_discovered_is_used_if_the_configuration_names_no_source(
     tmp_path: Path, own: str, environment: dict[str, str], source: str, prometheus: dict[str, str]
 ) -> None:
-    """Never a mixture: the profile of one Prometheus with the URL of another."""
+    """Never a mixture: the profile of one Prometheus with the URL of another. Credentials are sent only to the URL of
+    the configuration."""
     file, discovered = tmp_path / "equipoise.yaml", tmp_path / "discovered.yaml"
     file.write_text(HEADER + own)
     discovered.write_text(HEADER + DISCOVERED)
@@ -420,3 +433,13 @@ def test_a_discovered_source_that_cannot_be_read_is_named(tmp_path: Path) -> Non
     discovered.write_text("collector")
     with pytest.raises(ConfigurationError, match=r"EQUIPOISE_DISCOVERED .*discovered.yaml.*: the document must be"):
         load_configuration(None, "collector", SourceSection, environment)
+
+
+def test_the_reason_for_the_source_is_stored_beside_it(tmp_path: Path) -> None:
+    """Without one, or with one that is no text, there is none."""
+    environment = {"EQUIPOISE_DISCOVERED": str(tmp_path / "discovered.yaml")}
+    assert (stored_reason({}), stored_reason(environment)) == ("", "")
+    (tmp_path / "reason").write_bytes(b"\xff")
+    assert stored_reason(environment) == ""
+    (tmp_path / "reason").write_text("because")
+    assert stored_reason(environment) == "because"

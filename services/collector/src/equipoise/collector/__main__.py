@@ -1,5 +1,7 @@
 """Starts the collector."""
 
+import os
+
 from equipoise.runtime.process.arguments import read_arguments
 
 if __name__ == "__main__":
@@ -8,6 +10,7 @@ if __name__ == "__main__":
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import open_source
+from equipoise.runtime.configuration.discovered import stored_reason
 from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.runtime.process.main import run
 
@@ -26,6 +29,7 @@ async def start(runtime: Runtime[CollectorSettings]) -> None:
         clock=runtime.clock,
         health=runtime.health,
         metrics=runtime.metrics,
+        discovery=stored_reason(os.environ),
     )
     await collector.attach()
     await collector.run()

@@ -57,8 +57,12 @@ class Collector:
     clock: Clock
     health: Health
     metrics: CollectorRegistry
+    discovery: str = ""
+    """Why the installation chose the source of metrics, or found none; empty if that is not stored."""
 
     def __post_init__(self) -> None:
+        if self.discovery and not self.settings.names_source:
+            self.health.set_problem("no source", self.discovery)
         self.health.shard = self.settings.shard
         self._metrics = CollectorMetrics(self.metrics)
         self._watch = PlacementWatch(self.kube, self.clock, self.health, on_node=self.on_node, on_pod=self.on_pod)

@@ -234,6 +234,11 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
 
     profile: ProfileSettings = ProfileSettings()
 
+    @property
+    def names_source(self) -> bool:
+        """Whether there is another source than the default URL, which is used if none was configured or found."""
+        return self.source != "prometheus" or self.prometheus.shown_url != PrometheusSettings().url
+
     def __post_init__(self) -> None:
         if _SHARD.fullmatch(self.shard) is None:
             raise ValueError(f"shard {self.shard!r} must be a name of lower-case letters, digits and '-', as zone-a")

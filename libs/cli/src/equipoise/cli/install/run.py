@@ -83,10 +83,8 @@ async def checks(kube: Kube, namespace: str, clock: Clock) -> list[Finding]:
 
 def source_finding(servers: Servers) -> Finding:
     """What the Job equipoise-prepare will find, unless the values name a source."""
-    untrusted = f" (not used, their accounts may not read nodes/metrics: {names_of(servers.others)})"
-    also = untrusted if servers.others else ""
     if len(servers.trusted) == 1:
-        return Finding("ok", "source of metrics", f"Prometheus {names_of(servers.trusted)}{also}")
+        return Finding("ok", "source of metrics", f"Prometheus {names_of(servers.trusted)}{servers.not_used}")
     what = f"several Prometheus servers: {names_of(servers.trusted)}" if servers.trusted else "no Prometheus"
     fix = "set config.collector.prometheus.url, else metrics-server is used, with short windows only"
-    return Finding("warning", "source of metrics", f"{what}{also}", fix)
+    return Finding("warning", "source of metrics", f"{what}{servers.not_used}", fix)

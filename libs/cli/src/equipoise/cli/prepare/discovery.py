@@ -82,17 +82,16 @@ async def discover(
 
 async def _prometheus(kube: Kube, settings: AllSettings, clock: Clock, profile_of: ProfileDetection) -> Discovered:
     servers = await known_servers(kube)
-    trusted, others = servers.trusted, servers.others
-    not_taken = f" (not taken, because their accounts may not read nodes/metrics: {names_of(others)})" if others else ""
+    trusted, not_used = servers.trusted, servers.not_used
     if not trusted:
-        return Discovered(collector={}, reason=f"no Service of the cluster is that of a Prometheus{not_taken}")
+        return Discovered(collector={}, reason=f"no Service of the cluster is that of a Prometheus{not_used}")
     if len(trusted) > 1:
         return Discovered(
-            collector={}, reason=f"the cluster has several Prometheus servers: {names_of(trusted)}{not_taken}"
+            collector={}, reason=f"the cluster has several Prometheus servers: {names_of(trusted)}{not_used}"
         )
     [server] = trusted
     if server.port is None:
-        reason = f"no pod of Prometheus {server.address} is Ready{not_taken}"
+        reason = f"no pod of Prometheus {server.address} is Ready{not_used}"
         return Discovered(collector={}, reason=reason, temporary=True)
     url = str(server.address)
     # Credentials are for the server that is configured, not for one that is found.
@@ -101,8 +100,8 @@ async def _prometheus(kube: Kube, settings: AllSettings, clock: Clock, profile_o
     try:
         profile = await profile_of(collector, settings.shared.load, await kube.list(NODES), clock)
     except CommandFailed as error:
-        return Discovered(collector={}, reason=f"{error.message}{not_taken}", temporary=True)
+        return Discovered(collector={}, reason=f"{error.message}{not_used}", temporary=True)
     return Discovered(
         collector={"source": "prometheus", "prometheus": {"url": url, "profile": profile}},
-        reason=f"Prometheus {url} has the metrics of this cluster's nodes, profile {profile}{not_taken}",
+        reason=f"Prometheus {url} has the metrics of this cluster's nodes, profile {profile}{not_used}",
     )

@@ -2,7 +2,7 @@
 
 import base64
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -13,13 +13,13 @@ from equipoise.cli.bus.access import SECRETS, SecretObject
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.prepare.created_objects import DISCOVERED, LABELS
 from equipoise.cli.prepare.discovery import discover
-from equipoise.cli.prepare.secret_contents import Contents, Part, new_contents
+from equipoise.cli.prepare.secret_contents import Contents, Part, new_contents, secret_names
 from equipoise.cli.prepare.storage import missing_storage
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
 from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
 from equipoise.runtime.configuration import Logging
-from equipoise.runtime.configuration.discovered import names_source
+from equipoise.runtime.configuration.discovered import REASON, names_source
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, Conflict, Kube, NotFound, Resource
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.fence import PROBE, fence_problem
@@ -67,8 +67,8 @@ async def prepare_secrets(kube: Kube, namespace: str, parts: Sequence[Part], clo
     for part in parts:
         # NATS and shells do not interpret the alphabet of base64 for URLs.
         password = partial(secrets.token_urlsafe, PASSWORD_BYTES)
-        contents = new_contents(part, namespace, now=clock.now(), password=password)
-        await _create_missing(kube, namespace, contents, clock)
+        contents = partial(new_contents, part, namespace, now=clock.now(), password=password)
+        await _create_missing(kube, namespace, secret_names(part), contents, clock)
 
 
 async def write_discovered(kube: Kube, namespace: str, settings: AllSettings, clock: Clock) -> None:
@@ -87,7 +87,7 @@ async def write_discovered(kube: Kube, namespace: str, settings: AllSettings, cl
     if found.temporary:
         click.echo("not stored: to search again, run `helm upgrade`, and restart the collector")
         return
-    data = {"equipoise.yaml": found.document, "reason": found.reason}
+    data = {"equipoise.yaml": found.document, REASON: found.reason}
     await _is_created(kube, CONFIG_MAPS, ConfigMap(metadata=metadata, data=data), clock)
 
 
@@ -104,15 +104,17 @@ async def _until_fenced(kube: Kube, namespace: str, clock: Clock) -> None:
         await clock.sleep(1.0)
 
 
-async def _create_missing(kube: Kube, namespace: str, contents: Contents, clock: Clock) -> None:
-    """Create all Secrets or none, because they need certificates of the same CA.
+async def _create_missing(
+    kube: Kube, namespace: str, names: Sequence[str], contents: Callable[[], Contents], clock: Clock
+) -> None:
+    """Create all Secrets or none, because they need certificates of the same CA. `contents`: computed only for new
+    Secrets.
 
     The first Secret is created last: if this is interrupted, the next run names what is missing. Raises InvalidInput if
     the first Secret is missing although another one exists.
     """
-    first, *others = contents
-    objects = {name: _secret(name, namespace, data) for name, data in contents.items()}
-    existing = [name for name in contents if await _exists(kube, SECRETS, objects[name], clock)]
+    first, *others = names
+    existing = [name for name in names if await _exists(kube, SECRETS, _secret(name, namespace, {}), clock)]
     if first in existing:
         click.echo(f"Secret {namespace}/{first} exists, and is kept")
         for name in others:
@@ -125,9 +127,10 @@ async def _create_missing(kube: Kube, namespace: str, contents: Contents, clock:
             f"Create the missing one with `equipoise certificates`, or delete {', '.join(existing)}: both are then "
             "created"
         )
+    data = contents()
     for name in (*others, first):
         try:
-            created = await _is_created(kube, SECRETS, objects[name], clock)
+            created = await _is_created(kube, SECRETS, _secret(name, namespace, data[name]), clock)
         except NotFound:
             raise InvalidInput(f"namespace {namespace} does not exist: create it first") from None
         if not created:

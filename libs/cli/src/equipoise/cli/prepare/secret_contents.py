@@ -11,6 +11,13 @@ Part = Literal["passwords", "nats-certificate", "extender-certificates", "hints-
 
 PARTS: tuple[Part, ...] = ("passwords", "nats-certificate", "extender-certificates", "hints-webhook-certificate")
 
+PURPOSES: Mapping[Part, Purpose] = {
+    "nats-certificate": NATS,
+    "extender-certificates": EXTENDER,
+    "hints-webhook-certificate": HINTS_WEBHOOK,
+}
+"""The parts with certificates."""
+
 PASSWORDS = "equipoise-nats"
 DEFAULT_NAMESPACE = "equipoise-system"
 
@@ -18,17 +25,18 @@ Contents = Mapping[str, Mapping[str, bytes]]
 """The data of Secrets, by name and key. The first has what the others depend on."""
 
 
+def secret_names(part: Part) -> tuple[str, ...]:
+    """The names of the Secrets of a part, in the order of their contents."""
+    purpose = PURPOSES.get(part)
+    return (PASSWORDS,) if purpose is None else tuple(secret.name for secret in purpose.secrets)
+
+
 def new_contents(part: Part, namespace: str, *, now: float, password: Callable[[], str]) -> Contents:
     """New values for the Secrets of a part, in a namespace. `now` in Unix seconds; `password` returns a new one."""
-    match part:
-        case "passwords":
-            return {PASSWORDS: {user: password().encode() for user in USERS}}
-        case "nats-certificate":
-            return _certificates(NATS, namespace, now)
-        case "extender-certificates":
-            return _certificates(EXTENDER, namespace, now)
-        case "hints-webhook-certificate":
-            return _certificates(HINTS_WEBHOOK, namespace, now)
+    purpose = PURPOSES.get(part)
+    if purpose is None:
+        return {PASSWORDS: {user: password().encode() for user in USERS}}
+    return _certificates(purpose, namespace, now)
 
 
 def _certificates(purpose: Purpose, namespace: str, now: float) -> Contents:

@@ -8,7 +8,7 @@ import msgspec
 from equipoise.cli.effective.adopted import without_private
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.port_forward import forwarded_port
-from equipoise.cli.prometheus.services import SERVICES, Service, ServiceAddress, cluster_address, prometheus_services
+from equipoise.cli.prometheus.services import SERVICES, Service, ServiceAddress, cluster_address, examined_services
 from equipoise.cli.server_pods import SERVER_PODS, ServerPod
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.runtime.kubernetes.client import Forbidden, Kube, NotFound
@@ -77,10 +77,15 @@ async def reached_prometheus(
 async def _found(api: ApiServer) -> ServerPort:
     """The only one of the cluster. Raises CommandFailed, InvalidInput and KubeError."""
     try:
-        servers = await prometheus_servers(api)
+        servers, left_out = await prometheus_servers(api)
     except Forbidden as error:
         raise InvalidInput(f"no Prometheus can be found: {error.message}. Give it with {GIVEN}") from None
     places = [server.port for server in servers if server.port is not None]
+    if left_out:
+        names = "".join(f"\n  --prometheus {place.address}   (pod {place.pod})" for place in places)
+        raise InvalidInput(
+            f"{not_examined(left_out)}: give its address with {GIVEN}. Examined:{names or ' none is Ready'}"
+        )
     if len(places) == 1:
         return places[0]
     if places:
@@ -94,10 +99,19 @@ async def _found(api: ApiServer) -> ServerPort:
     raise InvalidInput(f"no Service of the cluster looks like that of a Prometheus: give its address with {GIVEN}")
 
 
-async def prometheus_servers(kube: Kube) -> list[PrometheusServer]:
-    """The Prometheus servers of the cluster, by its Services. Raises KubeError."""
+def not_examined(services: int) -> str:
+    """What is known of a cluster with more Services of Prometheus than are examined."""
+    return f"{services} more Services have the name of a Prometheus, and were not examined"
+
+
+async def prometheus_servers(kube: Kube) -> tuple[list[PrometheusServer], int]:
+    """The Prometheus servers of the cluster, by its Services, and the number of Services that were not examined.
+
+    Raises KubeError.
+    """
     found: dict[str, tuple[int, PrometheusServer]] = {}
-    for address, service in prometheus_services(await kube.list(SERVICES)).items():
+    examined, left_out = examined_services(await kube.list(SERVICES))
+    for address, service in examined.items():
         pods = await _pods(kube, service)
         ready = {pod.owner: pod for pod in pods if pod.ready}
         accounts = tuple(sorted({pod.account for pod in pods}))
@@ -110,7 +124,7 @@ async def prometheus_servers(kube: Kube) -> list[PrometheusServer]:
             # A Service of several is worse: it does not name this one.
             if owner not in found or len(ready) < found[owner][0]:
                 found[owner] = len(ready), server
-    return [server for _, server in found.values()]
+    return [server for _, server in found.values()], left_out
 
 
 async def _given(api: ApiServer, url: str) -> ServerPort | None:

@@ -1,6 +1,7 @@
 """Which Services of a cluster are a Prometheus, or a server with its HTTP API."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
@@ -64,6 +65,9 @@ LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/component", "app")
 OTHERS = ("alertmanager", "node-exporter", "operator", "pushgateway", "adapter", "kube-state-metrics", "thanos")
 """Parts of the names of Services that are installed beside Prometheus."""
 
+EXAMINED = 100
+"""Services whose pods are read: anybody may create Services with such names."""
+
 _CLUSTER_HOST = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]*[a-z][a-z0-9-]*)(\.svc(\.[a-z0-9.-]+)?)?")
 """The host in the URL of a Service, as pods in other namespaces write it. It does not match IP addresses."""
 
@@ -72,6 +76,21 @@ def prometheus_services(services: Iterable[Service]) -> Mapping[ServiceAddress, 
     """The Services of Prometheus by address. The Service that the operator creates precedes one of a chart."""
     by_address = {address: service for service in services if (address := _prometheus_address(service)) is not None}
     return dict(sorted(by_address.items(), key=lambda item: _order(item[0])))
+
+
+def examined_services(services: Iterable[Service]) -> tuple[Mapping[ServiceAddress, Service], int]:
+    """At most `EXAMINED` Services of Prometheus, and the number of the others.
+
+    The first of each namespace precede the second ones, so that many in one namespace displace none of another.
+    """
+    found = prometheus_services(services)
+    before: Counter[str] = Counter()
+    ranks = {}
+    for address in found:
+        ranks[address] = before[address.namespace]
+        before[address.namespace] += 1
+    chosen = sorted(found, key=lambda address: ranks[address])[:EXAMINED]
+    return {address: found[address] for address in found if address in set(chosen)}, len(found) - len(chosen)
 
 
 def _prometheus_address(service: Service) -> ServiceAddress | None:

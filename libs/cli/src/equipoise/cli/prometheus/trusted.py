@@ -4,9 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from equipoise.cli.prometheus.access import PrometheusServer, prometheus_servers
+from equipoise.cli.prometheus.access import PrometheusServer, not_examined, prometheus_servers
 from equipoise.contracts.kubernetes.objects.access import AccessReview, ResourceAttributes, account_review
 from equipoise.runtime.kubernetes.client import ACCESS_REVIEWS, Kube
+
+NAMED = 10
+"""Servers that a message names."""
 
 NODE_METRICS = ResourceAttributes(verb="get", resource="nodes", subresource="metrics")
 
@@ -18,12 +21,23 @@ class Servers(msgspec.Struct, frozen=True, kw_only=True):
     others: list[PrometheusServer]
     """An account of one of their pods may not read nodes/metrics: anybody may have installed them."""
 
+    left_out: int = 0
+    """The number of Services that were not examined, because the cluster has too many of these names."""
+
+    @property
+    def not_used(self) -> str:
+        """Which servers may not be used, and why, as an addition to a sentence; empty if there are none."""
+        why = [f"their accounts may not read nodes/metrics: {names_of(self.others)}"] if self.others else []
+        if self.left_out:
+            why.append(not_examined(self.left_out))
+        return f" (not used: {'; '.join(why)})" if why else ""
+
 
 async def known_servers(kube: Kube) -> Servers:
     """The servers by their Services. Raises KubeError."""
-    servers = await prometheus_servers(kube)
+    servers, left_out = await prometheus_servers(kube)
     trusted = [server for server in servers if await _reads_nodes(kube, server)]
-    return Servers(trusted=trusted, others=[server for server in servers if server not in trusted])
+    return Servers(trusted=trusted, others=[server for server in servers if server not in trusted], left_out=left_out)
 
 
 async def _reads_nodes(kube: Kube, server: PrometheusServer) -> bool:
@@ -34,5 +48,7 @@ async def _reads_nodes(kube: Kube, server: PrometheusServer) -> bool:
 
 
 def names_of(servers: Sequence[PrometheusServer]) -> str:
-    """The addresses, each once."""
-    return ", ".join(dict.fromkeys(str(server.address) for server in servers))
+    """The addresses, each once; of many, the first ones and their number."""
+    names = list(dict.fromkeys(str(server.address) for server in servers))
+    more = [f"and {len(names) - NAMED} more"] if len(names) > NAMED else []
+    return ", ".join([*names[:NAMED], *more])

@@ -315,7 +315,8 @@ class NatsConnection:
             if not self.connected and not self._closing:
                 self._report_unconnected(reason)
             if self._refusals is not None:
-                self._refusals.add(self.client.attempted, error)  # what it raises ends the client's `connect`
+                # What it raises ends the client's `connect`.
+                self._refusals.add(self.client.attempted, error, self.client.addresses)
 
     def _report_unconnected(self, reason: str = "") -> None:
         text = f"not connected to the bus at {self._settings.shown_url}"

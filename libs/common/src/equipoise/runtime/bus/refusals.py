@@ -44,17 +44,23 @@ class Refusals:
     def __init__(self, settings: Nats) -> None:
         self._settings = settings
         self._counted: Counter[str] = Counter()
+        self._needed: dict[str, int] = {}
         self._why = ""
 
-    def add(self, url: str, error: BaseException) -> None:
-        """Count an error of the server at `url`. Raises BusUnavailable once every server has refused repeatedly."""
+    def add(self, url: str, error: BaseException, addresses: int = 1) -> None:
+        """Count an error of the server at `url`, whose name has this many addresses, which are tried in turn.
+
+        Raises BusUnavailable once every server has refused repeatedly.
+        """
         server = _address(url)
+        self._needed[server] = _ATTEMPTS * addresses
         if is_refusal(error):
             self._why = failure_reason(error)
             self._counted[server] += 1
         elif self._counted[server] and isinstance(error, ConnectionResetError):
             self._counted[server] += 1  # the reason is lost if the server closes the connection at once
-        if all(self._counted[_address(each)] >= _ATTEMPTS for each in self._settings.urls):
+        servers = [_address(each) for each in self._settings.urls]
+        if all(self._counted[each] >= self._needed.get(each, _ATTEMPTS) for each in servers):
             raise BusUnavailable(
                 f"the bus at {self._settings.shown_url} refuses the connection: {self._why} (check --user, "
                 "--password-file and --nats-ca)"

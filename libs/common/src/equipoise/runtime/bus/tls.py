@@ -1,6 +1,7 @@
 """TLS connections to the bus: the certificates that they trust, and a client that never continues without TLS."""
 
 import asyncio
+import dataclasses
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -40,7 +41,13 @@ class TlsClient(Client):
         self._before_attempt = before_attempt
         self._resolve = resolve
         self.attempted = ""
-        """The address of the last server to which a connection was attempted."""
+        """The URL of the last server to which a connection was attempted."""
+
+        self.addresses = 1
+        """The number of addresses that the name in this URL has: each may be another server."""
+
+        self._next: dict[str, int] = {}
+        """The index of the address of a host that the next attempt begins with."""
 
         self._resolving: tuple[str, asyncio.Future[Any]] | None = None
         """The host whose name was not resolved in time, and its resolution, which may still run in a thread."""
@@ -53,8 +60,12 @@ class TlsClient(Client):
         return ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
 
     async def _connect_to_server(self, s: Srv) -> None:
-        """Resolves the name before connecting. Otherwise a slow resolution would end as a timeout without a reason."""
-        self.attempted = s.uri.geturl()
+        """Connects to one of the addresses that a name has. Each attempt begins with the next one, so that every server
+        behind the name is tried, although only one refuses this client.
+
+        The name is resolved before: otherwise a slow resolution would end as a timeout without a reason.
+        """
+        self.attempted, self.addresses = s.uri.geturl(), 1
         self._before_attempt()
         host, port = s.uri.hostname or "", s.uri.port or CLIENT_PORT
         if self._resolving is None or self._resolving[0] != host:
@@ -65,8 +76,27 @@ class TlsClient(Client):
         if not done:
             raise NameNotResolved(host, RESOLVE_SECONDS)
         self._resolving = None
-        answer.result()
-        await super()._connect_to_server(s)
+        if s.uri.scheme in ("ws", "wss"):  # the name is in the request
+            answer.result()
+            await super()._connect_to_server(s)
+            return
+        resolved = [entry[4][0] for entry in answer.result()]
+        addresses = sorted(set(resolved))
+        self.addresses = len(addresses)
+        begin = self._next.get(host, addresses.index(resolved[0]))
+        self._next[host] = (begin + 1) % len(addresses)
+        for tried in range(len(addresses)):
+            address = addresses[(begin + tried) % len(addresses)]
+            netloc = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+            target = dataclasses.replace(s, uri=s.uri._replace(netloc=netloc))
+            try:
+                await super()._connect_to_server(target)
+            except OSError:
+                if tried == len(addresses) - 1:
+                    raise
+            else:
+                s.last_attempt = target.last_attempt
+                return
 
     async def _process_err(self, err_msg: str) -> None:
         """Connects again after most errors of the server, after which nats-py would give up.

@@ -1,13 +1,30 @@
 """The metrics source that the installation found. It is used if the configuration names no source."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from equipoise.contracts.configuration.redaction import is_location, is_private
+from equipoise.runtime.process.bounded_files import SECRET_LIMIT, read_bounded_text
 
 DISCOVERED = "EQUIPOISE_DISCOVERED"
 """The environment variable with the path of `equipoise.yaml` from the ConfigMap `equipoise-discovered`."""
 
 NAMED = (("source",), ("prometheus", "url"))
 """Settings of the section `collector` by which a configuration names its own source."""
+
+
+REASON = "reason"
+"""The key of the ConfigMap with the reason, which is a file beside the other one."""
+
+
+def stored_reason(environment: Mapping[str, str]) -> str:
+    """Why the installation chose its source of metrics, or found none; empty if nothing is stored."""
+    file = environment.get(DISCOVERED)
+    try:
+        return read_bounded_text(Path(file).with_name(REASON), SECRET_LIMIT) if file else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def names_source(document: Mapping[str, Any]) -> bool:
@@ -28,8 +45,12 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def _merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    result = dict(lower)
+    """`upper` over `lower`. A section with the URL of `lower` gets no credentials of `upper`: the administrator has not
+    named this URL."""
+    result, foreign = dict(lower), any(is_location(name) for name in lower.keys() - upper.keys())
     for name, value in upper.items():
+        if foreign and is_private(name):
+            continue
         default = result.get(name)
         if isinstance(default, Mapping) and value is None:
             continue  # an empty section

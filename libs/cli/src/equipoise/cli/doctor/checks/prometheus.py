@@ -15,11 +15,11 @@ from equipoise.cli.prometheus.profiles import (
 )
 from equipoise.collector.decisions.profiles.query_profile import MemoryKind
 from equipoise.collector.decisions.query import SourceError
-from equipoise.collector.settings import PrometheusSettings
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.plain_text import plain_text
 from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.configuration.discovered import REASON
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, KubeError, find
 
 UNREACHABLE_FIXES: Mapping[str, str] = {
@@ -57,16 +57,15 @@ async def prometheus(environment: Environment) -> list[Finding]:
 async def _discovered(environment: Environment) -> list[Finding]:
     """Why the installation chose no Prometheus, if services use the source of metrics that was found then."""
     settings, kube = environment.settings.collector, environment.kube
-    by_default = settings.source == "prometheus" and settings.prometheus.shown_url == PrometheusSettings().url
-    if isinstance(kube, KubeError) or not (settings.source == "metrics-server" or by_default):
+    if isinstance(kube, KubeError) or (settings.names_source and settings.source != "metrics-server"):
         return []
     try:
         stored = await find(kube, CONFIG_MAPS, DISCOVERED, environment.settings.shared.kubernetes.namespace)
     except KubeError:
         return []
-    if stored is None or not stored.data.get("reason"):
+    if stored is None or not stored.data.get(REASON):
         return []
-    return [Finding("warning", "source of metrics", plain_text(stored.data["reason"], MAX_REASON), SEARCH_AGAIN)]
+    return [Finding("warning", "source of metrics", plain_text(stored.data[REASON], MAX_REASON), SEARCH_AGAIN)]
 
 
 async def _source(environment: Environment) -> list[Finding]:
