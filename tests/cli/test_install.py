@@ -56,7 +56,7 @@ async def test_another_installation_is_an_error_and_missing_storage_a_warning() 
             ["monitoring"],
             ["tenant"],
             "ok",
-            "not used, their accounts may not read nodes/metrics: http://prometheus.tenant",
+            "not used: their accounts may not read nodes/metrics: http://prometheus.tenant",
         ),
         (["a", "b"], [], "warning", "http://prometheus.a.svc:9090, http://prometheus.b.svc:9090"),
         ([], ["tenant"], "warning", "no Prometheus (not used"),

@@ -10,6 +10,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from equipoise.agent.shell.metrics import FAMILIES
+from equipoise.annotator.settings import HintsWebhookSettings
+from equipoise.annotator.shell.hints_webhook.server import WebhookServer
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.reclaimer.shell.metrics import ReclaimerMetrics
 from equipoise.runtime.bus.errors import BusErrors
@@ -44,6 +46,9 @@ async def exported() -> Mapping[str, Exported]:
     registry = CollectorRegistry()
     ReclaimerMetrics(registry)
     _add(found, registry, "reclaimer")
+    registry, clock = CollectorRegistry(), ManualClock(0.0)
+    WebhookServer(hints=lambda _: None, settings=HintsWebhookSettings(), clock=clock, metrics=registry)
+    _add(found, registry, "hints-webhook")
     for name, family in FAMILIES.items():
         if name.startswith("equipoise_agent_"):  # the others are those of all services
             found[name] = Exported(family=name, text=family.text, labels=family.labels, services=("agent",))

@@ -11,7 +11,8 @@ import pytest
 from annotator.worlds import World as Annotators
 from binder.worlds import GENEROUS, OWN, World
 from builders import NOW
-from bus_worlds import NatsWorld, eventually
+from bus_worlds import NatsWorld, eventually, free_port
+from e2e.running_webhook import WebhookFiles, running_webhook
 from kube_objects import a_deployment, a_pod, a_replica_set
 from monitored.promtool import needs_promtool
 from monitored.scrapes import Scrapes
@@ -38,6 +39,7 @@ from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS, REPLICA_SETS
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 __all__ = ["start"]
 
@@ -142,6 +144,14 @@ async def test_a_certificate_of_nats_of_one_day(tmp_path: Path) -> None:
         await world.stop()
 
     assert own(scrapes, tmp_path) == {"EquipoiseNatsCertificateExpires"}
+
+
+async def test_a_certificate_of_the_webhook_of_hints_of_one_day(tmp_path: Path) -> None:
+    files, scrapes = WebhookFiles(tmp_path / "files", "equipoise-system"), Scrapes(TODAY)
+    async with running_webhook(MemoryKube(SystemClock()), files.settings(free_port())) as webhook:
+        scrapes.take({"hints-webhook": webhook.metrics}, times=65)
+
+    assert own(scrapes, tmp_path) == {"EquipoiseHintsWebhookCertificateExpires"}
 
 
 async def test_an_unusual_rate_of_evictions_and_a_pause_for_a_day(tmp_path: Path) -> None:

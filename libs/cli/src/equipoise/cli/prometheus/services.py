@@ -79,7 +79,7 @@ def prometheus_services(services: Iterable[Service]) -> Mapping[ServiceAddress, 
 
 
 def examined_services(services: Iterable[Service]) -> tuple[Mapping[ServiceAddress, Service], int]:
-    """At most `EXAMINED` Services of Prometheus, and the number of the others.
+    """The Services of Prometheus that are examined, at most `EXAMINED`, and the number of the others.
 
     The first of each namespace precede the second ones, so that many in one namespace displace none of another.
     """
