@@ -22,7 +22,8 @@ def thresholds_text(running: RunningConfiguration) -> str:
     """`hot above cpu 65%, memory 80%; idle at or below cpu 45%, memory 60%`; empty if they are not known."""
     high = _percentages(setting_at(running.settings, "thresholds", "high"))
     low = _percentages(setting_at(running.settings, "thresholds", "low"))
-    return "; ".join(f"{words} {values}" for words, values in (("hot above", high), ("idle at or below", low)) if values)
+    parts = (("hot above", high), ("idle at or below", low))
+    return "; ".join(f"{words} {values}" for words, values in parts if values)
 
 
 def _percentages(thresholds: Any) -> str:

@@ -1,4 +1,4 @@
-"""Removes the release first: what still runs would write again."""
+"""Removes Equipoise from a cluster: first the release, since running services would write their objects again."""
 
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -57,10 +57,10 @@ async def run_uninstall(cluster: Kubernetes, *, crane: bool, rate: float, confir
 
 
 async def require_only_one(kube: Kube, namespace: str, clock: Clock) -> None:
-    """Raises CommandFailed if an installation in another namespace works, to which annotations and amounts belong."""
+    """Raises CommandFailed if another namespace has a working installation, whose annotations and amounts must stay."""
     others = await read_other_installations(kube, namespace, kube.server_time(clock.now()))
     if others:
-        names = listed([each.namespace for each in others], MAX_NAMED)
+        names = listed([installation.namespace for installation in others], MAX_NAMED)
         raise CommandFailed(
             f"another installation works in namespace {names}, and annotations and hints are of the whole cluster: "
             f"give its namespace with -n. To keep it, remove the one in {namespace} with `helm uninstall` only"
@@ -68,7 +68,7 @@ async def require_only_one(kube: Kube, namespace: str, clock: Clock) -> None:
 
 
 async def find_all(kube: Kube, namespace: str, *, crane: bool) -> Found:
-    """Raises KubeError."""
+    """What the cluster has of Equipoise. Raises KubeError."""
     return Found(
         installation=await installed(kube, namespace),
         annotated=await find_annotated(kube, (*OURS, *CRANE) if crane else OURS),
@@ -82,10 +82,10 @@ def preview(found: Found, namespace: str) -> Iterator[str]:
     lines: list[str] = []
     if found.installation.deployments:
         release = found.installation.release
-        by = f"the Helm release {release}" if release else "an installation without Helm, to be deleted first"
+        text = f"the Helm release {release}" if release else "an installation without Helm, to be deleted first"
         if found.installation.others:
-            by += f", which also has {listed(found.installation.others, MAX_NAMED)} and is therefore not removed,"
-        lines.append(f"{by} in namespace {namespace}: {listed(found.installation.deployments, MAX_NAMED)}")
+            text += f", which also has {listed(found.installation.others, MAX_NAMED)} and is therefore not removed,"
+        lines.append(f"{text} in namespace {namespace}: {listed(found.installation.deployments, MAX_NAMED)}")
     if found.annotated:
         kinds = ", ".join(count(number, kind) for kind, number in by_kind(found.annotated).items())
         lines.append(f"annotations of {kinds}")
@@ -100,7 +100,7 @@ def preview(found: Found, namespace: str) -> Iterator[str]:
 
 
 async def remove_all(kube: Kube, clock: Clock, found: Found, *, rate: float) -> list[str]:
-    """Remove what no release contains; returns what could not be removed, with the reasons.
+    """Remove everything outside of the release. Returns what could not be removed, with the reasons.
 
     Raises KubeError when the API server does not respond.
     """
@@ -114,12 +114,12 @@ async def remove_all(kube: Kube, clock: Clock, found: Found, *, rate: float) -> 
         click.echo(f"reclaimed resources removed from {count(nodes.removed, 'node')}")
         failed += _of_nodes(nodes)
 
-    async def delete(each: WrittenObject) -> None:
-        await kube.delete(each.resource, each.name, each.namespace, uid=each.uid)
-        click.echo(f"deleted {each}")
+    async def delete(written: WrittenObject) -> None:
+        await kube.delete(written.resource, written.name, written.namespace, uid=written.uid)
+        click.echo(f"deleted {written}")
 
-    left = await clear_each(found.objects.written, delete, clock, rate=rate, noun="objects")
-    return failed + [f"{name}: {error}" for name, error in left.failed.items()]
+    uncleared = await clear_each(found.objects.written, delete, clock, rate=rate, noun="objects")
+    return failed + [f"{name}: {error}" for name, error in uncleared.failed.items()]
 
 
 def _of_nodes(nodes: ClearedNodes) -> Iterator[str]:

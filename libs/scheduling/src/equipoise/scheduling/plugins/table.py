@@ -40,7 +40,7 @@ from equipoise.scheduling.settings.plugin_arguments import (
 )
 
 Factory = Callable[[Any, Handle], Plugin]
-"""(arguments, handle) → plugin. Arguments are as `ARGUMENTS` reads them; those of other plugins, as in the document."""
+"""(arguments, handle) → plugin. Arguments are as `ARGUMENTS` reads them, or as in the document for other plugins."""
 
 
 def _fit(args: NodeResourcesFitArgs, handle: Handle) -> NodeResourcesFit:
