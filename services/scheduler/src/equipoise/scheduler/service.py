@@ -260,7 +260,7 @@ async def _run(settings: SchedulerProgramSettings, connection: Kubernetes, nats:
             health,
             metrics,
             identity=identity,
-            # This program receives the messages that the scorer receives, so it uses the scorer's permissions.
+            # With the NATS user of the scorer, which may receive the messages that this program needs.
             bus=None if nats is None else lambda: connect(nats, "scorer", clock=clock, errors=errors),
         )
         names = [profile.scheduler_name for profile in settings.configuration.profiles]
