@@ -51,8 +51,8 @@ async def find_written(kube: Kube, namespace: str) -> FoundObjects:
     """The objects of an installation. Only the metadata of Secrets is read. Raises KubeError."""
     written: list[WrittenObject] = []
     for name in (LEDGER, DISCOVERED):
-        found = await find(kube, metadata_of(CONFIG_MAPS), name, namespace)
-        written += _written(CONFIG_MAPS, [] if found is None else [found])
+        config_map = await find(kube, metadata_of(CONFIG_MAPS), name, namespace)
+        written += _written(CONFIG_MAPS, [] if config_map is None else [config_map])
     claim = await find(kube, CLAIMS, CLAIM, namespace)
     if claim is not None and claim.metadata.labels.get(PART_OF) == LABELS[PART_OF]:  # else it is of another NATS
         written += _written(CLAIMS, [claim])

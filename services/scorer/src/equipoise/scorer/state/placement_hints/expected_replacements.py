@@ -105,17 +105,21 @@ class ExpectedReplacements:
         for pod in pods:
             if pod.workload is None or pod.placed_at + self._duration + _CLOCK_STEP <= now:
                 continue
-            waiting = [each for each in self._evictions.values() if not each.replaced and each.is_replaced_by(pod)]
-            if waiting:
-                # The eviction whose replacement was scored with this UID, else the oldest one.
-                min(waiting, key=lambda each: (each.replacement != pod.uid, each.message.decided_at)).replaced = True
+            waiting = [
+                eviction
+                for eviction in self._evictions.values()
+                if not eviction.replaced and eviction.is_replaced_by(pod)
+            ]
+            if (eviction := _first_for(pod.uid, waiting)) is not None:
+                eviction.replaced = True
             else:
                 self._unmatched[pod.uid] = pod
 
     def prune(self, now: float) -> None:
         """Remove evictions and pods that are out of date, or that a wrong clock has dated too far in the future."""
         latest, period = now + max(self._duration, _LONGEST), self._duration + _CLOCK_STEP
-        self._evictions = {uid: each for uid, each in self._evictions.items() if now < each.ends_at <= latest}
+        evictions = self._evictions.items()
+        self._evictions = {uid: eviction for uid, eviction in evictions if now < eviction.ends_at <= latest}
         self._unmatched = {uid: pod for uid, pod in self._unmatched.items() if is_recent(pod.placed_at, now, period)}
 
     def reserved(
@@ -127,15 +131,15 @@ class ExpectedReplacements:
         `reservations`). Before the outcome is known, a replacement counts only if it was already scored.
         """
 
-        def counts(each: _RecentEviction) -> bool:
-            if each.replacement:
-                return each.replacement != without and each.replacement not in reservations
-            return each.evicted
+        def counts(eviction: _RecentEviction) -> bool:
+            if eviction.replacement:
+                return eviction.replacement != without and eviction.replacement not in reservations
+            return eviction.evicted
 
         return [
-            (each.message.target, each.message.expected_reduction)
-            for each in self._evictions.values()
-            if each.message.target and each.ends_at > now and not each.replaced and counts(each)
+            (eviction.message.target, eviction.message.expected_reduction)
+            for eviction in self._evictions.values()
+            if eviction.message.target and eviction.ends_at > now and not eviction.replaced and counts(eviction)
         ]
 
     def expected(self, now: float) -> dict[Workload, tuple[list[str], list[str]]]:
@@ -173,19 +177,27 @@ class ExpectedReplacements:
             return ReplacementHint(), None
         candidates = frozenset(nodes)
         current = [
-            each for each in self._evictions.values() if each.message.workload == workload and each.ends_at > now
+            eviction
+            for eviction in self._evictions.values()
+            if eviction.message.workload == workload and eviction.ends_at > now
         ]
-        avoided = frozenset(each.message.node for each in current)
+        avoided = frozenset(eviction.message.node for eviction in current)
         waiting = [
-            each
-            for each in current
-            if not each.replaced
-            and each.replacement in ("", uid)
-            and each.message.pod_uid != uid
-            and each.message.target in candidates
-            and each.message.target not in avoided
+            eviction
+            for eviction in current
+            if not eviction.replaced
+            and eviction.replacement in ("", uid)
+            and eviction.message.pod_uid != uid
+            and eviction.message.target in candidates
+            and eviction.message.target not in avoided
         ]
-        if not uid or not waiting:
-            return ReplacementHint(avoided=avoided), None
-        eviction = min(waiting, key=lambda each: (each.replacement != uid, each.message.decided_at))
-        return ReplacementHint(avoided=avoided, preferred=eviction.message.target), eviction
+        eviction = _first_for(uid, waiting) if uid else None
+        preferred = "" if eviction is None else eviction.message.target
+        return ReplacementHint(avoided=avoided, preferred=preferred), eviction
+
+
+def _first_for(uid: str, evictions: Iterable[_RecentEviction]) -> _RecentEviction | None:
+    """The eviction whose replacement was scored with this UID, else the oldest one; None if there are no evictions."""
+    return min(
+        evictions, key=lambda eviction: (eviction.replacement != uid, eviction.message.decided_at), default=None
+    )
