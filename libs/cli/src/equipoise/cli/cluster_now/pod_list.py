@@ -39,7 +39,7 @@ class PodList(msgspec.Struct, frozen=True, kw_only=True):
     window: str
     pods: list[PodNow]
     of: NodeOfPods | None = None
-    """None: the pods are of all nodes."""
+    """None if the list has the pods of all nodes."""
 
 
 def pod_list(cluster: ClusterName, now: ClusterNow, settings: EvaluationSettings, *, node: str | None) -> PodList:

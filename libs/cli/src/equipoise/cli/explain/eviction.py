@@ -77,7 +77,7 @@ class ShownHistory(EvictionHistory, frozen=True, kw_only=True):
     """The history, and the cluster whose bus was read."""
 
     cluster: BusCluster | None
-    """None: the bus was not reached."""
+    """None if the bus was not reached."""
 
     bus_problem: str = ""
     """Why the bus could not be read; empty if it was read."""

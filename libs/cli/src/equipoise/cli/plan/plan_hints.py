@@ -18,7 +18,7 @@ from equipoise.runtime.process.clock import SystemClock
 
 
 class TargetHint(msgspec.Struct, frozen=True, kw_only=True):
-    """What new pods of the workload of a pending move prefer now."""
+    """How much new pods of a workload prefer the target of its pending move now."""
 
     namespace: str
     pod: str

@@ -78,7 +78,7 @@ async def find_all(kube: Kube, namespace: str, *, crane: bool) -> ClusterContent
 
 
 def preview(contents: ClusterContents, namespace: str) -> Iterator[str]:
-    """What would be removed, as lines."""
+    """Lines that state what would be removed."""
     lines: list[str] = []
     if contents.installation.deployments:
         release = contents.installation.release
@@ -130,7 +130,7 @@ def _of_nodes(nodes: ClearedNodes) -> Iterator[str]:
 
 
 async def remaining(kube: Kube, namespace: str) -> list[str]:
-    """What Equipoise does not remove, as lines. Raises KubeError."""
+    """Lines that state what Equipoise does not remove. Raises KubeError."""
     secrets = (await find_written(kube, namespace)).others
     hinted = 0
     async with aclosing(kube.pages(metadata_of(PODS))) as pages:

@@ -64,7 +64,7 @@ class PodRound(msgspec.Struct, frozen=True, kw_only=True):
     usage: Mapping[PodName, Resources]
     failed: Mapping[ResourceName, str]
     supported: bool = True
-    """False: the source cannot measure pods."""
+    """Whether the source can measure pods."""
 
     sampled: frozenset[PodName] = frozenset()
     """The names of some pods with samples, of the same scrapes as `NodeRound.sampled`."""

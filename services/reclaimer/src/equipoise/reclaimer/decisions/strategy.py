@@ -73,7 +73,7 @@ class ForecastSettings(Section, frozen=True, kw_only=True):
     """Usage may exceed that of the typical day by this share of the node's capacity."""
 
     day: Duration = Duration(86_400)
-    """Length of the typical day, as `collector.profile.day`. Its hours are a 24th of it."""
+    """Length of the typical day, as `collector.profile.day`. An hour is a 24th of it."""
 
 
 _RATIO_LABELS = {
