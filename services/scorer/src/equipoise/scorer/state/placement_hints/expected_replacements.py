@@ -198,6 +198,4 @@ class ExpectedReplacements:
 
 def _first_for(uid: str, evictions: Iterable[_RecentEviction]) -> _RecentEviction | None:
     """The eviction whose replacement was scored with this UID, else the oldest one; None if there are no evictions."""
-    return min(
-        evictions, key=lambda eviction: (eviction.replacement != uid, eviction.message.decided_at), default=None
-    )
+    return min(evictions, key=lambda eviction: (eviction.replacement != uid, eviction.message.decided_at), default=None)
