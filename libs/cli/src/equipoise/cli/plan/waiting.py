@@ -4,7 +4,7 @@ from equipoise.contracts.messages.plan import PlanResponse
 
 
 def waiting_nodes(plan: PlanResponse) -> dict[str, int]:
-    """By node: the number of evaluations that are missing until the first strategy may propose a move."""
+    """The number of evaluations that are missing until the first strategy may propose a move, by node."""
     missing: dict[str, int] = {}
     for node in plan.nodes:
         if node.missing_evaluations:

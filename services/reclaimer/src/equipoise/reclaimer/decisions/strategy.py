@@ -17,7 +17,7 @@ class ReclaimStrategy(Section, frozen=True, kw_only=True):
     """The strategy of a node. Percentages are of its capacity."""
 
     enabled: bool = True
-    """If false, nothing of the node is offered."""
+    """Whether anything of the node is offered."""
 
     cpu_threshold: Percent = 65.0
     """Usage of high-priority pods, of the system and of all mid and batch pods together should stay below this."""

@@ -22,7 +22,7 @@ class _Day(NamedTuple):
 
 
 class HourlyWorst:
-    """By node: resources × hours of the day (UTC). NaN: there was no measurement in that hour of the last day."""
+    """The usage of each node: resources × hours of the day (UTC). NaN: no measurement in that hour of the last day."""
 
     def __init__(self, day: float = 86_400.0) -> None:
         """`day`: length of a day in seconds."""
