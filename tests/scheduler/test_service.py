@@ -187,7 +187,7 @@ async def test_no_binding_waits_for_an_event_and_events_are_written_before_the_e
 
 async def test_events_that_are_too_many_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     most = 100
-    monkeypatch.setattr(event_recorder, "MOST", most)
+    monkeypatch.setattr(event_recorder, "MAX_WAITING", most)
     async with live_scheduler() as live:
         answered = held_up(live.kube, "create", resource="events")
         live.add_node("node-1", cpu="200", pods=200)

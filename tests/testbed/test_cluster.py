@@ -73,7 +73,7 @@ async def test_two_clusters_share_nothing(cluster: Cluster, testbed_binaries: Bi
         await other.add_nodes([node("gamma")])
         nodes = await cluster.request("GET", "/api/v1/nodes")
         other_nodes = await other.request("GET", "/api/v1/nodes")
-        pids = [other.pid(part) for part in other.parts]
+        pids = [other.pid(name) for name in other.components]
         stopping_at = time.monotonic()
     took = time.monotonic() - stopping_at
 

@@ -24,7 +24,7 @@ class InvalidInput(click.ClickException):
 
 
 def exit_on_signals() -> None:
-    """SIGTERM and SIGHUP raise SystemExit, so that the command can delete its files. Before the event loop starts."""
+    """Let SIGTERM and SIGHUP raise SystemExit until the event loop starts, so that a command can delete its files."""
 
     def end(*_: object) -> None:
         raise SystemExit(TERMINATED)
@@ -34,7 +34,7 @@ def exit_on_signals() -> None:
 
 
 def cancel_on_signals() -> None:
-    """SIGTERM and SIGHUP cancel the current task, so that it can delete its files, until the event loop ends."""
+    """Let SIGTERM and SIGHUP cancel this task until the event loop ends, so that it can delete its files."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     for number in _ending_signals():
@@ -42,8 +42,8 @@ def cancel_on_signals() -> None:
 
 
 def _ending_signals() -> list[signal.Signals]:
-    """nohup ignores SIGHUP."""
-    return [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is not signal.SIG_IGN]
+    """SIGTERM and SIGHUP, without ignored ones. nohup, for example, ignores SIGHUP."""
+    return [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def _reported(error: BaseException) -> click.ClickException | None:
 
 
 def _testbed_errors() -> tuple[type[Exception], ...]:
-    """None as long as nothing of the testbed was imported: it may not be installed."""
+    """The errors of the testbed; empty if it was not imported, because it may not be installed."""
     if "equipoise.testbed" not in sys.modules:
         return ()
     from equipoise.testbed.api import ApiError

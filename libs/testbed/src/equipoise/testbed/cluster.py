@@ -44,7 +44,7 @@ class ClusterError(RuntimeError):
 
 
 class Cluster:
-    """Use it with `with` or `async with`. All its processes end at the end of the block, or when this process ends."""
+    """A cluster for `with` or `async with`. Its processes end at the end of the block, or when this process ends."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class Cluster:
     ) -> None:
         """`arguments` are added to the command line of a component: {"kube-apiserver": ["--v=4"]}.
 
-        `replaced` are flags in place of those of the same name. Without `kwok` the nodes are the caller's, as is their
-        job in `prometheus`. The API server and Prometheus listen on `address`. Without a `directory` a temporary one is
-        created and removed.
+        `replaced` are flags that replace flags of the same name. Without `kwok`, the caller starts the nodes and adds
+        their job to `prometheus`. The API server and Prometheus listen on `address`. Without a `directory`, a temporary
+        one is created and removed.
         """
         self._binaries = binaries
         self._scheduler = scheduler or {}
@@ -86,9 +86,9 @@ class Cluster:
     # -- start and stop --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Takes some seconds; a failed start stops everything again.
+        """Start all components, which takes some seconds. A failed start stops them again.
 
-        A Prometheus that is not built yet is not started: `restart` does it later.
+        If Prometheus is not built yet, it is not started; `restart` can start it later.
         """
         binaries = self._binaries or build()
         if self._chosen_directory is None:
@@ -160,7 +160,7 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """The API server."""
+        """The URL of the API server."""
         return f"https://127.0.0.1:{self._ports[API_SERVER]}"
 
     @property
@@ -177,7 +177,7 @@ class Cluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's."""
+        """The kubeconfig of the administrator."""
         return kubeconfig_file(self.directory, configuration.ADMIN)
 
     @property
@@ -198,20 +198,20 @@ class Cluster:
         return self.directory / "audit.log"
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """Names of the components, for `log`, `pid`, `kill` and `restart`."""
+    def components(self) -> tuple[str, ...]:
+        """The names of the components, for `log`, `pid`, `kill` and `restart`."""
         return tuple(self._command_lines)
 
     @property
     def guard(self) -> Guard:
-        """Starts further programs, which end with this process."""
+        """The guard of the cluster. It starts further programs, which end with this process."""
         return self._guard
 
-    def log(self, part: str) -> Path:
-        return self.directory / f"{part}.log"
+    def log(self, component: str) -> Path:
+        return self.directory / f"{component}.log"
 
-    def pid(self, part: str) -> int:
-        return self._pids[part]
+    def pid(self, component: str) -> int:
+        return self._pids[component]
 
     def free_port(self) -> int:
         """A loopback port for the caller, which no other cluster uses."""
@@ -220,12 +220,12 @@ class Cluster:
     def start_api_server(self, name: str, etcd_url: str) -> str:
         """Start another API server on the same data and audit log; returns its address. `kill` ends it."""
         port = self._port_block.take()
-        own = [
+        same = [
             word
             for word in self._command_lines[API_SERVER]
             if not str(word).startswith(("--etcd-servers=", "--secure-port="))
         ]
-        self._command_lines[name] = [*own, f"--etcd-servers={etcd_url}", f"--secure-port={port}"]
+        self._command_lines[name] = [*same, f"--etcd-servers={etcd_url}", f"--secure-port={port}"]
         self._arguments[name] = self._arguments.get(API_SERVER, ())
         self._launch(name)
         url = f"https://127.0.0.1:{port}"
@@ -234,40 +234,41 @@ class Cluster:
 
     # -- operations ------------------------------------------------------------------------------------------
 
-    def kill(self, part: str, number: int = signal.SIGKILL) -> None:
-        """SIGKILL and wait; other signals are only sent, so SIGSTOP suspends a component."""
+    def kill(self, component: str, number: int = signal.SIGKILL) -> None:
+        """Send a signal to a component, and wait for its end if the signal is SIGKILL."""
         if number == signal.SIGKILL:
-            self._guard.stop(self.pid(part), number=number)
+            self._guard.stop(self.pid(component), number=number)
         else:
-            self._guard.send(self.pid(part), number)
+            self._guard.send(self.pid(component), number)
 
-    def end(self, part: str) -> None:
-        """Kill a component that is not needed until `restart`: `check` accepts that."""
-        if part in self._pids:
-            self.kill(part)
-            del self._pids[part]
+    def end(self, component: str) -> None:
+        """Kill a component that is not needed until `restart`. For `check`, that is no error."""
+        if component in self._pids:
+            self.kill(component)
+            del self._pids[component]
 
-    def restart(self, part: str) -> None:
+    def restart(self, component: str) -> None:
         """Kill a component if it runs, start it with the same port and data, and wait until it is ready."""
-        self.end(part)
-        self._launch(part)
-        self._await_ready(part)
+        self.end(component)
+        self._launch(component)
+        self._await_ready(component)
 
-    def prefix(self, part: str, words: Sequence[str | Path]) -> None:
+    def prefix(self, component: str, words: Sequence[str | Path]) -> None:
         """Put words before the command line of a component, such as `prlimit`, from its next start on."""
-        self._prefixes[part] = words
+        self._prefixes[component] = words
 
-    def replace_program(self, part: str, program: Path) -> None:
+    def replace_program(self, component: str, program: Path) -> None:
         """Run another program with the same arguments as a component, from its next start on."""
-        self._command_lines[part][0] = program
+        self._command_lines[component][0] = program
 
     def check(self) -> None:
-        """Raise ClusterError when a component has ended, by itself or by `kill`."""
+        """Raise ClusterError if a component has ended, by itself or by `kill`."""
         for name, pid in self._pids.items():
             if (code := self._guard.exit_code(pid)) is not None:
                 raise ClusterError(f"{name} has ended with code {code}\n{self._tail(name)}")
 
     def restart_scheduler(self, scheduler: Document) -> None:
+        """Restart kube-scheduler with another configuration."""
         self._scheduler = scheduler
         self._write_scheduler()
         self.restart(SCHEDULER)
@@ -288,7 +289,7 @@ class Cluster:
         return audit.bindings(self.audit_log)
 
     def api(self) -> Api:
-        """`async with cluster.api() as api` for many requests over one pool."""
+        """A client for many requests over one connection pool: `async with cluster.api() as api`."""
         return Api(self.url, self.ca_file, self.admin_token)
 
     async def request(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> Any:
@@ -347,6 +348,7 @@ class Cluster:
     # -- implementation --------------------------------------------------------------------------------------
 
     def _discover(self, names: Iterable[str]) -> None:
+        """Wait until kwok serves the metrics of these nodes, and let Prometheus discover them."""
         expected = {f"/metrics/nodes/{name}/metrics/resource" for name in names}
         deadline = time.monotonic() + START_SECONDS
         while True:
@@ -388,8 +390,8 @@ class Cluster:
         match name:
             case "kube-apiserver":
                 return responds(f"{self.url}/readyz", token=self.admin_token, ca_file=self.ca_file)
-            case "kube-scheduler":
-                return responds(f"{self.scheduler_url}/readyz", instead_of_404=f"{self.scheduler_url}/healthz")  # 1.30
+            case "kube-scheduler":  # Kubernetes 1.30 has no /readyz
+                return responds(f"{self.scheduler_url}/readyz", instead_of_404=f"{self.scheduler_url}/healthz")
             case "kwok":
                 return responds(f"{self.kubelet_url}/healthz")
             case "prometheus":

@@ -23,7 +23,7 @@ def annotations() -> None:
 @cluster_options
 @output_option
 def clear(crane: bool, reclaimed: bool, rate: float, confirmed: bool, cluster: ClusterOptions, output: Output) -> None:
-    """Remove Equipoise's annotations from all nodes and workloads, or with --reclaimed what nodes offer.
+    """Remove Equipoise's annotations from all nodes and workloads. With --reclaimed, remove what nodes offer instead.
 
     Stop the annotator, or the reclaimer, first: while it runs it writes them again.
     """

@@ -7,7 +7,7 @@ import msgspec
 
 from equipoise.cli.cluster_now.objects import ListedObjects, list_nodes_and_pods
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.prometheus.access import GIVEN
+from equipoise.cli.prometheus.access import PROMETHEUS_OPTION
 from equipoise.cli.prometheus.profiles import best_profile, match_profiles, no_profile_problem
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
@@ -107,7 +107,7 @@ async def connected(
 def unreachable(prometheus: PrometheusSettings, error: SourceError) -> CommandFailed:
     return CommandFailed(
         f"Prometheus at {prometheus.shown_url} does not respond ({error}): check the address, or give another one "
-        f"with {GIVEN}"
+        f"with {PROMETHEUS_OPTION}"
     )
 
 

@@ -9,7 +9,7 @@ from equipoise.cli.effective.running import SHARED_FROM, RunningConfiguration, S
 from equipoise.contracts.configuration.redaction import redacted
 
 MAX_VALUE = 60
-"""Characters of a value."""
+"""Characters of a value that are shown."""
 
 MAX_LINES = 8
 """Settings that are shown."""
@@ -26,7 +26,7 @@ class DifferingSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def differences(one: Settings, other: Settings) -> list[DifferingSetting]:
-    """Settings that both have, with different values. Others are of another version, or of another service."""
+    """Settings that both have, with different values. A setting that one lacks is of another version or service."""
     return list(_differences(decisive(redacted(dict(one))), decisive(redacted(dict(other))), ""))
 
 
@@ -50,12 +50,12 @@ def value_text(value: Any) -> str:
 
 def file_lines(name: str, file: Settings, running: Sequence[RunningConfiguration]) -> Iterator[str]:
     """How a configuration file differs from what services run with; nothing if it does not."""
-    for each in running:
-        found = differences(file, each.settings)
-        if found:
-            yield f"{name} differs from what {each.named} {_runs(each)} with:"
+    for configuration in running:
+        differing = differences(file, configuration.settings)
+        if differing:
+            yield f"{name} differs from what {configuration.named} {_runs(configuration)} with:"
             yield from shortened(
-                [f"{d.setting}: {value_text(d.one)} in the file, {value_text(d.other)}" for d in found]
+                [f"{each.setting}: {value_text(each.one)} in the file, {value_text(each.other)}" for each in differing]
             )
 
 
@@ -76,34 +76,33 @@ def several_lines(running: Sequence[RunningConfiguration]) -> Iterator[str]:
 def shared_lines(running: Iterable[RunningConfiguration]) -> Iterator[str]:
     """How services differ in the sections that they share; nothing if they do not.
 
-    Each is compared with the service by which the section is known.
+    Each service is compared with the service of SHARED_FROM.
     """
     latest: dict[str, RunningConfiguration] = {}
-    for each in running:
-        if each.current:
-            latest.setdefault(each.service, each)
+    for configuration in running:
+        if configuration.current:
+            latest.setdefault(configuration.service, configuration)
     for section, source in SHARED_FROM.items():
         first = latest.get(source)
         for other in latest.values():
-            if first is not None and other is not first and (found := _section_differences(section, first, other)):
+            if first is not None and other is not first and (differing := _in_section(section, first, other)):
                 yield f"services differ in what they share: {first.named}, which is used, and {other.named}"
-                yield from shortened([_between(each, first, other) for each in found])
+                yield from shortened([_between(each, first, other) for each in differing])
 
 
-def _section_differences(
-    section: str, one: RunningConfiguration, other: RunningConfiguration
-) -> list[DifferingSetting]:
-    return differences(
-        *({section: each.settings[section]} if section in each.settings else {} for each in (one, other))
-    )
+def _in_section(section: str, one: RunningConfiguration, other: RunningConfiguration) -> list[DifferingSetting]:
+    if section not in one.settings or section not in other.settings:
+        return []
+    return differences({section: one.settings[section]}, {section: other.settings[section]})
 
 
-def _between(found: DifferingSetting, one: RunningConfiguration, other: RunningConfiguration) -> str:
-    return f"{found.setting}: {value_text(found.one)} in {one.named}, {value_text(found.other)} in {other.named}"
+def _between(differing: DifferingSetting, one: RunningConfiguration, other: RunningConfiguration) -> str:
+    values = f"{value_text(differing.one)} in {one.named}, {value_text(differing.other)} in {other.named}"
+    return f"{differing.setting}: {values}"
 
 
 def shortened(lines: Sequence[str]) -> Iterator[str]:
-    """Indented, and the number of those that are left out."""
+    """The first MAX_LINES lines, indented, and how many more there are."""
     yield from (f"  {line}" for line in lines[:MAX_LINES])
     if len(lines) > MAX_LINES:
         yield f"  and {len(lines) - MAX_LINES} more"

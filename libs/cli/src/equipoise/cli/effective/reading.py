@@ -1,4 +1,4 @@
-"""Reads what the service processes on a bus run with."""
+"""Reads the configurations that the services on a bus run with."""
 
 from contextlib import aclosing
 
@@ -14,7 +14,7 @@ CONNECT_SECONDS = 5.0
 async def read_effective(server: Nats, clock: Clock) -> list[EffectiveConfiguration]:
     """The last message of each process of the last hour. Raises BusError.
 
-    A service may publish on its own subjects only, so what a message states of another service is left out.
+    A service may publish only on its own subjects, so a message that states another service is ignored.
     """
     pattern, since = subjects.configuration("*", "*"), clock.now() - CONFIGURATION_KEPT
     retained = retained_messages(server, pattern, since=since, clock=clock, connect_timeout=CONNECT_SECONDS)

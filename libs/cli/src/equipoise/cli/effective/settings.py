@@ -1,4 +1,4 @@
-"""The settings that a process publishes, as values of this version. Pure."""
+"""Reads the settings that a process of another version may have published. Pure."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -37,36 +37,36 @@ def to_sections(document: Mapping[str, Any], environment: Mapping[str, str]) -> 
 
 
 def known_settings(value: Any, kind: type[S], where: str) -> S:
-    """The value without the settings that this version does not know: versions run side by side."""
-    found: S = convert(_known(value, kind), kind, where)
-    return found
+    """The section, without settings that this version does not know. Several versions can run at the same time."""
+    section: S = convert(_known(value, kind), kind, where)
+    return section
 
 
 def _known(value: Any, kind: Any) -> Any:
     if isinstance(value, Mapping):
-        sections = [each for each in sections_in(kind) if _has_tag(value, each)]
+        sections = [section for section in sections_in(kind) if _has_tag(value, section)]
         if sections:
-            types = {name: each for section in sections for name, each in field_types(section).items()}
+            types = {name: field for section in sections for name, field in field_types(section).items()}
             tags = {section.__struct_config__.tag_field for section in sections}
             return {
-                name: _known(each, types[name]) if name in types else each
-                for name, each in value.items()
+                name: _known(item, types[name]) if name in types else item
+                for name, item in value.items()
                 if name in types or name in tags
             }
-        return {name: _known(each, _item(kind)) for name, each in value.items()}
+        return {name: _known(item, _item_type(kind)) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_known(each, _item(kind)) for each in value]
+        return [_known(item, _item_type(kind)) for item in value]
     return value
 
 
 def _has_tag(value: Mapping[str, Any], section: type[Section]) -> bool:
-    """Whether it is this section, of several that a field may have."""
+    """Whether the value is this section, if its field may be one of several sections."""
     configuration = section.__struct_config__
     return configuration.tag is None or value.get(configuration.tag_field or "") == configuration.tag
 
 
-def _item(kind: Any) -> Any:
+def _item_type(kind: Any) -> Any:
     """The type of the items of a list or the values of a dict."""
-    found = [each for each in get_args(kind) if each is not Ellipsis and each is not type(None)]
-    nested = next((each for each in found if get_origin(each) in (list, tuple, dict)), None)
-    return nested if nested is not None else found[-1] if found else Any
+    types = [argument for argument in get_args(kind) if argument is not Ellipsis and argument is not type(None)]
+    containers = [argument for argument in types if get_origin(argument) in (list, tuple, dict)]
+    return (containers or types[-1:] or [Any])[0]

@@ -21,11 +21,11 @@ class PodHint(msgspec.Struct, frozen=True, kw_only=True):
     """The version of the object with the hints."""
 
     preferred: int
-    """Nodes."""
+    """The number of preferred nodes."""
 
     avoided: int
     node_weight: int | None
-    """The weight of its node: 0 if it is neither preferred nor avoided, negative if avoided; None: it has none yet."""
+    """The weight of the pod's node: 0 if neither preferred nor avoided, negative if avoided. None without a node."""
 
     def __str__(self) -> str:
         text = f"created with the placement hint of {self.workload}: {_nodes(self.preferred, self.avoided)}"
@@ -33,7 +33,7 @@ class PodHint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def placed_hint_text(hint: PlacedHint | None) -> str:
-    """The hint as the bus has it, without its workload. Empty: unknown, or the pod was created without one."""
+    """The text of a hint from the bus, which does not name the workload. Empty without a hint, or if it is unknown."""
     if hint is None or hint.node == "none":
         return ""
     nodes = _nodes(hint.preferred, hint.avoided)
@@ -51,7 +51,7 @@ def _effect(weight: int) -> str:
 
 
 async def read_pod_hint(kube: Kube, namespace: str, name: str) -> PodHint | None:
-    """None: the pod was created without one. Raises KubeError."""
+    """The hint with which a pod was created; None if it had none. Raises KubeError."""
     pod = await kube.get(PODS, name, namespace)
     node = pod.spec.node_name
     hostname = (await kube.get(NODES, node)).metadata.labels.get(HOSTNAME, "") if node else None
@@ -59,7 +59,10 @@ async def read_pod_hint(kube: Kube, namespace: str, name: str) -> PodHint | None
 
 
 def pod_hint(pod: Pod, hostname: str | None) -> PodHint | None:
-    """None: it was created without one. `hostname`: the label of its node; None: it has none."""
+    """The hint with which the pod was created; None if it had none.
+
+    `hostname` is the hostname label of its node; None if it has no node.
+    """
     weights = hint_weights(pod)
     if weights is None:
         return None

@@ -22,17 +22,17 @@ from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 
 ALWAYS_FITS = "a pod is moved only if it fits on another node, and this cannot be turned off"
 STAYS_DRY_RUN = "evictions are dry runs: set binder.evict to true when `equipoise plan` shows what you want"
-_ONE = {
+_WHY_NOT_ADDED = {
     True: "one strategy of a kind is possible: give its nodes a pool of the first one (low_node_load.pools)",
     False: "bin_pack would empty the nodes that low_node_load fills: give each a nodeSelector with another value",
 }
-"""Why a strategy is not added, by whether there is one of its kind already."""
+"""Why a strategy is not added, by whether the existing one is of the same kind."""
 
 
 def _added(to: Translation, name: str, path: str) -> dict[str, Any] | None:
-    """A new strategy; None, with a remark, if it excludes one that is there already."""
+    """A new strategy; None, with a remark, if there is one already."""
     if to.strategies:
-        to.lost(path, None, _ONE[to.strategy(name) is not None])
+        to.lost(path, None, _WHY_NOT_ADDED[to.strategy(name) is not None])
         return None
     strategy: dict[str, Any] = {"name": name}
     to.strategies.append(strategy)
@@ -41,15 +41,15 @@ def _added(to: Translation, name: str, path: str) -> dict[str, Any] | None:
 
 def selector_settings(selector: Selector) -> dict[str, Any]:
     """The selector as in the configuration."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if selector.match_labels:
-        found["matchLabels"] = selector.match_labels
+        settings["matchLabels"] = selector.match_labels
     if selector.match_expressions:
-        found["matchExpressions"] = [
-            {"key": each.key, "operator": each.operator, **({"values": list(each.values)} if each.values else {})}
-            for each in selector.match_expressions
+        settings["matchExpressions"] = [
+            {"key": rule.key, "operator": rule.operator, **({"values": list(rule.values)} if rule.values else {})}
+            for rule in selector.match_expressions
         ]
-    return found
+    return settings
 
 
 def low_node_load(to: Translation, args: LowNodeLoadArgs, path: str) -> None:
@@ -62,7 +62,7 @@ def low_node_load(to: Translation, args: LowNodeLoadArgs, path: str) -> None:
         to.remark("note", f"{path}.dryRun", False, STAYS_DRY_RUN)
     if args.node_selector is not None:
         strategy["nodeSelector"] = Setting(value=selector_settings(args.node_selector), origin=f"{path}.nodeSelector")
-    _thresholds(to, args, path, strategy, whole=True)
+    _thresholds(to, args, path, strategy, in_pool=False)
     if args.number_of_nodes is not None or args.use_deviation_thresholds:
         _number_of_nodes(args.number_of_nodes, path, strategy)
     if args.pod_selectors:
@@ -77,7 +77,7 @@ def low_node_load(to: Translation, args: LowNodeLoadArgs, path: str) -> None:
             origin=f"{path}.podSelectors",
         )
     _weights(to, args, path, strategy)
-    _anomaly(to, args.anomaly_condition, path, whole=True)
+    _anomaly(to, args.anomaly_condition, path, in_pool=False)
     if args.node_fit is False:
         to.lost(f"{path}.nodeFit", False, ALWAYS_FITS)
     reason = "a count of hot evaluations is kept for 5 minutes, or 2.5 intervals if that is longer"
@@ -96,22 +96,22 @@ def _pools(to: Translation, args: LowNodeLoadArgs, path: str, strategy: dict[str
     pools: list[dict[str, Any]] = []
     names: set[str] = set()
     for index, pool in enumerate(args.node_pools or ()):
-        where = f"{path}.nodePools[{index}]"
+        pool_path = f"{path}.nodePools[{index}]"
         name = pool.name or f"pool-{index + 1}"
         if name in names:
-            to.lost(f"{where}.name", name, "a pool before it has this name")
+            to.lost(f"{pool_path}.name", name, "a pool before it has this name")
             continue
         names.add(name)
         selector = selector_settings(pool.node_selector or Selector())
         settings: dict[str, Any] = {
-            "name": Setting(value=name, origin=f"{where}.name"),
-            "nodeSelector": Setting(value=selector, origin=f"{where}.nodeSelector"),
+            "name": Setting(value=name, origin=f"{pool_path}.name"),
+            "nodeSelector": Setting(value=selector, origin=f"{pool_path}.nodeSelector"),
         }
-        _thresholds(to, _inheriting(pool, args), where, settings, whole=False)
+        _thresholds(to, _with_inherited(pool, args), pool_path, settings, in_pool=True)
         if args.use_deviation_thresholds and pool.use_deviation_thresholds is False:
-            settings["deviation"] = Setting(value="off", origin=f"{where}.useDeviationThresholds")
-        _weights(to, pool, where, settings)
-        _anomaly(to, pool.anomaly_condition, where, whole=False)
+            settings["deviation"] = Setting(value="off", origin=f"{pool_path}.useDeviationThresholds")
+        _weights(to, pool, pool_path, settings)
+        _anomaly(to, pool.anomaly_condition, pool_path, in_pool=True)
         pools.append(settings)
     if pools:
         strategy["pools"] = pools
@@ -121,18 +121,18 @@ def _pools(to: Translation, args: LowNodeLoadArgs, path: str, strategy: dict[str
         to.remark("note", f"{path}.nodePools", len(pools), reason)
 
 
-def _inheriting(pool: PoolArgs, whole: LowNodeLoadArgs) -> PoolArgs:
-    """Null thresholds of a pool are those of the strategy. Nothing is set if all of them are."""
+def _with_inherited(pool: PoolArgs, strategy: LowNodeLoadArgs) -> PoolArgs:
+    """The pool, with null thresholds replaced by those of the strategy. If all are null, none is replaced."""
     names = ("high_thresholds", "low_thresholds", "prod_high_thresholds", "prod_low_thresholds")
     if all(getattr(pool, name) is None for name in names):
         return pool
-    inherited = {name: getattr(whole, name) for name in (*names, "use_deviation_thresholds")}
+    inherited = {name: getattr(strategy, name) for name in (*names, "use_deviation_thresholds")}
     own = {name: value for name in inherited if (value := getattr(pool, name)) is not None}
     changed: PoolArgs = msgspec.structs.replace(pool, **(inherited | own))
     return changed
 
 
-def _thresholds(to: Translation, args: PoolArgs, path: str, strategy: dict[str, Any], *, whole: bool) -> None:
+def _thresholds(to: Translation, args: PoolArgs, path: str, strategy: dict[str, Any], *, in_pool: bool) -> None:
     deviation = args.use_deviation_thresholds
     low, high = translated_pair(to, pair_of(args, path, "low_thresholds", "high_thresholds", deviation=deviation))
     production = pair_of(args, path, "prod_low_thresholds", "prod_high_thresholds", deviation=deviation)
@@ -143,14 +143,14 @@ def _thresholds(to: Translation, args: PoolArgs, path: str, strategy: dict[str, 
     thresholds |= {"prodLow": prod_low, "prodHigh": prod_high} if prod_high else {}
     if deviation:
         _deviation(to, thresholds, path, strategy)
-    elif whole and thresholds:
+    elif thresholds and not in_pool:
         to.settings.setdefault("thresholds", {}).update(thresholds)
     else:
         strategy.update(thresholds)
 
 
 def _deviation(to: Translation, distances: dict[str, Any], path: str, strategy: dict[str, Any]) -> None:
-    """Distances from the mean instead of thresholds; nothing is set without any."""
+    """Sets distances from the mean, if there are any, instead of thresholds."""
     if distances:
         floor = Setting(value=0, origin=f"{path}.useDeviationThresholds")
         strategy["deviation"] = {"high": {}, "low": {}} | dict(sorted(distances.items())) | {"floor": floor}
@@ -165,28 +165,28 @@ def _number_of_nodes(number_of_nodes: int | None, path: str, strategy: dict[str,
 def _weights(to: Translation, args: PoolArgs, path: str, strategy: dict[str, Any]) -> None:
     weights: dict[str, Any] = {}
     for resource, weight in (args.resource_weights or {}).items():
-        where = member(f"{path}.resourceWeights", resource)
+        origin = member(f"{path}.resourceWeights", resource)
         if resource in THRESHOLD_RESOURCES:
-            weights[resource] = Setting(value=max(weight, 1), origin=where)
+            weights[resource] = Setting(value=max(weight, 1), origin=origin)
         else:
-            to.lost(where, weight, "only cpu, memory and pods are compared")
+            to.lost(origin, weight, "only cpu, memory and pods are compared")
     if weights:
         strategy["weights"] = weights
 
 
-def _anomaly(to: Translation, condition: AnomalyCondition | None, path: str, *, whole: bool) -> None:
+def _anomaly(to: Translation, condition: AnomalyCondition | None, path: str, *, in_pool: bool) -> None:
     if condition is None:
         return
-    where, count = f"{path}.anomalyCondition", condition.consecutive_abnormalities
-    if count and whole:
-        to.set("descheduler.consecutiveAbnormalities", count, f"{where}.consecutiveAbnormalities")
+    path, count = f"{path}.anomalyCondition", condition.consecutive_abnormalities
+    if count and in_pool:
+        to.lost(f"{path}.consecutiveAbnormalities", count, "descheduler.consecutiveAbnormalities is one for all pools")
     elif count:
-        to.lost(f"{where}.consecutiveAbnormalities", count, "descheduler.consecutiveAbnormalities is one for all pools")
+        to.set("descheduler.consecutiveAbnormalities", count, f"{path}.consecutiveAbnormalities")
     reasons = {
         "timeout": "a node counts as hot until an evaluation finds it below its thresholds",
         "consecutive_normalities": "one normal evaluation ends the count",
     }
-    to.fields(condition, where, reasons)
+    to.fields(condition, path, reasons)
 
 
 def low_node_utilization(to: Translation, args: LowNodeUtilizationArgs, path: str) -> None:
@@ -236,17 +236,17 @@ def high_node_utilization(to: Translation, args: HighNodeUtilizationArgs, path: 
         return
     thresholds: dict[str, Any] = {}
     high = Thresholds().high
-    for resource, given in (args.thresholds or {}).items():
-        where, value = member(f"{path}.thresholds", resource), percentage(given)
+    for resource, threshold in (args.thresholds or {}).items():
+        origin, value = member(f"{path}.thresholds", resource), percentage(threshold)
         if value is None or resource not in THRESHOLD_RESOURCES:
-            to.lost(where, value, "only cpu, memory and pods have thresholds")
+            to.lost(origin, value, "only cpu, memory and pods have thresholds")
             continue
-        filled = getattr(high, resource)
-        most = 100.0 if filled is None else filled - BinPack().headroom - MIN_GAP
+        resource_high = getattr(high, resource)
+        most = 100.0 if resource_high is None else resource_high - BinPack().headroom - MIN_GAP
         if value > most:
             reason = f"{most:g}: a node is filled up to thresholds.high less the headroom, and must not be sparse then"
-            to.remark("changed", where, value, reason)
-        thresholds[resource] = Setting(value=number(min(value, most)), origin=where)
+            to.remark("changed", origin, value, reason)
+        thresholds[resource] = Setting(value=number(min(value, most)), origin=origin)
     if thresholds:
         strategy["thresholds"] = thresholds
     else:
@@ -272,13 +272,13 @@ def namespaces(to: Translation, lists: NamespaceLists | None, path: str) -> None
     listed = list(getattr(lists, name) or ())
     if not listed:
         return
-    own = {name: Setting(value=listed, origin=f"{path}.{name}")}
-    known = to.settings.setdefault("namespaces", own)
+    new = {name: Setting(value=listed, origin=f"{path}.{name}")}
+    section = to.settings.setdefault("namespaces", new)
     strategy = to.strategy("low_node_load")
-    if name in known and known[name].value == listed:
+    if name in section and section[name].value == listed:
         return
     if strategy is not None and "namespaces" not in strategy:
-        strategy["namespaces"] = own
+        strategy["namespaces"] = new
     else:
         to.lost(f"{path}.{name}", listed, "namespaces are given already, by another plugin")
 

@@ -20,8 +20,8 @@ from equipoise.cli.options import (
 def hints(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) -> None:
     """Show the placement hints that new pods of a workload get, or those of a whole namespace.
 
-    WORKLOAD is a name, or kind and name: Deployment.web. The hints are read from the API server; if there are none,
-    what services run with is read from the bus.
+    WORKLOAD is a name, or kind and name: Deployment.web. The hints are read from the API server. If there are none, the
+    settings of the running services are read from the bus.
     """
     import asyncio
 

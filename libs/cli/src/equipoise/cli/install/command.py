@@ -22,7 +22,7 @@ from equipoise.cli.options import ClusterOptions, cluster_options
     help="File with values of the chart. May be repeated.",
 )
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A value of the chart. May be repeated.")
-@click.option("--yes", "confirmed", is_flag=True, help="Install it; else it is only checked.")
+@click.option("--yes", "confirmed", is_flag=True, help="Install. Without it the cluster is only checked.")
 @cluster_options
 def install(
     chart: str, values: tuple[Path, ...], settings: tuple[str, ...], confirmed: bool, cluster: ClusterOptions
@@ -38,5 +38,5 @@ def install(
 
     if "://" not in chart and not Path(chart).exists():
         raise InvalidInput(f"there is no chart {chart}: run this in a clone of the repository, or give --chart")
-    request = Request(chart=chart, values=[str(each) for each in values], settings=list(settings))
+    request = Request(chart=chart, values=[str(file) for file in values], settings=list(settings))
     asyncio.run(run_install(cluster.connection(), request, confirmed=confirmed))

@@ -1,4 +1,4 @@
-"""Runs Helm after checks of what would make an installation fail, or do nothing."""
+"""Checks whether an installation would fail or have no effect, and runs Helm."""
 
 import os
 import shlex
@@ -35,7 +35,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def helm_command(request: Request, cluster: Kubernetes) -> list[str]:
-    """`helm upgrade --install` in the cluster of the command. An upgrade keeps earlier values that it does not set."""
+    """`helm upgrade --install` in this cluster. An upgrade keeps earlier values that it does not set."""
     command = ["helm", "upgrade", "--install", RELEASE, request.chart]
     command += ["--namespace", cluster.namespace, "--create-namespace", "--wait", "--timeout", TIMEOUT]
     command.append("--reset-then-reuse-values")
@@ -45,16 +45,17 @@ def helm_command(request: Request, cluster: Kubernetes) -> list[str]:
 
 
 async def run_install(cluster: Kubernetes, request: Request, *, confirmed: bool) -> None:
-    """Run the command. Raises KubeError, and CommandFailed if it is not installed."""
+    """Install the chart, or print what would be done unless it is confirmed. Raises KubeError and CommandFailed."""
     configure_logging(Logging(level="error"), "install")
     clock = SystemClock()
     async with connect_kube(cluster, "install", clock) as kube:
         findings = await checks(kube, cluster.namespace, clock)
     click.echo(f"cluster: {cluster_name(cluster, os.environ)}, namespace {cluster.namespace}")
-    for each in findings:
-        click.echo(f"  {each.state}: {each.subject}: {each.message}{f'. {each.fix}' if each.fix else ''}")
+    for finding in findings:
+        fix = f". {finding.fix}" if finding.fix else ""
+        click.echo(f"  {finding.state}: {finding.subject}: {finding.message}{fix}")
     command = helm_command(request, cluster)
-    if any(each.state == "error" for each in findings):
+    if any(finding.state == "error" for finding in findings):
         raise CommandFailed("not installed: correct the errors above first")
     if not confirmed:
         click.echo(f"--yes runs: {shlex.join(command)}")
@@ -69,22 +70,23 @@ async def run_install(cluster: Kubernetes, request: Request, *, confirmed: bool)
 
 
 async def checks(kube: Kube, namespace: str, clock: Clock) -> list[Finding]:
-    """What would make the installation fail, or do nothing. Raises KubeError."""
+    """The findings of all checks before an installation. Raises KubeError."""
     leases = await kube.list(LEASES, field_selector=f"metadata.name={DESCHEDULER_LEASE}")
     others = other_installations(leases, namespace, kube.server_time(clock.now()))
-    found = [kubernetes_finding(await kube.server_version())]
+    findings = [kubernetes_finding(await kube.server_version())]
     for other in others:
         message = f"another installation works in namespace {other.namespace}: this one would write nothing"
-        found.append(Finding("error", "installation", message, f"run `equipoise uninstall -n {other.namespace}` first"))
+        fix = f"run `equipoise uninstall -n {other.namespace}` first"
+        findings.append(Finding("error", "installation", message, fix))
     if problem := await missing_storage(kube, namespace):
-        found.append(Finding("warning", "storage", problem))
-    return [*found, source_finding(await known_servers(kube))]
+        findings.append(Finding("warning", "storage", problem))
+    return [*findings, source_finding(await known_servers(kube))]
 
 
 def source_finding(servers: Servers) -> Finding:
-    """What the Job equipoise-prepare will find, unless the values name a source."""
+    """The source of metrics that the Job equipoise-prepare will choose, unless the values name a source."""
     if len(servers.trusted) == 1:
         return Finding("ok", "source of metrics", f"Prometheus {names_of(servers.trusted)}{servers.not_used}")
-    what = f"several Prometheus servers: {names_of(servers.trusted)}" if servers.trusted else "no Prometheus"
+    trusted = f"several Prometheus servers: {names_of(servers.trusted)}" if servers.trusted else "no Prometheus"
     fix = "set config.collector.prometheus.url, else metrics-server is used, with short windows only"
-    return Finding("warning", "source of metrics", f"{what}{servers.not_used}", fix)
+    return Finding("warning", "source of metrics", f"{trusted}{servers.not_used}", fix)

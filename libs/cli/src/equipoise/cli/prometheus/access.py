@@ -1,4 +1,4 @@
-"""How a command reaches Prometheus: at a URL, or in the cluster of the kubeconfig, through the API server."""
+"""How a command reaches Prometheus: at a URL, or through the API server as a Service of the kubeconfig's cluster."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ from equipoise.collector.settings import PrometheusSettings
 from equipoise.runtime.kubernetes.client import Forbidden, Kube, NotFound
 from equipoise.runtime.kubernetes.http.api_server import ApiServer
 
-GIVEN = "--prometheus URL; a Service of the cluster is http://NAME.NAMESPACE.svc:PORT"
+PROMETHEUS_OPTION = "--prometheus URL; a Service of the cluster is http://NAME.NAMESPACE.svc:PORT"
 
 
 class ForwardedPrometheus(PrometheusSettings, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class ForwardedPrometheus(PrometheusSettings, frozen=True, kw_only=True):
 
 
 class ServerPort(msgspec.Struct, frozen=True, kw_only=True):
-    """The port of a pod that a Service has."""
+    """A port of a pod, and the Service that sends requests to it."""
 
     address: ServiceAddress
     pod: str
@@ -37,98 +37,105 @@ class ServerPort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PrometheusServer(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods of one owner, as the Service names them that names fewest others."""
+    """The Prometheus pods of one owner, and the Service that selects them and the fewest pods of other owners."""
 
     address: ServiceAddress
     port: ServerPort | None
-    """None: no pod is Ready."""
+    """None if no pod is Ready."""
 
     accounts: tuple[str, ...]
-    """The ServiceAccounts of all pods of the Service, any of which may get its requests; in its namespace."""
+    """The ServiceAccounts of all pods of the Service, in its namespace. Any of the pods may get a request."""
 
 
 @asynccontextmanager
 async def reached_prometheus(
     settings: PrometheusSettings, api: ApiServer, *, in_pod: bool, note: Callable[[str], None]
 ) -> AsyncIterator[PrometheusSettings]:
-    """The URL of the settings; a Service of the cluster through the API server; with the default URL, the Service that
-    is found, with a note of it.
+    """The settings with which this process reaches Prometheus.
 
-    `in_pod`: the URL as it is. Raises CommandFailed, InvalidInput and KubeError.
+    A Service of the cluster is reached by a port-forward through the API server. If the URL is the default, that is the
+    Service that is found, and `note` gets a line about it. Any other URL is used as it is, and so is every URL with
+    `in_pod`. Raises CommandFailed, InvalidInput and KubeError.
     """
     if in_pod:
-        place = None
+        server = None
     elif settings.url == PrometheusSettings().url:
-        place = await _found(api)
+        server = await _only_server(api)
         # Credentials are for the server that is configured, not for any Service of this name.
         settings = without_private(settings)
-        note(f"Prometheus {place.address}, found in the cluster. Choose another one with --prometheus URL")
+        note(f"Prometheus {server.address}, found in the cluster. Choose another one with --prometheus URL")
     else:
-        place = await _given(api, settings.url)
-    if place is None:
+        server = await _server_at(api, settings.url)
+    if server is None:
         yield settings
         return
-    where, what, otherwise = place.address, f"Prometheus {place.address}", f"or give another address with {GIVEN}"
-    async with forwarded_port(api, where.namespace, place.pod, place.port, what=what, otherwise=otherwise) as port:
-        url = f"http://127.0.0.1:{port}{where.path}"
-        yield ForwardedPrometheus(**msgspec.structs.asdict(settings) | {"url": url}, service=str(where))
+    address = server.address
+    what, otherwise = f"Prometheus {address}", f"or give another address with {PROMETHEUS_OPTION}"
+    async with forwarded_port(api, address.namespace, server.pod, server.port, what=what, otherwise=otherwise) as port:
+        url = f"http://127.0.0.1:{port}{address.path}"
+        yield ForwardedPrometheus(**msgspec.structs.asdict(settings) | {"url": url}, service=str(address))
 
 
-async def _found(api: ApiServer) -> ServerPort:
-    """The only one of the cluster. Raises CommandFailed, InvalidInput and KubeError."""
+async def _only_server(api: ApiServer) -> ServerPort:
+    """The only Prometheus server of the cluster. Raises CommandFailed, InvalidInput and KubeError."""
     try:
         servers, left_out = await prometheus_servers(api)
     except Forbidden as error:
-        raise InvalidInput(f"no Prometheus can be found: {error.message}. Give it with {GIVEN}") from None
-    places = [server.port for server in servers if server.port is not None]
+        raise InvalidInput(f"no Prometheus can be found: {error.message}. Give it with {PROMETHEUS_OPTION}") from None
+    ports = [server.port for server in servers if server.port is not None]
+    names = "".join(f"\n  --prometheus {port.address}   (pod {port.pod})" for port in ports)
     if left_out:
-        names = "".join(f"\n  --prometheus {place.address}   (pod {place.pod})" for place in places)
         raise InvalidInput(
-            f"{not_examined(left_out)}: give its address with {GIVEN}. Examined:{names or ' none is Ready'}"
+            f"{not_examined(left_out)}: give its address with {PROMETHEUS_OPTION}. Examined:{names or ' none is Ready'}"
         )
-    if len(places) == 1:
-        return places[0]
-    if places:
-        names = "".join(f"\n  --prometheus {place.address}   (pod {place.pod})" for place in places)
-        raise InvalidInput(f"the cluster has {len(places)} Prometheus servers: choose one with{names}")
+    if len(ports) == 1:
+        return ports[0]
+    if ports:
+        raise InvalidInput(f"the cluster has {len(ports)} Prometheus servers: choose one with{names}")
     if servers:
         raise CommandFailed(
-            f"no pod of Prometheus is Ready ({', '.join(str(each.address) for each in servers)}): look at them with "
-            f"kubectl, or give another address with {GIVEN}"
+            f"no pod of Prometheus is Ready ({', '.join(str(server.address) for server in servers)}): look at them "
+            f"with kubectl, or give another address with {PROMETHEUS_OPTION}"
         )
-    raise InvalidInput(f"no Service of the cluster looks like that of a Prometheus: give its address with {GIVEN}")
+    raise InvalidInput(
+        f"no Service of the cluster looks like that of a Prometheus: give its address with {PROMETHEUS_OPTION}"
+    )
 
 
 def not_examined(services: int) -> str:
-    """What is known of a cluster with more Services of Prometheus than are examined."""
+    """The text about a cluster with more Services of Prometheus than are examined."""
     return f"{services} more Services have the name of a Prometheus, and were not examined"
 
 
 async def prometheus_servers(kube: Kube) -> tuple[list[PrometheusServer], int]:
-    """The Prometheus servers of the cluster, by its Services, and the number of Services that were not examined.
+    """The Prometheus servers that Services of the cluster select, and the number of Services that were not examined.
 
     Raises KubeError.
     """
-    found: dict[str, tuple[int, PrometheusServer]] = {}
+    by_owner: dict[str, tuple[int, PrometheusServer]] = {}
     examined, left_out = examined_services(await kube.list(SERVICES))
     for address, service in examined.items():
         pods = await _pods(kube, service)
         ready = {pod.owner: pod for pod in pods if pod.ready}
         accounts = tuple(sorted({pod.account for pod in pods}))
-        for owner in dict.fromkeys(pod.owner for pod in pods) or {str(address): None}:
+        # The address identifies a Service without pods.
+        for owner in dict.fromkeys(pod.owner for pod in pods) or [str(address)]:
             server = PrometheusServer(
                 address=address,
                 port=_port(address, service, ready[owner]) if owner in ready else None,
                 accounts=accounts,
             )
-            # A Service of several is worse: it does not name this one.
-            if owner not in found or len(ready) < found[owner][0]:
-                found[owner] = len(ready), server
-    return [server for _, server in found.values()], left_out
+            # A request to a Service with several owners may get to another one.
+            if owner not in by_owner or len(ready) < by_owner[owner][0]:
+                by_owner[owner] = len(ready), server
+    return [server for _, server in by_owner.values()], left_out
 
 
-async def _given(api: ApiServer, url: str) -> ServerPort | None:
-    """None if the URL is not of a Service of the cluster. Raises CommandFailed, InvalidInput and KubeError."""
+async def _server_at(api: ApiServer, url: str) -> ServerPort | None:
+    """The server at the URL of a Service; None if no Service of the cluster has this URL.
+
+    Raises CommandFailed, InvalidInput and KubeError.
+    """
     address = cluster_address(url)
     if address is None:
         return None
@@ -154,7 +161,7 @@ async def _pods(kube: Kube, service: Service) -> list[ServerPod]:
 
 
 def _port(address: ServiceAddress, service: Service, pod: ServerPod) -> ServerPort:
-    """The target of the Service's port, which may be the name of a port of a container."""
+    """The targetPort of the Service's port, which may be the name of a container's port."""
     target = next(port.target_port for port in service.spec.ports if port.port == address.port) or address.port
     named = {port.name: port.container_port for container in pod.spec.containers for port in container.ports}
     number = target if isinstance(target, int) else named.get(target, address.port)

@@ -14,15 +14,16 @@ from equipoise.contracts.messages.placement import NodeInHint
 from equipoise.contracts.messages.values.resources import Resources
 
 MIN_REGRET = 5.0
-"""Points of the score below which the node would not have been different: the default of `scorer.minSpread`."""
+"""Points of the score: the default of `scorer.minSpread`. With less regret, a pod would not be placed elsewhere."""
 
 MAX_ROWS = 10
 """Workloads and nodes in the tables."""
 
 _COUNTED_FOR = 3_600.0
-"""Seconds for which a pod that would have been placed elsewhere counts there."""
+"""Seconds for which a pod counts on the node on which it would have been placed."""
 
 _BUCKET = 10.0
+"""Points."""
 
 _RESOURCES = ("cpu", "memory")
 
@@ -33,8 +34,10 @@ class RegretSum(msgspec.Struct, kw_only=True):
     name: str
     placements: int = 0
     elsewhere: int = 0
+    """Pods that would have been placed elsewhere."""
+
     regret: float = 0.0
-    """Points, summed over those that would have been placed elsewhere."""
+    """Points, summed over the pods that would have been placed elsewhere."""
 
 
 class NodeAboveThreshold(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,10 +50,11 @@ class NodeAboveThreshold(msgspec.Struct, frozen=True, kw_only=True):
 class AvoidableLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Load that would not have been added to nodes above their high threshold.
 
-    A placement counts if the pod would have been placed elsewhere, its node was above its high threshold with the pod,
-    and the best node would have stayed at or below all of its own. Of each resource above the threshold counts the
-    smaller of the pod's load and the excess of the node. A counted pod then counts on the better node for an hour, so
-    that the same excess is not removed twice and no better node is filled twice.
+    A placement is avoidable if the pod would have been placed elsewhere, its node was above a high threshold with the
+    pod, and the best node would have stayed at or below all of its high thresholds. For each resource above the
+    threshold, the avoidable load is the load of the pod, or the excess of the node if that is smaller. For an hour, the
+    pod then counts on the better node instead, so that the same excess is not removed twice and the better node is not
+    filled twice.
     """
 
     placements: int
@@ -61,14 +65,14 @@ class AvoidableLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HintGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Placed pods by what their placement hint is for their node."""
+    """The placed pods whose placement hint says the same about their node."""
 
     node: NodeInHint | Literal["unknown"]
     placements: int
     rated: int
     elsewhere: int
     regret_median: float | None
-    """Points, of the rated ones; None if there are none."""
+    """Points, over the rated placements; None if there are none."""
 
 
 class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +85,7 @@ class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
     """Placements whose node has a rank."""
 
     elsewhere: int
-    """Placements with a node that is 5 points better or more, unless the scorer's response would have been neutral."""
+    """Placements for which another node was at least 5 points better, and the scores would not have been neutral."""
 
     skipped: int
     """Placements without advice because they came too fast."""
@@ -97,8 +101,8 @@ class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
     """The groups that have pods."""
 
     hint_chance: float | None
-    """Share (0..1) of the candidates that hints preferred, mean of the pods that were created with a hint: the share
-    of them that would have been placed on a preferred node by chance. None if it is unknown."""
+    """The share (0..1) of the candidate nodes that a hint prefers, as the mean over the pods that were created with a
+    hint. By chance, this share of the pods would be on preferred nodes. None if it is unknown."""
 
     workloads: list[RegretSum]
     nodes: list[RegretSum]
@@ -126,7 +130,7 @@ class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
         return sum(group.placements for group in self.hints if group.node not in ("none", "unknown"))
 
     def with_hint(self, node: NodeInHint | Literal["unknown"]) -> int:
-        """Pods of one group."""
+        """The number of pods in one group."""
         return sum(group.placements for group in self.hints if group.node == node)
 
 
@@ -140,7 +144,7 @@ GROUPS: Sequence[NodeInHint | Literal["unknown"]] = (*get_args(NodeInHint), "unk
 
 
 class ReportTotals:
-    """Sums up messages, oldest first, without keeping those of placements."""
+    """Sums up messages, which are added oldest first. It does not keep the messages about placements."""
 
     def __init__(self) -> None:
         self._placements = 0
@@ -172,11 +176,11 @@ class ReportTotals:
         elsewhere = advice.rank > 1 and advice.regret >= MIN_REGRET and not advice.neutral
         workload = f"{advice.namespace}/{advice.pod} (no workload)" if advice.workload is None else str(advice.workload)
         for sums, name in ((self._workloads, workload), (self._nodes, advice.node)):
-            each = sums.setdefault(name, RegretSum(name=name))
-            each.placements += 1
+            row = sums.setdefault(name, RegretSum(name=name))
+            row.placements += 1
             if elsewhere:
-                each.elsewhere += 1
-                each.regret += advice.regret
+                row.elsewhere += 1
+                row.regret += advice.regret
         hinted.regrets.append(advice.regret)
         if elsewhere:
             self._elsewhere += 1
@@ -185,11 +189,11 @@ class ReportTotals:
 
     def _add_hint(self, advice: PlacementAdvice) -> _HintSum:
         hint = advice.hint
-        found = self._hints["unknown" if hint is None else hint.node]
-        found.placements += 1
+        group = self._hints["unknown" if hint is None else hint.node]
+        group.placements += 1
         if hint is not None and hint.node != "none" and advice.considered:
             self._hint_chances.append(min(1.0, hint.preferred / advice.considered))
-        return found
+        return group
 
     def add_review(self, review: ClusterReview) -> None:
         self._reviews[review.since, review.until] = review
@@ -245,65 +249,65 @@ class ReportTotals:
         )
 
     def _add_avoidable(self, chosen: AdvisedNode, best: AdvisedNode, high: Resources, now: float) -> None:
-        """See `AvoidableLoad`."""
-        from_chosen, to_best = self._moved(chosen.node, now), self._moved(best.node, now)
+        """Add the load that would have been avoided on the best node (see `AvoidableLoad`)."""
+        moved_to_chosen, moved_to_best = self._moved_to(chosen.node, now), self._moved_to(best.node, now)
         avoided = {}
         for resource in _RESOURCES:
             threshold = getattr(high, resource)
             load = getattr(best.with_pod, resource)
-            if threshold is not None and (load is None or load + to_best[resource] > threshold):
+            if threshold is not None and (load is None or load + moved_to_best[resource] > threshold):
                 return
             before, after = getattr(chosen.load, resource), getattr(chosen.with_pod, resource)
             if threshold is not None and before is not None and after is not None:
-                avoided[resource] = min(after - before, after + from_chosen[resource] - threshold)
+                avoided[resource] = min(after - before, after + moved_to_chosen[resource] - threshold)
         avoided = {resource: amount for resource, amount in avoided.items() if amount > 0}
         if avoided:
             self._avoidable_placements += 1
             for resource, amount in avoided.items():
                 self._avoidable[resource] += amount
-            self._moves[chosen.node].append((now, _share(chosen, -1.0)))
-            self._moves[best.node].append((now, _share(best, 1.0)))
+            self._moves[chosen.node].append((now, _load_of_pod(chosen, -1.0)))
+            self._moves[best.node].append((now, _load_of_pod(best, 1.0)))
 
-    def _moved(self, node: str, now: float) -> dict[str, float]:
-        """Load of earlier placements that count on this node (positive) or elsewhere (negative)."""
-        moves = self._moves[node] = [each for each in self._moves[node] if now - each[0] < _COUNTED_FOR]
-        return {name: sum(getattr(share, name) or 0.0 for _, share in moves) for name in _RESOURCES}
+    def _moved_to(self, node: str, now: float) -> dict[str, float]:
+        """The load of earlier pods that count on this node instead (positive) or no longer (negative)."""
+        moves = self._moves[node] = [(at, load) for at, load in self._moves[node] if now - at < _COUNTED_FOR]
+        return {name: sum(getattr(load, name) or 0.0 for _, load in moves) for name in _RESOURCES}
 
 
 def without_overlap(reviews: Iterable[ClusterReview]) -> list[ClusterReview]:
-    """Several scorers review the same hour: of overlapping parts the one that observed most."""
+    """Reviews that do not overlap. Several scorers review the same hour; the review that observed most is kept."""
     kept: list[ClusterReview] = []
-    for review in sorted(reviews, key=lambda each: (-each.seen, each.since)):
-        if all(review.until <= each.since or each.until <= review.since for each in kept):
+    for review in sorted(reviews, key=lambda review: (-review.seen, review.since)):
+        if all(review.until <= other.since or other.until <= review.since for other in kept):
             kept.append(review)
     return kept
 
 
-def _share(node: AdvisedNode, sign: float) -> Resources:
-    def of(resource: str) -> float | None:
+def _load_of_pod(node: AdvisedNode, sign: float) -> Resources:
+    """The load that the pod adds to the node, times `sign`."""
+
+    def load(resource: str) -> float | None:
         before, after = getattr(node.load, resource), getattr(node.with_pod, resource)
         return None if before is None or after is None else sign * (after - before)
 
-    return Resources(cpu=of("cpu"), memory=of("memory"))
+    return Resources(cpu=load("cpu"), memory=load("memory"))
 
 
 def _largest(sums: Mapping[str, RegretSum]) -> list[RegretSum]:
-    regretful = [
-        msgspec.structs.replace(each, regret=round(each.regret, 1)) for each in sums.values() if each.elsewhere
-    ]
-    return sorted(regretful, key=lambda each: (-each.regret, each.name))[:MAX_ROWS]
+    rows = [msgspec.structs.replace(row, regret=round(row.regret, 1)) for row in sums.values() if row.elsewhere]
+    return sorted(rows, key=lambda row: (-row.regret, row.name))[:MAX_ROWS]
 
 
 def _mean(weighted: Iterable[tuple[Resources, float]]) -> Resources:
     """The weighted mean per resource; unknown values do not count."""
-    known = list(weighted)
+    all_weighted = list(weighted)
 
-    def of(resource: str) -> float | None:
-        pairs = [(value, weight) for each, weight in known if (value := getattr(each, resource)) is not None]
-        total = sum(weight for _, weight in pairs)
-        return round(sum(value * weight for value, weight in pairs) / total, 4) if total else None
+    def mean(resource: str) -> float | None:
+        known = [(value, weight) for load, weight in all_weighted if (value := getattr(load, resource)) is not None]
+        total = sum(weight for _, weight in known)
+        return round(sum(value * weight for value, weight in known) / total, 4) if total else None
 
-    return Resources(cpu=of("cpu"), memory=of("memory"))
+    return Resources(cpu=mean("cpu"), memory=mean("memory"))
 
 
 def _quantile(ordered: list[float], share: float) -> float | None:

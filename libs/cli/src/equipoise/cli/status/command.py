@@ -23,9 +23,9 @@ from equipoise.cli.options import (
 def status(cluster: ClusterOptions, bus: BusOptions, watch: float | None, output: Output) -> None:
     """Show whether evictions are allowed, which are pending, and the usage of each limit.
 
-    Reads the eviction ledger from the API server, and from the bus what binders run with: their limits, and whether
-    evictions are dry runs. --config FILE shows how the file differs from that. Exit code 1 means that it is unknown
-    whether pods may be evicted.
+    Reads the eviction ledger from the API server, and the settings of the running binders from the bus: their limits,
+    and whether evictions are dry runs. --config FILE shows how the file differs from these settings. Exit code 1 means
+    that it is unknown whether pods may be evicted.
     """
     import asyncio
 

@@ -1,7 +1,7 @@
 """The amounts of reclaimed resources that Equipoise has written. Koordinator uses resources of the same names.
 
-The API server keeps the last writer of each field. The annotation `equipoise.dev/reclaimed` is no evidence: nodes have
-it in the mode observe, too, in which another program may write the amounts.
+managedFields states the last writer of each field. The annotation `equipoise.dev/reclaimed` is no evidence: nodes also
+have it in the mode observe, while another program may write the amounts.
 """
 
 from contextlib import aclosing
@@ -45,14 +45,14 @@ class FoundAmounts(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes whose status contains amounts of reclaimed resources."""
 
     ours: list[OfferingNode]
-    """The nodes with amounts that the reclaimer has written last, and only these amounts."""
+    """The nodes with amounts that the reclaimer has written last. Their `keys` do not contain other amounts."""
 
     others: list[str]
     """The names of the nodes with amounts of another program."""
 
 
 async def find_amounts(kube: Kube) -> FoundAmounts:
-    """Raises KubeError."""
+    """The amounts in the status of all nodes, by their last writer. Raises KubeError."""
     ours: list[OfferingNode] = []
     others: list[str] = []
     async with aclosing(kube.pages(MANAGED_NODES)) as pages:

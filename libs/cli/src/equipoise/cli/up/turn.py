@@ -1,7 +1,8 @@
-"""One Equipoise works on a namespace of a cluster at a time: its services wait until no other one does.
+"""One Equipoise at a time works on a namespace of a cluster. Another `equipoise up` waits.
 
-Services of two buses would share the Leases: with the collector of one and the descheduler of the other, no bus has
-both measurements and evictions. So `up` takes a Lease of its own first, and starts and stops its services together.
+Otherwise two would share the Leases of their services. If the collector of one and the descheduler of the other held
+them, neither bus would have both measurements and evictions. So `up` takes a Lease of its own first, and starts and
+stops its services together.
 """
 
 import asyncio
@@ -21,14 +22,13 @@ LEASE_DURATION, RENEW_DEADLINE, RETRY_PERIOD = 40.0, 10.0, 2.0
 """Seconds. Services need up to 24.5 s to stop after the Lease was not renewed in time."""
 
 DISPLACED_AFTER = 30.0
-"""Seconds for which another one holds a Lease that a service waits for. A service that was killed left its Lease for
-15 s."""
+"""Seconds that a service waits for a Lease of another Equipoise. The Lease of a killed service expires after 15 s."""
 
 POLL_INTERVAL = 1.0
 
 
 class Displaced(Exception):
-    """The services of another Equipoise hold Leases that those of this one wait for."""
+    """Services of this Equipoise wait for Leases that services of another Equipoise hold."""
 
 
 class _Leading(msgspec.Struct):
@@ -45,13 +45,13 @@ async def work_in_turn(
     work: Callable[[], Coroutine[None, None, None]],
     report: Callable[[str], None],
 ) -> None:
-    """Runs `work` while no other Equipoise works. It may raise Displaced, and runs again afterwards. Never returns."""
+    """Runs `work` while no other Equipoise works. If it raises Displaced, it runs again later. Never returns."""
 
     async def worker(_epoch: LeaseEpoch) -> None:
         while True:
             await _until_none_works(kube, clock, namespace, services, report)
             try:
-                # In Python 3.11, a TaskGroup that fails leaves its task marked as cancelled: `lead` would raise that.
+                # In Python 3.11, a TaskGroup that fails leaves its task marked as cancelled: `work` has its own task.
                 await asyncio.create_task(work())
             except* Displaced as displaced:
                 report(f"stopped: {displaced.exceptions[0]}")
@@ -70,12 +70,12 @@ async def work_in_turn(
 async def _report_waiting(
     kube: Kube, clock: Clock, namespace: str, status: _Leading, report: Callable[[str], None]
 ) -> None:
-    """Reports once which other `up` works."""
-    before = ""
+    """Reports once which other `equipoise up` this one waits for."""
+    reported = ""
     while True:
         await clock.sleep(POLL_INTERVAL)
         if status.leading:
-            before = ""
+            reported = ""
             continue
         try:
             holder = (await kube.get(LEASES, UP_LEASE, namespace)).spec.holder_identity
@@ -83,17 +83,17 @@ async def _report_waiting(
             continue
         except KubeError as error:
             holder = f"unknown: {error}"
-        if holder and holder != before:
+        if holder and holder != reported:
             report(
                 f"waits: another `equipoise up` works on this cluster: Lease {namespace}/{UP_LEASE} is held by {holder}"
             )
-        before = holder
+        reported = holder
 
 
 async def _until_none_works(
     kube: Kube, clock: Clock, namespace: str, services: Sequence[ServiceName], report: Callable[[str], None]
 ) -> None:
-    before = ""
+    reported = ""
     while True:
         try:
             held = [lease for service in services for lease in await held_leases(kube, namespace, service, clock)]
@@ -102,7 +102,7 @@ async def _until_none_works(
             reason = f"who holds the Leases is unknown: {error}"
         if not reason:
             return
-        if reason != before:
+        if reason != reported:
             report(f"waits: another Equipoise works on this cluster: {reason}")
-        before = reason
+        reported = reason
         await clock.sleep(POLL_INTERVAL)

@@ -8,7 +8,7 @@ from equipoise.cli.effective.text import setting_at
 
 
 def unused_settings(given: Settings, used: Settings, defaults: Settings, services: Collection[str]) -> Iterator[str]:
-    """One line each: `given` is the configuration, `used` what services are started with, `services` those that are."""
+    """One line for each unused setting of `given`. `used` are the settings with which `services` are started."""
     reasons = {
         "annotator": "nothing is annotated and no hint is written without --annotate",
         "reclaimer": "`up` runs no reclaimer: see docs/colocation.md",

@@ -6,14 +6,14 @@ from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerRef
 
 
 def probe_pod(namespace: str, key: str, *, name: str, labels: Mapping[str, str] | None = None) -> WholeObject:
-    """A pod as the workload with this key would get it. Pod Security `restricted` allows it."""
+    """A pod with the owner and the hash label of a pod of this workload. Pod Security `restricted` allows it."""
     kind, _, workload = key.partition(".")
-    owner, hashes = {
-        "Deployment": (f"ReplicaSet {workload}-0", {"pod-template-hash": "0"}),
-        "Rollout": (f"ReplicaSet {workload}-0", {"rollouts-pod-template-hash": "0"}),
-        "CronJob": (f"Job {workload}-00000000", {}),
-    }.get(kind, (f"{kind} {workload}", {}))
-    owner_kind, _, owner_name = owner.partition(" ")
+    owner_kind, suffix, hashes = {
+        "Deployment": ("ReplicaSet", "-0", {"pod-template-hash": "0"}),
+        "Rollout": ("ReplicaSet", "-0", {"rollouts-pod-template-hash": "0"}),
+        "CronJob": ("Job", "-00000000", {}),
+    }.get(kind, (kind, "", {}))
+    owner_name = workload + suffix
     reference = OwnerReference(api_version="apps/v1", kind=owner_kind, name=owner_name, uid=name, controller=True)
     container = {
         "name": "probe",

@@ -1,7 +1,7 @@
 """crane-scheduler's annotations on nodes, for programs that read them: its keys, values and time format.
 
-Source: crane-scheduler, pkg/controller/annotator and deploy/manifests/dynamic/policy.yaml. Its times end in Z but are
-in the time zone of its TZ. Equipoise writes UTC, so crane's scheduler must run with TZ=UTC.
+Source: crane-scheduler, pkg/controller/annotator and deploy/manifests/dynamic/policy.yaml. Times of crane end in Z but
+are in the time zone of its environment variable TZ. Equipoise writes UTC, so crane's scheduler must run with TZ=UTC.
 """
 
 import math
@@ -16,7 +16,7 @@ from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.messages.values.resources import Resources
 
 PERIOD = 180.0
-"""Seconds between two writes of its fastest metrics. After another five minutes crane counts them as 0."""
+"""Seconds between two writes of crane's most frequent metrics. After another five minutes crane reads them as 0."""
 
 HOT_VALUE = "node_hot_value"
 
@@ -45,9 +45,10 @@ KEYS: tuple[str, ...] = (*_MEASURES, HOT_VALUE)
 def crane_annotations(utilization: NodeUtilization, hot: int | None, now: float) -> dict[str, str]:
     """A node's known usage under crane's keys. Unknown values are left out, so that the old ones expire.
 
-    Usage is a share of the base (crane's: of the machine), with the time of its newest sample (crane's: of writing).
+    Usage is a share of the base (crane writes a share of the machine), with the time of its newest sample (crane writes
+    the time of writing).
     """
-    found = {}
+    annotations = {}
     for key, measure in _MEASURES.items():
         window = utilization.windows.get(measure.window)
         if window is None:
@@ -55,10 +56,10 @@ def crane_annotations(utilization: NodeUtilization, hot: int | None, now: float)
         usage: Resources = getattr(window, measure.statistic)
         share: float | None = getattr(load_of(usage, utilization.base), measure.resource)
         if share is not None:
-            found[key] = f"{share:.5f},{_time(window.sampled_at)}"
+            annotations[key] = f"{share:.5f},{_time(window.sampled_at)}"
     if hot is not None:
-        found[HOT_VALUE] = f"{hot},{_time(now)}"
-    return found
+        annotations[HOT_VALUE] = f"{hot},{_time(now)}"
+    return annotations
 
 
 def hot_value(placed_at: Iterable[float], now: float) -> int:
@@ -68,4 +69,5 @@ def hot_value(placed_at: Iterable[float], now: float) -> int:
 
 
 def _time(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(math.floor(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"  # a fraction may be rounded up
+    # fromtimestamp may round a fraction of a second up.
+    return f"{datetime.fromtimestamp(math.floor(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"

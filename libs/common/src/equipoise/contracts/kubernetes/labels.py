@@ -18,7 +18,7 @@ _INTEGER = re.compile("([+-]?)0*([0-9]{1,19})")
 
 
 def integer(text: str) -> int | None:
-    """The number as `strconv.ParseInt` of Go reads it: ASCII digits, 64 bits. None: the text is no such number."""
+    """The number as `strconv.ParseInt` of Go reads it: ASCII digits, 64 bits. None for any other text."""
     match = _INTEGER.fullmatch(text)
     number = int("".join(match.groups())) if match else None
     return number if number is not None and -(2**63) <= number < 2**63 else None
@@ -52,7 +52,7 @@ def satisfies(value: str | None, operator: str, values: Sequence[str]) -> bool:
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Whether the selector matches an object with these labels. None matches nothing, an empty one everything."""
+    """Whether the selector matches an object with these labels. None matches no object, an empty one every object."""
     if selector is None:
         return False
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(

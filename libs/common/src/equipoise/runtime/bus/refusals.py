@@ -12,8 +12,8 @@ CLIENT_PORT = 4222
 """The port of an address that names none."""
 
 _ATTEMPTS = 2
-"""Refusals by every server after which no other answer is expected: servers and clients do not get a new password or
-certificate at the same time, and servers of a cluster restart one by one.
+"""Refusals by every server after which a command gives up. One is not enough: servers and clients do not get a new
+password or certificate at the same time, and servers of a cluster restart one by one.
 """
 
 _ERRORS = ("authorization violation", "the server does not offer tls")
@@ -24,7 +24,7 @@ _ALERTS = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "PROTOCOL_VERSION")
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether a server, or this client, has refused the other: not that a connection failed, or took too long."""
+    """Whether a server, or this client, has refused the other. A failed or slow connection is no refusal."""
     while error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -38,7 +38,7 @@ def is_refusal(error: BaseException) -> bool:
 class Refusals:
     """The refusals of each server of a bus, while a command tries to connect.
 
-    A service goes on: its password, its certificate and theirs may be renewed at any time.
+    A service does not give up: the passwords and certificates of both sides may be renewed at any time.
     """
 
     def __init__(self, settings: Nats) -> None:
@@ -59,8 +59,8 @@ class Refusals:
             self._counted[server] += 1
         elif self._counted[server] and isinstance(error, ConnectionResetError):
             self._counted[server] += 1  # the reason is lost if the server closes the connection at once
-        servers = [_address(each) for each in self._settings.urls]
-        if all(self._counted[each] >= self._needed.get(each, _ATTEMPTS) for each in servers):
+        servers = [_address(server_url) for server_url in self._settings.urls]
+        if all(self._counted[name] >= self._needed.get(name, _ATTEMPTS) for name in servers):
             raise BusUnavailable(
                 f"the bus at {self._settings.shown_url} refuses the connection: {self._why} (check --user, "
                 "--password-file and --nats-ca)"

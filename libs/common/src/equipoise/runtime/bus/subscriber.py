@@ -1,4 +1,4 @@
-"""The last value of every subject, then new messages: a pull consumer that is created again when it is lost."""
+"""Delivers the last message of every subject, then new messages. A lost pull consumer is created again."""
 
 import asyncio
 from contextlib import suppress
@@ -21,8 +21,8 @@ _REQUEST_LIFETIME = 60.0
 """Seconds after which a request for messages is repeated."""
 
 _TURN = 0.0005
-"""Seconds for which messages that have arrived are handled before everything else has its turn. Handlers rarely wait:
-without it, hundreds of messages are handled in one go, and a request of kube-scheduler waits for all of them."""
+"""Seconds for which messages are handled before other tasks run. Handlers rarely wait: without this limit, hundreds of
+messages would be handled in one go, and a request of kube-scheduler would wait for all of them."""
 
 _FIRST_PAUSE, _MAX_PAUSE = 0.2, 5.0
 """Seconds between attempts to create a consumer."""
@@ -56,7 +56,7 @@ class StreamSubscriber(Generic[T]):
         self._replaying = 0
         self._pause = _FIRST_PAUSE
         self.caught_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the initial last values have been handled; NotPermitted if the pattern is forbidden."""
+        """Done when the initial last values have been handled. Fails with NotPermitted if the pattern is forbidden."""
 
     async def run(self) -> None:
         """Never ends by itself: reconnects, restarts of the server and lost consumers are handled."""
@@ -78,23 +78,23 @@ class StreamSubscriber(Generic[T]):
     async def _follow(self) -> None:
         """Create a consumer and read from it. Ends with BusUnavailable when the connection or consumer is lost."""
         self._arrived = asyncio.Queue()
-        remove = self._link.when_lost(lambda: self._arrived.put_nowait(None))
+        remove_callback = self._link.when_lost(lambda: self._arrived.put_nowait(None))
         inbox = self._link.client.new_inbox()
         try:
             subscription = await self._link.client.subscribe(inbox, cb=self._arrived.put)
         except nats.errors.Error as error:
-            remove()
+            remove_callback()
             raise self._link.as_bus_error(self._pattern, error) from error
         try:
             consumer, self._replaying = await self._link.create_reader(
                 self._stream, self._pattern, deliver_policy=api.DeliverPolicy.LAST_PER_SUBJECT
             )
             if not self._replaying:
-                self._is_caught_up()
+                self._set_caught_up()
             while True:
                 await self._read_batch(consumer, inbox)
         finally:
-            remove()
+            remove_callback()
             with suppress(nats.errors.Error):
                 await subscription.unsubscribe()
 
@@ -119,7 +119,7 @@ class StreamSubscriber(Generic[T]):
                 received += 1
                 await self._handle(message)
             elif status in (api.StatusCode.CONTROL_MESSAGE, api.StatusCode.REQUEST_TIMEOUT):
-                self._is_caught_up()  # the server has no more messages: some last values expired in the meantime
+                self._set_caught_up()  # the server has no more messages: some last values expired in the meantime
                 if status == api.StatusCode.REQUEST_TIMEOUT:
                     return
             else:
@@ -132,11 +132,11 @@ class StreamSubscriber(Generic[T]):
             await asyncio.sleep(0)
             self._turn_ends = time() + _TURN
         try:
-            if self._arrived.empty():  # else a timeout would cost as much as the message itself
+            if not self._arrived.empty():
+                message = self._arrived.get_nowait()  # a timeout would cost as much as the message itself
+            else:
                 async with asyncio.timeout(2.5 * self._heartbeat):
                     message = await self._arrived.get()
-            else:
-                message = self._arrived.get_nowait()
         except TimeoutError:
             self._link.errors.count("stalled", self._pattern, "no heartbeats")
             raise BusUnavailable("the consumer sent no heartbeats") from None
@@ -152,9 +152,9 @@ class StreamSubscriber(Generic[T]):
         if replayed:
             self._replaying -= 1
             if not self._replaying or not message.metadata.num_pending:
-                self._is_caught_up()
+                self._set_caught_up()
 
-    def _is_caught_up(self) -> None:
+    def _set_caught_up(self) -> None:
         self._replaying = 0
         self._pause = _FIRST_PAUSE
         self._link.errors.set_problem(f"follow {self._pattern}", None)

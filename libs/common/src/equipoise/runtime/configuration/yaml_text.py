@@ -1,7 +1,7 @@
 """Reads a configuration as YAML, and rejects what is easily written by mistake.
 
-Scalars are those of YAML 1.2: `off` and `yes` are text, `1:30` and `0o17` are not numbers. Rejected are repeated keys
-(the last one would be used), aliases (a few lines can mean gigabytes), tags, and numbers that are not finite.
+Scalars are those of YAML 1.2: `off` and `yes` are text, `1:30` and `0o17` are not numbers. Repeated keys (the last one
+would be used), aliases (a few lines can mean gigabytes), tags, and numbers that are not finite are rejected.
 """
 
 import math
@@ -14,11 +14,11 @@ import yaml
 from equipoise.contracts.configuration.shallow_yaml import ShallowLoader
 
 LIMIT = 2**20
-"""Bytes of a document: what a ConfigMap holds."""
+"""The most bytes of a document, and of a ConfigMap."""
 
 
 class UnreadableYaml(Exception):
-    """The text cannot be read; the message contains where and why."""
+    """The text cannot be read. The message states where and why."""
 
 
 def read_yaml(text: str) -> Any:
@@ -71,7 +71,7 @@ class _Loader(ShallowLoader):
         return values
 
     def text(self, node: yaml.ScalarNode) -> str:
-        """Two escapes of a pair of surrogates are one character, as in JSON."""
+        """The text of a scalar. The two escapes of a surrogate pair are one character, as in JSON."""
         value = str(node.value)
         try:
             return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16")
@@ -106,8 +106,8 @@ _SCALARS = {
     "int": (_INTEGER, list("-+0123456789")),
     "float": (_NUMBER, list("-+.0123456789")),
 }
-for _name, (_pattern, _first) in _SCALARS.items():
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _pattern, _first)
+for _name, (_pattern, _first_characters) in _SCALARS.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _pattern, _first_characters)
 _Loader.add_constructor("tag:yaml.org,2002:map", _Loader.mapping)
 _Loader.add_constructor("tag:yaml.org,2002:str", _Loader.text)
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.integer)

@@ -19,16 +19,16 @@ CHECK_PERIOD = 2.0
 """Seconds between two checks whether anything has changed."""
 
 RETRY_PERIOD = 10.0
-"""Seconds between two attempts: without the stream, or without the right to publish, none succeeds."""
+"""Seconds from a failed attempt to the next one. All fail while the stream or the permission to publish is missing."""
 
 _LAST_SECONDS = 2.0
-"""Seconds that the last message may take: the process is being stopped."""
+"""Seconds that the last message may take, because the process is being stopped."""
 
 log = structlog.get_logger()
 
 
 class ConfigurationPublisher:
-    """One process with one configuration: another configuration is another process identity."""
+    """Publishes the configuration of this process. A process with another configuration has another identity."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class ConfigurationPublisher:
         try:
             published: EffectiveConfiguration | None = None
             while True:
-                now, pause = self._message(), CHECK_PERIOD
-                if published is None or _is_due(now, published):
-                    if await self._publish(bus, now):
-                        published = now
+                message, pause = self._message(), CHECK_PERIOD
+                if published is None or _is_due(message, published):
+                    if await self._publish(bus, message):
+                        published = message
                     else:
                         pause = RETRY_PERIOD
                 await self._clock.sleep(pause)
@@ -90,6 +90,6 @@ class ConfigurationPublisher:
         return True
 
 
-def _is_due(now: EffectiveConfiguration, published: EffectiveConfiguration) -> bool:
-    changed = (now.leading, now.evictions) != (published.leading, published.evictions)
-    return changed or now.at - published.at >= CONFIGURATION_PERIOD
+def _is_due(message: EffectiveConfiguration, published: EffectiveConfiguration) -> bool:
+    changed = (message.leading, message.evictions) != (published.leading, published.evictions)
+    return changed or message.at - published.at >= CONFIGURATION_PERIOD

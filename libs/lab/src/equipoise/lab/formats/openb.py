@@ -1,7 +1,7 @@
-"""The folder format of the inventory of a GPU cluster (Alibaba clusterdata, gpu-v2023): without usage and placement.
+"""The folder format of the inventory of a GPU cluster (Alibaba clusterdata, gpu-v2023). It has no usage or placements.
 
-`openb_nodes` (node_id, cpu_milli, memory_mib, gpu: number of GPUs) and `openb_pods` (pod_id, cpu_request_milli,
-memory_request_mib, num_gpu, gpu_milli: of each of these GPUs, qos). Other columns are ignored.
+`openb_nodes` has the columns node_id, cpu_milli, memory_mib and gpu (the number of GPUs). `openb_pods` has pod_id,
+cpu_request_milli, memory_request_mib, num_gpu, gpu_milli (of each GPU) and qos. Other columns are ignored.
 """
 
 import random
@@ -31,9 +31,10 @@ Item = TypeVar("Item", TraceNode, TraceWorkload)
 
 
 def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
-    """All pods at the same time, each as a workload without a node. Raises TraceError.
+    """The trace of a folder. All pods exist at the same time, each with a workload of its own and without a node.
 
-    A slice of `nodes` nodes has the same share of the pods, both sampled with `seed`.
+    With `nodes`, the trace has this many of the nodes and the same share of the pods, both sampled with `seed`. Raises
+    TraceError.
     """
     return read_tables(folder, "openb_nodes", "openb_pods", nodes=nodes, seed=seed)
 
@@ -48,7 +49,10 @@ def read_tables(
     nodes: int | None = None,
     seed: int = 1,
 ) -> Trace:
-    """The trace of tables with these names, as in `read`. `node_names`, `pod_names`: `other_names` of `read_rows`."""
+    """The trace of tables with these names, as in `read`. `node_names` and `pod_names` rename their columns.
+
+    They are the argument `other_names` of `read_rows`.
+    """
     all_nodes, all_pods = _nodes(folder, node_table, node_names), _workloads(folder, pod_table, pod_names)
     if not all_nodes:
         raise TraceError(f"{path_of(folder, node_table)} has no nodes; add at least one")
@@ -113,8 +117,8 @@ def _priority(row: Row) -> int:
 
 def _sampled(items: Sequence[Item], count: int, generator: random.Random) -> list[Item]:
     """A random sample of this many items, in their order."""
-    names = set(generator.sample(sorted((each.name for each in items), key=natural_order), count))
-    return [each for each in items if each.name in names]
+    names = set(generator.sample(sorted((item.name for item in items), key=natural_order), count))
+    return [item for item in items if item.name in names]
 
 
 def _constant(path: Path, amounts: Mapping[str, int]) -> CurveTable:
@@ -124,17 +128,19 @@ def _constant(path: Path, amounts: Mapping[str, int]) -> CurveTable:
 
 def _notes(nodes: Sequence[TraceNode], pods: Sequence[TraceWorkload], total: int, seed: int) -> list[str]:
     cpu = _share(sum(pod.request_cpu_milli for pod in pods), sum(node.cpu_milli for node in nodes))
-    gpu = _share(*(sum(each.extended_resources.get(GPU, 0) for each in items) for items in (pods, nodes)))
-    return [
+    requested_gpu = sum(pod.extended_resources.get(GPU, 0) for pod in pods)
+    gpu = _share(requested_gpu, sum(node.extended_resources.get(GPU, 0) for node in nodes))
+    notes = [
         "usage is assumed to equal the requests at all times: the trace has none, and figures of load are figures of "
         "requests",
         f"all {len(pods)} pods at the same time, whenever they existed: they request {cpu} of the CPU and {gpu} of the "
         "GPUs",
         f"GPUs are thousandths in total ({GPU}): which GPU of a node a pod uses, and the models of GPUs, are ignored",
         f"priorities by QoS class: {', '.join(f'{qos} {priority}' for qos, priority in PRIORITIES.items())}",
-        *[f"a slice: {len(nodes)} of {total} nodes and the same share of the pods, sampled with seed {seed}"]
-        * (len(nodes) < total),
     ]
+    if len(nodes) < total:
+        notes.append(f"a slice: {len(nodes)} of {total} nodes and the same share of the pods, sampled with seed {seed}")
+    return notes
 
 
 def _share(part: int, whole: int) -> str:

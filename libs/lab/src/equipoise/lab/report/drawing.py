@@ -29,7 +29,7 @@ class Theme(msgspec.Struct, frozen=True, kw_only=True):
     stock: str
     best: str
     others: tuple[str, ...]
-    """Each is used with three dash patterns: nine colors are hard to distinguish."""
+    """The colors of all other lines, each with three dash patterns, because nine colors are hard to distinguish."""
 
     def settings(self) -> dict[Any, Any]:
         """Settings of matplotlib."""

@@ -1,7 +1,7 @@
 """The order in which nodes are searched: one node of each zone after the other.
 
-As `nodeTree` of pkg/scheduler/backend/cache of Kubernetes 1.37, so that a search that ends early
-finds nodes of all zones.
+A search that ends early then finds nodes of all zones. Source: `nodeTree` of pkg/scheduler/backend/cache of
+Kubernetes 1.37.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ class NodeOrder:
         self._zones: dict[Zone, dict[int, None]] = {}
 
     def changed(self, row: int, before: Node | None, after: Node | None) -> bool:
-        """The node of this row was replaced, added or removed. Whether the order is another one now."""
+        """Replace, add or remove the node of a row. Returns whether the order has changed."""
         old, new = (None if node is None else zone_of(node) for node in (before, after))
         if old == new:
             return False

@@ -7,14 +7,14 @@ from equipoise.scheduling.model.arrays import Ints
 
 
 def all_equal(length: int, score: int) -> Ints:
-    """This score for each node: as np.full, which takes four times as long for few nodes."""
-    found = np.empty(length, dtype=np.int64)
-    found.fill(score)
-    return found
+    """An array with this score for each node. np.full would take four times as long for few nodes."""
+    scores = np.empty(length, dtype=np.int64)
+    scores.fill(score)
+    return scores
 
 
 def normalized(scores: Ints, *, reverse: bool = False) -> Ints:
-    """The highest becomes 100, or 0 with `reverse`. All 0: they stay, or become 100 with `reverse`."""
+    """The highest score becomes 100, or 0 with `reverse`. If all are 0, they stay 0, or become 100 with `reverse`."""
     highest = int(scores.item(scores.argmax())) if len(scores) else 0
     if highest == 0:
         return all_equal(len(scores), MAX_SCORE) if reverse else scores

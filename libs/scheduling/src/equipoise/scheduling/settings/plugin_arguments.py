@@ -27,7 +27,7 @@ class NodeResourcesFitArgs(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str = LEAST_ALLOCATED
     resources: tuple[ResourceWeight, ...] = CPU_AND_MEMORY
     shape: tuple[ShapePoint, ...] = ()
-    """The function, of RequestedToCapacityRatio only."""
+    """The scoring function of RequestedToCapacityRatio; empty for other strategies."""
 
 
 class BalancedAllocationArgs(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class InterPodAffinityArgs(msgspec.Struct, frozen=True, kw_only=True):
 
 class PodTopologySpreadArgs(msgspec.Struct, frozen=True, kw_only=True):
     default_constraints: tuple[TopologySpreadConstraint, ...] | None = None
-    """The constraints of pods without any; None: those of the system (`defaultingType: System`)."""
+    """The constraints of pods that have none themselves. None: the system defaults (`defaultingType: System`)."""
 
 
 class VolumeBindingArgs(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class VolumeBindingArgs(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds."""
 
     shape: tuple[ShapePoint, ...] = LESS_USED_IS_BETTER
-    """The score of a node by the part of its volumes that the claims request."""
+    """The score of a node by the percentage of the matched volumes' capacity that the claims request."""
 
 
 class DefaultPreemptionArgs(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,17 +65,18 @@ def read_arguments(plugin: str, section: Fields) -> object:
     """Reads the arguments of a plugin in ARGUMENTS."""
     section.text("apiVersion", API_VERSION, allowed=(API_VERSION,))
     section.text("kind", f"{plugin}Args", allowed=(f"{plugin}Args",))
-    found = ARGUMENTS[plugin](section)
+    arguments = ARGUMENTS[plugin](section)
     section.end()
-    return found
+    return arguments
 
 
 def _node_resources_fit(section: Fields) -> NodeResourcesFitArgs:
-    for name, slash in (("ignoredResources", True), ("ignoredResourceGroups", False)):
-        for index, value in enumerate(section.texts(name)):
-            if not is_label_key(value) or (not slash and "/" in value):
-                expected = "the name of an extended resource" if slash else "the group of extended resources, without /"
-                section.wrong(f"{name}[{index}]", value, expected)
+    for index, value in enumerate(section.texts("ignoredResources")):
+        if not is_label_key(value):
+            section.wrong(f"ignoredResources[{index}]", value, "the name of an extended resource")
+    for index, value in enumerate(section.texts("ignoredResourceGroups")):
+        if not is_label_key(value) or "/" in value:
+            section.wrong(f"ignoredResourceGroups[{index}]", value, "the group of extended resources, without /")
     strategy = section.section("scoringStrategy")
     kinds = (LEAST_ALLOCATED, MOST_ALLOCATED, RATIO)
     kind = strategy.text("type", LEAST_ALLOCATED, allowed=kinds)
@@ -89,7 +90,7 @@ def _node_resources_fit(section: Fields) -> NodeResourcesFitArgs:
         inner.end()
     elif ratio is not None:
         strategy.wrong("requestedToCapacityRatio", ratio, f"no such field unless type is {RATIO}")
-    found = NodeResourcesFitArgs(
+    arguments = NodeResourcesFitArgs(
         ignored_resources=section.texts("ignoredResources"),
         ignored_resource_groups=section.texts("ignoredResourceGroups"),
         strategy=kind,
@@ -97,7 +98,7 @@ def _node_resources_fit(section: Fields) -> NodeResourcesFitArgs:
         shape=shape,
     )
     strategy.end()
-    return found
+    return arguments
 
 
 def _balanced_allocation(section: Fields) -> BalancedAllocationArgs:
@@ -108,17 +109,17 @@ def _node_affinity(section: Fields) -> NodeAffinityArgs:
     value = section.value("addedAffinity")
     if value is None:
         return NodeAffinityArgs()
-    found = _converted(section, "addedAffinity", value, NodeAffinity)
-    if found is None:
+    affinity = _converted(section, "addedAffinity", value, NodeAffinity)
+    if affinity is None:
         return NodeAffinityArgs()
-    place = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-    terms = found.required.node_selector_terms if found.required is not None else ()
+    terms = affinity.required.node_selector_terms if affinity.required is not None else ()
     for index, term in enumerate(terms):
-        _check_term(section, f"{place}[{index}]", term)
-    for index, preferred in enumerate(found.preferred):
-        place = f"addedAffinity.preferredDuringSchedulingIgnoredDuringExecution[{index}].preference"
-        _check_term(section, place, preferred.preference)
-    return NodeAffinityArgs(added_affinity=found)
+        path = f"addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[{index}]"
+        _check_term(section, path, term)
+    for index, preferred in enumerate(affinity.preferred):
+        path = f"addedAffinity.preferredDuringSchedulingIgnoredDuringExecution[{index}].preference"
+        _check_term(section, path, preferred.preference)
+    return NodeAffinityArgs(added_affinity=affinity)
 
 
 def _inter_pod_affinity(section: Fields) -> InterPodAffinityArgs:
@@ -141,9 +142,8 @@ def _pod_topology_spread(section: Fields) -> PodTopologySpreadArgs:
         if not is_label_key(key):
             entry.wrong("topologyKey", key, "the key of a label of nodes")
         actions = ("DoNotSchedule", "ScheduleAnyway")
-        if (action := entry.text("whenUnsatisfiable", allowed=actions)) == "" and entry.value(
-            "whenUnsatisfiable"
-        ) is None:
+        action = entry.text("whenUnsatisfiable", allowed=actions)
+        if entry.value("whenUnsatisfiable") is None:
             entry.not_one_of("whenUnsatisfiable", None, actions)
         if entry.value("labelSelector") is not None:
             entry.wrong(
@@ -175,13 +175,13 @@ def _volume_binding(section: Fields) -> VolumeBindingArgs:
 
 
 def _default_preemption(section: Fields) -> DefaultPreemptionArgs:
-    found = DefaultPreemptionArgs(
+    arguments = DefaultPreemptionArgs(
         min_candidate_nodes_percentage=section.integer("minCandidateNodesPercentage", 10, lowest=0, highest=100),
         min_candidate_nodes_absolute=section.integer("minCandidateNodesAbsolute", 100, lowest=0),
     )
-    if not found.min_candidate_nodes_percentage and not found.min_candidate_nodes_absolute:
+    if not arguments.min_candidate_nodes_percentage and not arguments.min_candidate_nodes_absolute:
         section.wrong("minCandidateNodesPercentage", 0, "more than 0 here or in minCandidateNodesAbsolute")
-    return found
+    return arguments
 
 
 ARGUMENTS: Mapping[str, Callable[[Fields], object]] = {
@@ -197,28 +197,28 @@ ARGUMENTS: Mapping[str, Callable[[Fields], object]] = {
 
 
 def _resources(section: Fields, highest: int) -> tuple[ResourceWeight, ...]:
-    """The default if there are none. A weight of 0 is as 1."""
-    found: dict[str, ResourceWeight] = {}
-    for each in section.sections("resources"):
-        name = each.text("name")
+    """The weights of resources; the default if there are none. A weight of 0 counts as 1."""
+    weights: dict[str, ResourceWeight] = {}
+    for entry in section.sections("resources"):
+        name = entry.text("name")
         if not name:
-            each.wrong("name", name, "the name of a resource")
-        if name in found:
-            each.fault("name", f"{show(name)} is given twice")
-        weight = each.integer("weight", 1, lowest=0, highest=highest) or 1
-        found[name] = ResourceWeight(name=name, weight=weight)
-        each.end()
-    return tuple(found.values()) or CPU_AND_MEMORY
+            entry.wrong("name", name, "the name of a resource")
+        if name in weights:
+            entry.fault("name", f"{show(name)} is given twice")
+        weight = entry.integer("weight", 1, lowest=0, highest=highest) or 1
+        weights[name] = ResourceWeight(name=name, weight=weight)
+        entry.end()
+    return tuple(weights.values()) or CPU_AND_MEMORY
 
 
 def _shape(section: Fields) -> tuple[ShapePoint, ...]:
     points: list[ShapePoint] = []
-    for each in section.sections("shape"):
-        utilization = each.integer("utilization", 0, lowest=0, highest=100)
+    for entry in section.sections("shape"):
+        utilization = entry.integer("utilization", 0, lowest=0, highest=100)
         if points and utilization <= points[-1].utilization:
-            each.wrong("utilization", utilization, f"more than {points[-1].utilization}, that of the point before it")
-        points.append(ShapePoint(utilization=utilization, score=each.integer("score", 0, lowest=0, highest=10)))
-        each.end()
+            entry.wrong("utilization", utilization, f"more than {points[-1].utilization}, that of the point before it")
+        points.append(ShapePoint(utilization=utilization, score=entry.integer("score", 0, lowest=0, highest=10)))
+        entry.end()
     if not points:
         section.wrong("shape", section.value("shape"), "at least one point")
         return (ShapePoint(utilization=0, score=0),)
@@ -229,7 +229,7 @@ T = TypeVar("T")
 
 
 def _converted(section: Fields, name: str, value: object, kind: type[T]) -> T | None:
-    """None after a fault."""
+    """The value as `kind`. None if that fails, which is recorded as a fault."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -249,30 +249,30 @@ OPERATORS: Mapping[str, str] = {
 """What the values of a requirement must be."""
 
 
-def _check_term(section: Fields, place: str, term: NodeSelectorTerm) -> None:
+def _check_term(section: Fields, path: str, term: NodeSelectorTerm) -> None:
     for index, rule in enumerate(term.match_expressions):
-        where = f"{place}.matchExpressions[{index}]"
+        rule_path = f"{path}.matchExpressions[{index}]"
         if not is_label_key(rule.key):
-            section.wrong(f"{where}.key", rule.key, "the key of a label")
+            section.wrong(f"{rule_path}.key", rule.key, "the key of a label")
         if rule.operator not in OPERATORS:
-            section.not_one_of(f"{where}.operator", rule.operator, OPERATORS)
-        elif not _has_values(rule):
-            section.wrong(f"{where}.values", rule.values, f"{OPERATORS[rule.operator]} with {rule.operator}")
+            section.not_one_of(f"{rule_path}.operator", rule.operator, OPERATORS)
+        elif not _values_are_valid(rule):
+            section.wrong(f"{rule_path}.values", rule.values, f"{OPERATORS[rule.operator]} with {rule.operator}")
     for index, rule in enumerate(term.match_fields):
-        where = f"{place}.matchFields[{index}]"
+        rule_path = f"{path}.matchFields[{index}]"
         if rule.key != "metadata.name":
-            section.wrong(f"{where}.key", rule.key, "metadata.name")
+            section.wrong(f"{rule_path}.key", rule.key, "metadata.name")
         if rule.operator not in ("In", "NotIn"):
-            section.not_one_of(f"{where}.operator", rule.operator, ("In", "NotIn"))
+            section.not_one_of(f"{rule_path}.operator", rule.operator, ("In", "NotIn"))
         elif len(rule.values) != 1:
-            section.wrong(f"{where}.values", rule.values, "one name")
+            section.wrong(f"{rule_path}.values", rule.values, "one name")
 
 
-def _has_values(rule: SelectorRequirement) -> bool:
-    match OPERATORS[rule.operator]:
-        case "no values":
+def _values_are_valid(rule: SelectorRequirement) -> bool:
+    match rule.operator:
+        case "Exists" | "DoesNotExist":
             return not rule.values
-        case "at least one value":
+        case "In" | "NotIn":
             return bool(rule.values)
         case _:
             return len(rule.values) == 1 and re.fullmatch("[+-]?[0-9]+", rule.values[0]) is not None
@@ -283,6 +283,6 @@ _PREFIX = re.compile("(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a
 
 
 def is_label_key(text: str) -> bool:
-    """A name, or a DNS subdomain, a slash and a name: a qualified name of Kubernetes."""
+    """Whether the text is a qualified name of Kubernetes: a name, with or without a DNS subdomain and a slash."""
     prefix, slash, name = text.rpartition("/")
     return bool(_NAME.fullmatch(name)) and (not slash or bool(_PREFIX.fullmatch(prefix)))

@@ -77,7 +77,7 @@ class MemoryStream:
         """The time at which a message with an age of its own expires (`Message.max_age`), by subject."""
 
     def store(self, subject: str, payload: bytes, headers: Headers, now: float) -> Receipt:
-        """Store a message. Raises AlreadyQueued when a work queue still holds one of this subject."""
+        """Store a message. Raises AlreadyQueued if a work queue still holds a message of this subject."""
         self._expire(now)
         message_id = headers.get(MESSAGE_ID)
         if message_id in self._ids:
@@ -112,12 +112,12 @@ class MemoryStream:
         return None
 
     def acknowledge(self, message: StoredMessage) -> None:
-        """Remove it: it is processed."""
+        """Remove a processed message."""
         if self._messages.get(message.subject) is message:
             del self._messages[message.subject]
 
     def redeliver(self, message: StoredMessage, due_at: float) -> bool:
-        """Deliver it again at `due_at`; False when it was delivered too often and is removed instead."""
+        """Deliver a message again at `due_at`. False if it was delivered too often and is removed instead."""
         message.taken = False
         message.due_at = due_at
         if message.deliveries >= MAX_DELIVERIES:
@@ -126,7 +126,10 @@ class MemoryStream:
         return True
 
     def _expire(self, now: float) -> None:
-        """Remove what is too old. All tables are in the order of their times, if messages with an age have the same."""
+        """Remove expired messages and ids.
+
+        The tables are in the order of expiry, provided that all messages with an age of their own have the same age.
+        """
         while self._expiring and self._expiring[first := next(iter(self._expiring))] <= now:
             del self._messages[first], self._expiring[first]
         if self.stream.max_age is not None:
@@ -141,7 +144,7 @@ class MemoryStream:
 
 
 class _Subscription:
-    """Calls one handler with one message after the other; has a task only while there are any."""
+    """Calls one handler with one message after the other. It has a task only while messages wait."""
 
     def __init__(
         self,
@@ -182,7 +185,7 @@ class _Subscription:
 class MemoryBus(ChannelFollower):
     """A `Bus` that all services of a test (or of the lab) share.
 
-    Beyond the protocol: `published` returns messages, `headers` their headers, `inject` publishes raw bytes,
+    In addition to the protocol, `published` returns messages, `headers` their headers, `inject` publishes raw bytes,
     `disconnect` and `reconnect` simulate a lost connection, `settled` waits until all handlers are idle. `streams`
     replaces the default streams (see `with_max_ages`). `chance` generates the ids of messages and traces; by default
     they are the same in every run.
@@ -280,13 +283,15 @@ class MemoryBus(ChannelFollower):
             expired.cancel()
 
     async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> Stop:
-        served = {endpoint.subject: EndpointResponder(endpoint, self._clock) for endpoint in endpoints}
-        self._endpoints.update(served)
+        own = {endpoint.subject: EndpointResponder(endpoint, self._clock) for endpoint in endpoints}
+        self._endpoints.update(own)
 
         async def stop() -> None:
-            # Another replica may serve the same subjects by now.
-            self._endpoints = {name: each for name, each in self._endpoints.items() if served.get(name) is not each}
-            served.clear()
+            for subject, responder in own.items():
+                # Another replica may serve the same subject by now.
+                if self._endpoints.get(subject) is responder:
+                    del self._endpoints[subject]
+            own.clear()
 
         return stop
 
@@ -370,23 +375,23 @@ class MemoryBus(ChannelFollower):
                 await self._work_arrived.wait()
                 continue
             try:
-                again = await reader.attempt(
+                retry = await reader.attempt(
                     worker, taken.subject, taken.payload, headers=taken.headers, deliveries=taken.deliveries
                 )
             except asyncio.CancelledError:
                 self._redeliver(queue, taken, 0.0)
                 raise
-            if again is None:
+            if retry is None:
                 queue.acknowledge(taken)
             else:
-                self._redeliver(queue, taken, again.after)
+                self._redeliver(queue, taken, retry.after)
 
     async def _respond(self, subject: str, responder: EndpointResponder, payload: bytes, headers: Headers) -> bytes:
         try:
             with continuing_trace(headers):
                 response = await responder.respond(payload)
                 while response is None:
-                    await asyncio.Event().wait()  # dropped: the request expires
+                    await asyncio.Event().wait()  # the responder dropped the request, which expires
                 return encode(subject, response)
         except UnreadableRequest as error:
             self.errors.count("unreadable", subject, error)

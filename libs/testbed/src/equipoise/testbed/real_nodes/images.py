@@ -16,12 +16,12 @@ from equipoise.testbed.real_nodes.node_files import SANDBOX_IMAGE
 from equipoise.testbed.real_nodes.tree import BASE_TREE, NODE_TREE, debian_tree
 
 BASE_IMAGE = "localhost/python:3.13-slim"
-"""What the Dockerfile builds from: buildah looks for short names here first."""
+"""The base image. The Dockerfile has only its short name, which buildah looks up in localhost first."""
 
 BUSYBOX_IMAGE = "docker.io/library/busybox:latest"
 NATS_IMAGE = "docker.io/library/nats:2.15-alpine"
 SOURCES = ("Dockerfile", ".dockerignore", "requirements", "libs/common", "libs/cli", "libs/scheduling", "services")
-"""What the image of Equipoise is built from, in a clone."""
+"""The files of a clone from which the image of Equipoise is built."""
 
 CERTIFICATES = Path("/etc/ssl/certs")
 
@@ -58,7 +58,7 @@ class Images:
         self._progress = progress
 
     def sandbox(self) -> Path:
-        """The process that holds the namespaces of a pod, which does nothing."""
+        """The image of the process that holds the namespaces of a pod and does nothing."""
         return self._small("pause", SANDBOX_IMAGE, _BUSYBOX, {"busybox": self._busybox()})
 
     def busybox(self) -> Path:
@@ -70,28 +70,28 @@ class Images:
         return self._small("nats", NATS_IMAGE, _NATS, {"nats-server": Path(nats_server_binary())})
 
     def product(self, clone: Path) -> Path:
-        """The image of Equipoise, by the Dockerfile of a clone, unchanged."""
+        """The image of Equipoise, built with the unchanged Dockerfile of a clone."""
         key = _digest([BASE_TREE.key(), *_contents(clone)])
 
         def make(archive: Path) -> None:
             self._base()
-            options = [*_own_certificates(archive.parent), "--layers", "--network=host"]
+            options = [*_certificate_volumes(archive.parent), "--layers", "--network=host"]
             self._build("equipoise", product_image(), clone, clone / "Dockerfile", archive, options)
 
-        made = self._once("equipoise", key, make)
-        os.utime(made)
+        archive = self._once("equipoise", key, make)
+        os.utime(archive)
         _remove_all_but_newest(self._cache, "image-equipoise-*.tar", 3)
-        return made
+        return archive
 
     def _base(self) -> None:
-        """The base image, in buildah's storage only: the empty archive states that it is there."""
+        """Builds the base image, which is only in buildah's storage. An empty archive marks that it was built."""
         tree = debian_tree(BASE_TREE, self._cache, self._progress)
 
-        def make(state: Path) -> None:
-            file = state.parent / "Containerfile"
+        def make(archive: Path) -> None:
+            file = archive.parent / "Containerfile"
             file.write_text(_BASE)
             self._build("base", BASE_IMAGE, tree, file, None, [])
-            state.touch()
+            archive.touch()
 
         self._once("base", _digest([BASE_TREE.key(), _BASE]), make)
 
@@ -108,21 +108,21 @@ class Images:
             self._build(name, image, context, context / "Containerfile", archive, [])
 
         key = _digest(
-            [image, containerfile, *(hashlib.sha256(each.read_bytes()).hexdigest() for each in files.values())]
+            [image, containerfile, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files.values())]
         )
         return self._once(name, key, make)
 
     def _once(self, name: str, key: str, make: Callable[[Path], None]) -> Path:
         began = time.monotonic()
 
-        def noted(target: Path) -> None:
+        def make_with_notes(target: Path) -> None:
             self._progress.note(f"{name}: building the image, once")
             make(target)
             self._progress.note(f"{name}: built in {minutes(time.monotonic() - began)}")
 
         return made_once(
             self._cache / f"image-{name}-{key}.tar",
-            noted,
+            make_with_notes,
             lambda: self._progress.show(f"{name}: another process builds it, {minutes(time.monotonic() - began)}"),
         )
 
@@ -155,8 +155,11 @@ class Images:
             steps.run(f"{name}-archive", ["buildah", "push", image, target], scratch, self._progress, **environment)
 
 
-def _own_certificates(scratch: Path) -> list[str]:
-    """pip and uv use certificates of their own. A company's package index has those of the machine."""
+def _certificate_volumes(scratch: Path) -> list[str]:
+    """The options that let pip and uv trust the CAs of this machine, such as the CA of a company's package index.
+
+    Without them, pip and uv trust only the CAs that they contain.
+    """
     (scratch / "pip.conf").write_text(f"[global]\ncert = {CERTIFICATES}/ca-certificates.crt\n")
     (scratch / "uv").mkdir()
     (scratch / "uv" / "uv.toml").write_text("system-certs = true\n")
@@ -178,6 +181,6 @@ def _digest(words: Iterable[str]) -> str:
 
 
 def _remove_all_but_newest(cache: Path, pattern: str, number: int) -> None:
-    """Every change of a source file makes a new archive of hundreds of megabytes."""
+    """Remove old archives. Every change of a source file creates a new one of hundreds of megabytes."""
     for old in sorted(cache.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)[number:]:
         old.unlink(missing_ok=True)

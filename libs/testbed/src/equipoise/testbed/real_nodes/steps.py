@@ -1,4 +1,4 @@
-"""Runs the programs that build trees and images. What they mount ends with them."""
+"""Runs the programs that build trees and images, in namespaces of their own: their mounts end with them."""
 
 import os
 import re
@@ -12,17 +12,17 @@ from equipoise.testbed.binaries.toolchain import Progress
 from equipoise.testbed.processes.guard import Guard
 from equipoise.testbed.real_nodes.requirements import search_path
 
-PRIVATE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+UNSHARE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 def run(what: str, argv: Sequence[str | Path], scratch: Path, progress: Progress, **environment: str) -> None:
-    """Run a program in namespaces of mounts and processes of its own. Raises BuildError with the end of its output."""
+    """Run a program in a mount and a PID namespace of its own. Raises BuildError with the end of its output."""
     began = time.monotonic()
     nice = ["nice"] if shutil.which("nice") else []
     with Guard() as guard:
         run_step(
             guard,
-            [*nice, *PRIVATE, *argv],
+            [*nice, *UNSHARE, *argv],
             what=what,
             log=scratch / f"{what}.log",
             directory=scratch,
@@ -32,5 +32,5 @@ def run(what: str, argv: Sequence[str | Path], scratch: Path, progress: Progress
 
 
 def _last(lines: Sequence[str]) -> str:
-    """The last step that the program names."""
+    """The last line that names a step of mmdebstrap or buildah."""
     return next((line[:100] for line in reversed(lines) if re.match(r"I: |STEP ", line)), "")

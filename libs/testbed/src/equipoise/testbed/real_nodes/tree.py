@@ -1,4 +1,4 @@
-"""The file systems of Debian that nodes and images are made of, from its packages by mmdebstrap, once."""
+"""Debian root file systems, from which nodes and images are made. mmdebstrap makes each of them once."""
 
 import hashlib
 import shlex
@@ -15,7 +15,7 @@ SUITE = "trixie"
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """A Debian with some packages, changed by a shell script that gets its folder."""
+    """A Debian root file system with some packages. The shell script `change` gets its folder and changes it."""
 
     name: str
     packages: tuple[str, ...]
@@ -23,7 +23,7 @@ class Tree:
     change: Path | None = None
 
     def key(self) -> str:
-        """Cache key of all inputs but the versions of Debian's packages."""
+        """The cache key: a hash of all inputs except the versions of Debian's packages."""
         words = [SUITE, *self.packages, *self.excluded, self.change.read_text() if self.change else ""]
         return hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
 
@@ -35,7 +35,7 @@ NODE_TREE = Tree(
         "iproute2", "iptables", "kmod", "mount", "nftables", "procps", "runc", "socat", "util-linux",
     ),
 )  # fmt: skip
-"""Its containerd is 1.7: the kubelet requires 2 from Kubernetes 1.38 on."""
+"""Debian's containerd is 1.7. From Kubernetes 1.38 on, the kubelet requires containerd 2."""
 
 BASE_TREE = Tree(
     name="base-tree",
@@ -51,7 +51,7 @@ def debian_tree(tree: Tree, cache: Path, progress: Progress) -> Path:
 
     def make(folder: Path) -> None:
         progress.note(f"{tree.name}: fetching Debian's packages, once")
-        # A wheel keeps no permission to execute a file.
+        # The script is run by sh because a wheel does not keep its permission to be executed.
         hooks = [f'--customize-hook=sh {shlex.quote(str(tree.change))} "$1"'] if tree.change else []
         steps.run(
             tree.name,

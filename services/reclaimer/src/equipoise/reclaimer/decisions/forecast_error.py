@@ -1,9 +1,9 @@
 """How far usage deviates from the typical day, learned from the deviations of the last days.
 
-Two things are learned: how much of a deviation is still there some hours later, of all nodes together, since one node
-has too few days; and how far each node then still was above what was expected, in levels of equal probability. Where
-days repeat, the first is nearly nothing and the second small, so the typical day counts; where they do not, the last
-hours count.
+The first thing learned is the persistence: how much of a deviation remains some hours later. It is learned from all
+nodes together, because one node has too few days. The second is the error: how far the usage of each node was above the
+usage that was expected with this persistence, as levels of equal probability. If days repeat, both are small and the
+typical day counts. If they do not, the last hours count.
 """
 
 import msgspec
@@ -22,25 +22,26 @@ class ForecastErrors(msgspec.Struct, frozen=True, kw_only=True):
     """The errors of forecasts, as shares of the capacity."""
 
     persistence: Array
-    """hours ahead × means: weights of the means in what is expected of the deviation."""
+    """hours ahead × means: the weight of each mean in the expected deviation."""
 
     levels: Array
-    """nodes × hours ahead × LEVELS, ascending: usage above (or below) what was expected. NaN: not known yet."""
+    """nodes × hours ahead × LEVELS, ascending: usage minus expected usage. NaN if not known yet."""
 
 
 def learn_errors(deviations: Array, hours: int = SLOTS) -> ForecastErrors:
-    """`deviations`: nodes × steps, oldest first: usage minus that of the typical day, as shares of the capacity.
+    """The errors of forecasts, from the deviations of the last days.
 
-    A NaN is unknown, and so is every mean and hour that contains one.
+    `deviations` is nodes × steps, oldest first: usage minus usage on the typical day, as shares of the capacity. NaN is
+    unknown, and so is every mean and hour that contains it.
     """
     persistence = persistence_of(learn_moments(deviations, hours).sum(axis=0))
     return ForecastErrors(persistence=persistence, levels=learn_levels(deviations, persistence))
 
 
 def learn_moments(deviations: Array, hours: int) -> Array:
-    """nodes × hours ahead × means × (means and the later deviation): sums of their products, of what is known.
+    """nodes × hours ahead × means × (means and the later deviation): sums of products of known values.
 
-    Those of nodes that are learned at different times can be added.
+    The sums of nodes that are learned at different times can be added.
     """
     moments = np.zeros((len(deviations), hours, MEANS, MEANS + 1))
     instants = _instants(deviations, hours)
@@ -48,14 +49,15 @@ def learn_moments(deviations: Array, hours: int) -> Array:
         return moments
     means = _means(deviations, instants)
     for hour in range(hours):
-        both = np.concatenate([means, _later(deviations, instants, hour).mean(axis=2)[:, :, np.newaxis]], axis=2)
-        both[np.isnan(both).any(axis=2)] = 0.0
-        moments[:, hour] = both[:, :, :MEANS].transpose(0, 2, 1) @ both
+        later = _later(deviations, instants, hour).mean(axis=2)
+        values = np.concatenate([means, later[:, :, np.newaxis]], axis=2)
+        values[np.isnan(values).any(axis=2)] = 0.0
+        moments[:, hour] = values[:, :, :MEANS].transpose(0, 2, 1) @ values
     return moments
 
 
 def persistence_of(moments: Array) -> Array:
-    """hours ahead × means, by least squares: of the moments of all nodes together."""
+    """hours ahead × means: the weights of least squares, from the sums of `learn_moments` over all nodes."""
     square = moments[:, :, :MEANS]
     size = np.trace(square, axis1=1, axis2=2)[:, np.newaxis, np.newaxis] / MEANS
     weights: Array = np.linalg.solve(square + (_REGULARIZATION * size + 1e-12) * np.eye(MEANS), moments[:, :, MEANS:])
@@ -77,9 +79,9 @@ def learn_levels(deviations: Array, persistence: Array) -> Array:
 
 
 def expected_deviation(recent: Array, persistence: Array) -> Array:
-    """nodes × hours ahead: the highest that was expected in the last REMEMBERED_HOURS.
+    """nodes × hours ahead: the highest deviation that was expected in the last REMEMBERED_HOURS.
 
-    `recent`: the last RECENT_STEPS deviations, oldest first. Unknown with any of them.
+    `recent` is nodes × RECENT_STEPS: the last deviations, oldest first. With an unknown one, the result is unknown.
     """
     instants = np.arange(STEPS_PER_DAY + 1, RECENT_STEPS + 1)
     expected: Array = (_means(recent, instants) @ persistence.T).max(axis=1)
@@ -87,33 +89,33 @@ def expected_deviation(recent: Array, persistence: Array) -> Array:
 
 
 def _means(deviations: Array, instants: Rows) -> Array:
-    """nodes × instants × means, each of the steps before the instant."""
+    """nodes × instants × means: means of the deviations before each instant. NaN if one of the day is unknown."""
     sums = np.concatenate([np.zeros((len(deviations), 1)), np.cumsum(np.nan_to_num(deviations), axis=1)], axis=1)
     gaps = np.concatenate([np.zeros((len(deviations), 1)), np.cumsum(np.isnan(deviations), axis=1)], axis=1)
     means = np.stack([(sums[:, instants] - sums[:, instants - steps]) / steps for steps in MEAN_STEPS], axis=2)
-    longest = gaps[:, instants] - gaps[:, instants - STEPS_PER_DAY]
-    known: Array = np.where((longest > 0)[:, :, np.newaxis], np.nan, means)
-    return known
+    gaps_of_day = gaps[:, instants] - gaps[:, instants - STEPS_PER_DAY]
+    known_means: Array = np.where((gaps_of_day > 0)[:, :, np.newaxis], np.nan, means)
+    return known_means
 
 
 def _instants(deviations: Array, hours: int) -> Rows:
-    """Steps, one an hour, before which a day is recorded, and after which all hours ahead are."""
+    """The steps, one per hour, with a recorded day before them and all hours ahead recorded after them."""
     instants: Rows = np.arange(deviations.shape[1] - hours * STEPS_PER_HOUR, STEPS_PER_DAY - 1, -STEPS_PER_HOUR)[::-1]
     return instants
 
 
 def _later(deviations: Array, instants: Rows, hour: int) -> Array:
-    """nodes × instants × steps of the hour that begins this many hours after each instant."""
+    """nodes × instants × steps: the deviations in the hour that begins `hour` hours after each instant."""
     later: Array = deviations[:, instants[:, np.newaxis] + hour * STEPS_PER_HOUR + np.arange(STEPS_PER_HOUR)]
     return later
 
 
 def _levels(error: Array) -> Array:
-    """nodes × LEVELS of nodes × samples."""
+    """nodes × LEVELS: the levels of the errors (nodes × samples)."""
     count = (~np.isnan(error)).sum(axis=1)
     # NaN is sorted to the end.
     ordered = np.sort(error, axis=1)
-    places = ((np.arange(LEVELS) + 0.5) / LEVELS * count[:, np.newaxis]).astype(np.intp)
-    levels = np.take_along_axis(ordered, places, axis=1)
+    positions = ((np.arange(LEVELS) + 0.5) / LEVELS * count[:, np.newaxis]).astype(np.intp)
+    levels = np.take_along_axis(ordered, positions, axis=1)
     levels[count < _MIN_SAMPLES * STEPS_PER_HOUR] = np.nan
     return levels

@@ -29,7 +29,7 @@ def preempted(by: PodInfo, node: str) -> tuple[str, str, str, str]:
 def event(
     pod: Pod, content: tuple[str, str, str, str], *, now: float, number: str, scheduler: str, instance: str
 ) -> Event:
-    """`number`: makes its name unique. `content`: type, reason, action and note."""
+    """An event about the pod. `number` makes its name unique; `content` is type, reason, action and note."""
     kind, reason, action, note = content
     metadata = pod.metadata
     return Event(
@@ -56,12 +56,12 @@ def shortened(note: str) -> str:
 
 
 def not_scheduled(attempt: Attempt, *, error: bool, message: str, now: float) -> ExplainedCondition:
-    """PodScheduled=False. The time of its transition stays while it is False."""
+    """The condition PodScheduled=False. If the pod already has it, the transition time does not change."""
     since = next(
         (
-            each.last_transition_time
-            for each in attempt.pod.pod.status.conditions
-            if each.type == "PodScheduled" and each.status == "False"
+            condition.last_transition_time
+            for condition in attempt.pod.pod.status.conditions
+            if condition.type == "PodScheduled" and condition.status == "False"
         ),
         None,
     )
@@ -75,7 +75,7 @@ def not_scheduled(attempt: Attempt, *, error: bool, message: str, now: float) ->
 
 
 def disruption_target(scheduler: str, now: float) -> ExplainedCondition:
-    """The condition of a victim."""
+    """The condition of a pod that is preempted."""
     return ExplainedCondition(
         type="DisruptionTarget",
         status="True",

@@ -10,24 +10,24 @@ from equipoise.runtime.kubernetes.client import EVENTS, Kube, KubeError
 WRITERS = 2
 """Events that are written at the same time: few, so that they do not delay bindings."""
 
-MOST = 10_000
-"""Events that wait, some ten megabytes; further ones are dropped, as by kube-scheduler after 1,000."""
+MAX_WAITING = 10_000
+"""The most events that wait, about ten megabytes. Further events are dropped (kube-scheduler keeps 1,000)."""
 
 log = structlog.get_logger()
 
 
 class EventRecorder:
-    """An event is an aid to the user: one that cannot be written is dropped."""
+    """Writes events in the background. An event that cannot be written is dropped, because no program depends on it."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
-        self._waiting: asyncio.Queue[Event] = asyncio.Queue(MOST)
+        self._waiting: asyncio.Queue[Event] = asyncio.Queue(MAX_WAITING)
 
     def record(self, event: Event) -> None:
         try:
             self._waiting.put_nowait(event)
         except asyncio.QueueFull:
-            log.warning("event dropped", pod=event.regarding.name, reason=event.reason, waiting=MOST)
+            log.warning("event dropped", pod=event.regarding.name, reason=event.reason, waiting=MAX_WAITING)
 
     async def run(self) -> None:
         """Never returns."""

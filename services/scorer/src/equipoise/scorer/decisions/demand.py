@@ -52,7 +52,10 @@ _RESOURCES = ("cpu", "memory", *OFFERED_NAMES)
 
 
 def _without_other_resources(pod: Pod) -> Pod:
-    """Sums over containers take as long as there are resource names, whose number nothing limits."""
+    """The pod with the resources of _RESOURCES only.
+
+    The number of resource names in a pod is not limited, and the sums over its containers take time for each.
+    """
     spec, replace = pod.spec, msgspec.structs.replace
     return replace(
         pod,
@@ -70,7 +73,7 @@ def _without_other_resources(pod: Pod) -> Pod:
 def _reduced_status(status: PodStatus) -> PodStatus:
     reported = (*status.container_statuses, *status.init_container_statuses)
     if not (reported or status.resources or status.allocated_resources):
-        return status  # as of every pod that is not placed
+        return status  # every pending pod has such a status
     return msgspec.structs.replace(
         status,
         container_statuses=tuple(map(_reduced_container_status, status.container_statuses)),
@@ -107,7 +110,7 @@ def _amounts(quantities: dict[str, str]) -> dict[str, str]:
 
 
 def demand_of_placed(pod: PlacedPod) -> PodDemand:
-    """The same of a pod that already has a node, as if it were pending."""
+    """The demand of a pod that already has a node, as if it were pending."""
     return converted(pod, PodDemand)
 
 
@@ -119,19 +122,21 @@ def expected_demand(
     chain: tuple[EstimateSource, ...],
     daily: Array | None = None,
 ) -> Demand:
-    """The pod's expected usage in each window. `workload` (fresh windows only) and `daily` are its workload's."""
-    asked, limits = requests_and_limits(pod)
+    """The pod's expected usage in each window.
+
+    `workload` (with fresh windows only) and `daily` describe the usage of the pod's workload.
+    """
+    requested, limits = requests_and_limits(pod)
     expected = [
-        expected_usage(requests=asked, limits=limits, workload=workload, window=window, chain=chain)
+        expected_usage(requests=requested, limits=limits, workload=workload, window=window, chain=chain)
         for window in windows
     ]
-    requests = np.nan_to_num(amounts(pod.requests))
     band_requests = np.array(amounts(pod.reclaimed_requests))
     return Demand(
         usage=np.array([amounts(usage) for usage, _ in expected]),
         sources=expected[0][1],
-        requests=requests,
-        limits=np.fmax(np.nan_to_num(amounts(asked)), np.nan_to_num(amounts(limits))),
+        requests=np.nan_to_num(amounts(pod.requests)),
+        limits=np.fmax(np.nan_to_num(amounts(requested)), np.nan_to_num(amounts(limits))),
         daily=daily,
         production=pod.priority_class == "prod",
         daemon=pod.workload is not None and pod.workload.kind == "DaemonSet",

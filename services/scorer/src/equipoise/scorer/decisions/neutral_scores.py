@@ -1,6 +1,6 @@
-"""The scores without sufficient data: the same for every node, so that kube-scheduler decides alone.
+"""Neutral scores, which are the same for every node, so that kube-scheduler decides alone.
 
-The scorer fails open. Together with neutral scores, the filter refuses no node.
+The scorer fails open: without sufficient data, scores are neutral and the filter refuses no node.
 """
 
 from typing import Literal
@@ -16,8 +16,11 @@ NEUTRAL = MAX_SCORE
 """The score of every node in a neutral response. A constant does not change the order of nodes."""
 
 NeutralReason = Literal["", "setting", "late", "coverage", "no_nodes", "alike"]
-"""Label of a metric: `scorer.neutral` is set; the request was received too late; the load of too few nodes is known;
-the request names no node; the nodes have equal points, or none is known to have headroom. Empty: not neutral."""
+"""Why scores are neutral, as the label of a metric; empty if they are not.
+
+setting: `scorer.neutral` is set. late: the request was received too late. coverage: the load of too few nodes is known.
+no_nodes: the request names no node. alike: the nodes have equal points, or none is known to have headroom.
+"""
 
 
 class ExtenderScores(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
-"""Responds to the requests that kube-scheduler sends, as it sends them, without aiohttp.
+"""Responds without aiohttp to requests in the form in which kube-scheduler sends them.
 
-aiohttp needs more time for a request and its response than it takes to find the scores. It is given the connection, for
-good, with the first bytes that are not a request in the usual form: another method, path or version, a header that is
-not expected, a chunked or compressed body, a second request before the response to the first one.
+aiohttp needs more time for a request and its response than the computation of the scores. It takes over the connection
+for good at the first request in another form: with another method, path or version, an unexpected header, a chunked or
+compressed body, or sent before the response to the last request.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from equipoise.scorer.settings import ExtenderSettings
 _HEAD = re.compile(rb"POST /(prioritize|filter) HTTP/1\.1\r\n((?:[A-Za-z-]+: [\x20-\x7e]+\r\n)+)\r\n")
 
 _HEADERS = {b"host", b"user-agent", b"accept", b"accept-encoding", b"content-type", b"content-length"}
-"""The headers without a meaning for the response, except for the length."""
+"""The expected headers. Of these, only Content-Length changes how a request is handled."""
 
 _LENGTH = re.compile(rb"[0-9]{1,9}")
 
 
 class Responder(Protocol):
-    """Computes the responses, and limits the requests, those given to aiohttp included."""
+    """Computes the responses, and limits the pending requests, including those that aiohttp handles."""
 
     def begin(self) -> bool:
-        """The head of a request was received; False: too many are pending."""
+        """Begin a request whose head was received. False if too many requests are pending."""
         ...
 
     def respond(self, verb: str, body: bytes, waited: float) -> tuple[int, bytes]:
@@ -34,11 +34,11 @@ class Responder(Protocol):
         ...
 
     def refuse_late(self, verb: str) -> tuple[int, bytes]:
-        """The body was not received within the deadline."""
+        """Status and body of the response if the request's body was not received within the deadline."""
         ...
 
     def end(self) -> None:
-        """Ends a request; called after each `begin` that returned True."""
+        """End a request. It must follow each `begin` that returned True."""
         ...
 
     def monotonic(self) -> float: ...
@@ -56,7 +56,8 @@ class DirectRequests:
         on_request: Callable[[], None],
         on_response: Callable[[], None],
     ) -> None:
-        """`on_request`: the head of a request was received. `on_response`: the request was valid and is served."""
+        """`on_request` is called when the head of a request was received, `on_response` when its response has status
+        200."""
         self._transport = transport
         self._responder = responder
         self._settings = settings
@@ -66,37 +67,37 @@ class DirectRequests:
         self._received: list[bytes] = []
         """The parts of a request whose body is not complete."""
 
-        self._missing = self._head = 0
+        self._missing_bytes = self._head_bytes = 0
         self._verb = ""
         self._begun = 0.0
-        self._late: asyncio.TimerHandle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
         self._unused_since = self._loop.time()
-        self._unused = self._loop.call_later(settings.keep_alive_timeout, self._close_if_unused)
+        self._keep_alive = self._loop.call_later(settings.keep_alive_timeout, self._close_if_unused)
 
     def receive(self, data: bytes) -> bytes | None:
-        """What aiohttp must be given, which has the connection from then on; None while the requests are usual."""
+        """The bytes for aiohttp, which must handle the connection from now on; None if aiohttp is not needed."""
         if self._received:
             self._received.append(data)
-            self._missing -= len(data)
+            self._missing_bytes -= len(data)
         elif not self._begin(data):
             return data
-        if self._missing > 0:
-            if self._late is None:
-                self._late = self._loop.call_later(self._settings.deadline, self._refuse_late)
+        if self._missing_bytes > 0:
+            if self._deadline is None:
+                self._deadline = self._loop.call_later(self._settings.deadline, self._refuse_late)
             return None
-        if self._missing < 0 or self._transport.get_write_buffer_size():
-            # A second request, or a client that does not read the response to the last one.
+        if self._missing_bytes < 0 or self._transport.get_write_buffer_size():
+            # The client sent a second request, or does not read the response to the last one.
             return self._end()
         waited = self._responder.monotonic() - self._begun
-        status, body = self._responder.respond(self._verb, self._end()[self._head :], waited)
+        status, body = self._responder.respond(self._verb, self._end()[self._head_bytes :], waited)
         self._write(status, body)
         if status == HTTPStatus.OK:
             self._on_response()
         return None
 
     def stop(self) -> None:
-        """aiohttp has the connection, or it is lost."""
-        self._unused.cancel()
+        """End after the connection is lost, or aiohttp has taken it over."""
+        self._keep_alive.cancel()
         if self._received:
             self._end()
 
@@ -107,15 +108,15 @@ class DirectRequests:
             return False
         self._on_request()
         self._begun = self._responder.monotonic()
-        self._verb, self._head = head[1].decode(), head.end()
-        self._received, self._missing = [data], head.end() + length - len(data)
+        self._verb, self._head_bytes = head[1].decode(), head.end()
+        self._received, self._missing_bytes = [data], head.end() + length - len(data)
         return True
 
     def _end(self) -> bytes:
         data, self._received = b"".join(self._received), []
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
         self._responder.end()
         return data
 
@@ -130,7 +131,7 @@ class DirectRequests:
         if remaining <= 0:
             self._transport.close()
         else:
-            self._unused = self._loop.call_later(remaining, self._close_if_unused)
+            self._keep_alive = self._loop.call_later(remaining, self._close_if_unused)
 
     def _write(self, status: int, body: bytes, more: bytes = b"") -> None:
         head = (
@@ -142,12 +143,12 @@ class DirectRequests:
 
 
 def _body_length(headers: bytes) -> int | None:
-    """None if a header is not expected, or there twice, or the length is missing."""
-    found: dict[bytes, bytes] = {}
+    """The value of Content-Length. None if it or Host is missing, or if a header is unexpected or repeated."""
+    values: dict[bytes, bytes] = {}
     for line in headers.split(b"\r\n")[:-1]:
         name, _, value = line.partition(b": ")
-        if (name := name.lower()) not in _HEADERS or name in found:
+        if (name := name.lower()) not in _HEADERS or name in values:
             return None
-        found[name] = value
-    length = found.get(b"content-length", b"")
-    return int(length) if b"host" in found and _LENGTH.fullmatch(length) else None
+        values[name] = value
+    length = values.get(b"content-length", b"")
+    return int(length) if b"host" in values and _LENGTH.fullmatch(length) else None

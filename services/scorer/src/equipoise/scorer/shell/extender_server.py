@@ -1,8 +1,8 @@
 """The HTTP server for kube-scheduler: /prioritize and /filter.
 
-No request may stop the scorer or delay scheduling: an invalid request gets a JSON error, a late one a neutral response,
-and requests above the limit are refused, so that kube-scheduler continues without scores. Bodies contain env values of
-pods: no part of a body is logged.
+No request may stop the scorer or delay scheduling: an invalid request gets a JSON error, a late request gets a neutral
+response, and requests above the limit are refused, so that kube-scheduler continues without scores. No part of a body
+is logged, because bodies contain env values of pods.
 """
 
 import asyncio
@@ -133,7 +133,7 @@ class ExtenderServer:
         assert self._certificates is not None
         self.metrics.certificate_end.set(self._certificates.end)
 
-    # requests: those in the usual form directly, all others from aiohttp
+    # Requests in the usual form come from DirectRequests, all others from aiohttp.
 
     def begin(self) -> bool:
         """See `direct_requests.Responder`."""
@@ -143,7 +143,7 @@ class ExtenderServer:
         return True
 
     def end(self) -> None:
-        """Ends a request; called after each `begin` that returned True."""
+        """See `direct_requests.Responder`."""
         self._pending -= 1
 
     def monotonic(self) -> float:
@@ -161,7 +161,7 @@ class ExtenderServer:
         return 200, response
 
     def refuse_late(self, verb: str) -> tuple[int, bytes]:
-        """The body was not received within the deadline."""
+        """See `direct_requests.Responder`."""
         return self._refusal(verb, 503, f"the body was not received within {self.settings.deadline:g} s")
 
     def _response(self, verb: str, body: bytes, *, late: bool) -> bytes:
@@ -179,8 +179,8 @@ class ExtenderServer:
 
     async def _respond(self, request: web.Request) -> web.Response:
         begun = self.clock.monotonic()
-        received = await self._body(request)
-        status, body = self.respond(request.path[1:], received, self.clock.monotonic() - begun)
+        request_body = await self._body(request)
+        status, body = self.respond(request.path[1:], request_body, self.clock.monotonic() - begun)
         if status == HTTPStatus.OK:
             assert self._acceptor is not None
             self._acceptor.on_response(request.protocol)
@@ -221,9 +221,8 @@ class ExtenderServer:
 
     def _failure(self, verb: str, error: Exception) -> tuple[int, bytes]:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        log.error(
-            "request failed", verb=verb, error=type(error).__name__, at=f"{frame.name}:{frame.lineno}"
-        )  # its text may quote a body
+        # The text of the error is not logged because it may quote a body.
+        log.error("request failed", verb=verb, error=type(error).__name__, at=f"{frame.name}:{frame.lineno}")
         return self._refusal(verb, 500, f"the scorer failed: {type(error).__name__}")
 
     def _refusal(self, verb: str, status: int, why: str) -> tuple[int, bytes]:

@@ -1,4 +1,4 @@
-"""The load of all nodes together, which every request needs, and which hardly changes between two of them."""
+"""The load of the whole cluster. Every request needs it, and it hardly changes between two requests."""
 
 from equipoise.contracts.numeric import np
 from equipoise.scorer.decisions.arrays import ClusterLoad
@@ -10,7 +10,7 @@ _LIFETIME = 1.0
 
 
 class CachedClusterLoad:
-    """A load that is kept for a second, and until a fiftieth of the nodes have changed, if the cluster is large."""
+    """The load of the cluster, computed again after a second, or after more than a fiftieth of the nodes changed."""
 
     def __init__(self, rows: RowArrays) -> None:
         self._rows = rows
@@ -23,7 +23,7 @@ class CachedClusterLoad:
         self._changes += 1
 
     def load(self, now: float, nodes: int, without: NegativeReservation | None = None) -> ClusterLoad:
-        """The loads of all rows, of which this number belong to nodes; without a pod, if one is given."""
+        """The load of all rows, of which `nodes` belong to a node. `without` is the load of a pod to subtract."""
         changed = self._changes > nodes // 50 or not 0.0 <= now - self._computed_at < _LIFETIME
         if without is None and not changed:
             return self._cached

@@ -30,12 +30,12 @@ class RecentPlacements:
 
     def counts(self, rows: int, spans: tuple[float, ...], now: float) -> Array:
         """rows × spans: pods placed on each row within each span of seconds."""
-        found = np.zeros((rows, len(spans)))
-        times, owners = self._times[: self._end], self._rows[: self._end]
+        counts = np.zeros((rows, len(spans)))
+        times, placed_rows = self._times[: self._end], self._rows[: self._end]
         for index, span in enumerate(spans):
-            counted = owners[(np.abs(now - times) < span) & (owners >= 0)]
-            found[:, index] = np.bincount(counted, minlength=rows)
-        return found
+            counted = placed_rows[(np.abs(now - times) < span) & (placed_rows >= 0)]
+            counts[:, index] = np.bincount(counted, minlength=rows)
+        return counts
 
     def _compact(self, now: float) -> None:
         kept = (np.abs(now - self._times) < self._longest) & (self._rows >= 0)

@@ -1,18 +1,18 @@
-"""Which scorers run, from their heartbeats: each namespace's hints are published by one of them."""
+"""The scorers that run, by their heartbeats. One of them publishes the hints of each namespace."""
 
 from equipoise.contracts.hashing import owner
 from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME, Heartbeat
 
 
 class ScorerReplicas:
-    """This replica, and the others. Times are arguments, of this replica's monotonic clock."""
+    """This replica and the other ready replicas. Times are those of this replica's monotonic clock."""
 
     def __init__(self, identity: str) -> None:
         self._identity = identity
         self._seen_at: dict[str, float] = {}
 
     def on_heartbeat(self, heartbeat: Heartbeat, now: float) -> None:
-        """A replica that is not ready does not publish."""
+        """Adds a ready replica, and removes one that is not ready, because it does not publish."""
         if heartbeat.ready:
             self._seen_at[heartbeat.id] = now
         else:

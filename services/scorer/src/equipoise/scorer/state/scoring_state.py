@@ -1,6 +1,6 @@
 """The responses to prioritize and filter requests, from the state of the cluster.
 
-Without sufficient data they are neutral (`neutral_scores`). No I/O; times are arguments.
+Without sufficient data, the responses are neutral (`neutral_scores`). No I/O; times are arguments.
 """
 
 from collections.abc import Sequence
@@ -52,10 +52,7 @@ class NewPlacement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoringState:
-    """The nodes of the cluster, their reservations, the recent evictions, and the responses computed from them.
-
-    `nodes` and `hints` receive messages themselves.
-    """
+    """The nodes of the cluster, their reservations, the recent evictions, and the responses computed from them."""
 
     def __init__(self, load: LoadSettings, settings: ScoringSettings, *, max_score: int = MAX_SCORE) -> None:
         self.load = load
@@ -75,12 +72,12 @@ class ScoringState:
         self._demands = KnownDemands(self.nodes, self.policy.demand_chain)
         self.reservations = Reservations(settings.reservation_timeout)
         self._band_reservations = Reservations(settings.reservation_timeout)
-        """bands × resources, in place of windows × resources."""
+        """Reservations of amounts that are bands × resources, instead of windows × resources."""
 
         self.replacements = ExpectedReplacements(settings.replacement_hint_duration)
 
     def on_cycle(self, message: UtilizationCycle, now: float) -> bool:
-        """False for an outdated message."""
+        """False if the message is outdated."""
         return self.nodes.messages.on_cycle(message, now)
 
     def on_placement(self, message: NodePlacement, now: float) -> list[NewPlacement] | None:
@@ -170,13 +167,19 @@ class ScoringState:
     def band_room(
         self, rows: Rows, now: float, *, uid: str = "", without: NegativeReservation | None = None
     ) -> BandRoom | None:
-        """What is left of the bands on these rows, reservations of the pod `uid` not subtracted; None without
-        co-location."""
+        """The amounts that are left of each band on these rows. None without co-location.
+
+        Reservations of the pod `uid` are not subtracted.
+        """
         reserved = self._band_reservations.total(self.nodes.capacity, now, without=uid)
         return self.nodes.band_room(rows, now, reserved, without)
 
     def reserved(self, now: float, *, without: str) -> Array | None:
-        """rows × windows × resources: reservations, and replacements that have none, except for the pod `without`."""
+        """The reserved usage: rows × windows × resources.
+
+        It contains the reservations, and the expected replacements that have no reservation, except those of the pod
+        `without`.
+        """
         reserved = self.reservations.total(self.nodes.capacity, now, without=without)
         unplaced = self.replacements.reserved(now, without=without, reservations=self.reservations)
         if not unplaced:
@@ -194,20 +197,20 @@ class ScoringState:
     def _reserve(self, pod: PodDemand, ranking: Ranking, rows: Rows, now: float) -> None:
         """A request without a UID reserves nothing: no such pod will be placed."""
         best = ranking.scores.best
-        known = rows[best][rows[best] >= 0]
-        if not pod.uid or not len(known):
+        best_rows = rows[best][rows[best] >= 0]
+        if not pod.uid or not len(best_rows):
             return
         demand, names = ranking.demand, frozenset(ranking.names[index] for index in best)
         chance = len(best) / len(ranking.names)
         usage = demand.usage
-        if demand.batch_work:  # as it counts once it is placed
+        if demand.batch_work:  # a placed pod counts with this weight, too
             weight = self.load.batch_work_weight
             usage = usage * (weight.cpu, weight.memory)
-        self.reservations.reserve(pod.uid, rows=known, usage=usage, best=names, chance=chance, now=now)
+        self.reservations.reserve(pod.uid, rows=best_rows, usage=usage, best=names, chance=chance, now=now)
         if demand.band is not None and ranking.nodes.bands is not None:
             requests = np.zeros((len(OFFERED_BANDS), len(RESOURCES)))
             requests[OFFERED_BANDS.index(demand.band)] = np.nan_to_num(demand.band_requests)
-            self._band_reservations.reserve(pod.uid, rows=known, usage=requests, best=names, chance=chance, now=now)
+            self._band_reservations.reserve(pod.uid, rows=best_rows, usage=requests, best=names, chance=chance, now=now)
 
     def _release(self, uid: str) -> PodReservation | None:
         self._band_reservations.release(uid)

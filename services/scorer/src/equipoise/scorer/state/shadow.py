@@ -1,4 +1,4 @@
-"""A second policy that changes no response: how it would have scored the same nodes."""
+"""A second policy that scores the same nodes, and changes no response."""
 
 import msgspec
 
@@ -11,7 +11,8 @@ from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.ranking import Ranking, rank
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
 
-_PUBLISHED = 10
+_MAX_BEST = 10
+"""The most nodes in `ShadowResult.best`."""
 
 
 class Shadow:
@@ -33,7 +34,8 @@ class Shadow:
     ) -> ShadowResult | None:
         """The result for a request that was scored as `ranking`; None after a failure.
 
-        `recent_placements` is nodes × this policy's `placement_spans`; `workload` and `daily` are the pod's workload's.
+        `recent_placements` has the shape nodes × `placement_spans` of this policy. `workload` and `daily` describe the
+        workload of the pod.
         """
         if self.failure:
             return None
@@ -41,18 +43,18 @@ class Shadow:
         try:
             nodes = msgspec.structs.replace(ranking.nodes, recent_placements=recent_placements)
             demand = expected_demand(pod, workload, windows=nodes.windows, chain=chain, daily=daily)
-            own = rank(self.policy, nodes, demand, ranking.hint, self._settings)
+            shadow = rank(self.policy, nodes, demand, ranking.hint, self._settings)
         except Exception as error:  # no failure may change the response
             self.failure = f"{name}: {type(error).__name__}: {error}"
             return None
-        if not np.isfinite(own.points).all():
+        if not np.isfinite(shadow.points).all():
             self.failure = f"{name}: a score is not a number"
             return None
-        best = own.scores.best
-        order = best[np.argsort(-own.points[best], kind="stable")]
-        comparable = not (own.scores.neutral or ranking.scores.neutral)
+        best = shadow.scores.best
+        order = best[np.argsort(-shadow.points[best], kind="stable")]
+        comparable = not (shadow.scores.neutral or ranking.scores.neutral)
         return ShadowResult(
             policy=name,
-            best=[] if own.scores.neutral else [ranking.names[index] for index in order[:_PUBLISHED]],
+            best=[] if shadow.scores.neutral else [ranking.names[index] for index in order[:_MAX_BEST]],
             agrees=not comparable or bool(np.isin(best, ranking.scores.best).any()),
         )

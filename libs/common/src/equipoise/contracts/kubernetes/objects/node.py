@@ -1,4 +1,4 @@
-"""The node, and selectors of nodes as pods and volumes have them."""
+"""The node, and the node selectors of pods and volumes."""
 
 from equipoise.contracts.kubernetes.objects.metadata import ApiValue, Condition, Int64, Object, SelectorRequirement
 
@@ -18,7 +18,7 @@ class ContainerImage(ApiValue, frozen=True, kw_only=True):
     """An image that a node has."""
 
     names: list[str] | None = None
-    """The API server writes null for none."""
+    """The API server writes null if an image has no names."""
 
     size_bytes: Int64 = 0
 

@@ -1,4 +1,7 @@
-"""The client of the API server, with plain HTTP: decoding whole objects would block the event loop for seconds."""
+"""A client of the API server that decodes only the fields that services read.
+
+The decoding of whole objects would block the event loop for seconds.
+"""
 
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -36,19 +39,19 @@ WATCH_INACTIVITY_SECONDS = 120.0
 """A working watch has a bookmark about once a minute."""
 
 WATCH_SECONDS = (240, 300)
-"""The server ends a watch after a random time in this range: connections spread over its replicas again."""
+"""The server ends a watch after a random time in this range, so that connections spread over its replicas again."""
 
 PAGE_SIZE = 500
-"""Objects of a response, and fewer if they are so large that it has more than LONGEST bytes."""
+"""The most objects of one page of a list. Pages of large objects have fewer, so that a page fits in MAX_BYTES."""
 
-LONGEST = 32 * 2**20
-"""Bytes of a page, or of an event, that are held. One object has less (`contracts.unreadable.long_objects`)."""
+MAX_BYTES = 32 * 2**20
+"""The most bytes of a page or an event that are held. One object has less (`contracts.unreadable.long_objects`)."""
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-"""The media types for responses that are not read: a Node's status lists all of its images."""
+"""The accepted media types if the response is not read. A whole Node would be long, because it lists its images."""
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-"""The media types for objects whose other fields are not read."""
+"""The accepted media types of a list of which only the metadata is read."""
 
 _WATCH = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=WATCH_INACTIVITY_SECONDS)
 
@@ -62,11 +65,11 @@ class ApiServer:
         self._agent = agent
         self._streams_lists = True
         self._page_sizes: dict[str, int] = {}
-        """The page size of the last list, by path: a server that sends no pages is not asked for them each time."""
+        """The page size of the last list, by path. The next list does not begin with pages that are too large."""
 
         self.as_service_account = as_service_account
         self.unreadable = UnreadableThings()
-        self._listed = UnreadableInLists(self.unreadable)
+        self._unreadable_in_lists = UnreadableInLists(self.unreadable)
 
     @property
     def problem(self) -> str:
@@ -78,8 +81,8 @@ class ApiServer:
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         what = _what("get", resource, namespace, name)
         read = partial(read_object, model=resource.model)
-        found = await self.requests.request(what, "GET", resource.path(namespace, name), read)
-        return required_readable(found, what, self.unreadable, resource.plural)
+        value = await self.requests.request(what, "GET", resource.path(namespace, name), read)
+        return required_readable(value, what, self.unreadable, resource.plural)
 
     async def list(
         self, resource: Resource[T], namespace: str = "", label_selector: str = "", *, field_selector: str = ""
@@ -87,10 +90,10 @@ class ApiServer:
         selection = {"labelSelector": label_selector} if label_selector else {}
         if field_selector:
             selection["fieldSelector"] = field_selector
-        pages = [page.items async for page in self._pages(resource, namespace, selection)]
-        found = [value for items in pages for value in items]
-        self._listed.listed((resource.plural, namespace, *selection.values()), resource.plural, found)
-        return found
+        values = [value async for page in self._pages(resource, namespace, selection) for value in page.items]
+        query = (resource.plural, namespace, *selection.values())
+        self._unreadable_in_lists.listed(query, resource.plural, values)
+        return values
 
     async def pages(self, resource: Resource[T]) -> AsyncGenerator[Sequence[T], None]:
         async for page in self._pages(resource, "", {}):
@@ -124,28 +127,28 @@ class ApiServer:
     async def find_scalable(self, group: str, kind: str) -> Resource[CustomWorkload] | None:
         version = "v1"
         if group:
-            served = await self.requests.request(
+            api_group = await self.requests.request(
                 f"get group {group}", "GET", path_of("apis", group), responses.read_group
             )
-            version = served.preferred_version.version
+            version = api_group.preferred_version.version
         root = path_of("apis", group, version) if group else path_of("api", version)
         kinds = await self.requests.request(f"get resources of {group}/{version}", "GET", root, responses.read_kinds)
         return responses.scalable(kinds, group=group, version=version, kind=kind)
 
     async def served_versions(self, group: str, kind: str) -> Sequence[str]:
         try:
-            found = await self.requests.request(
+            api_group = await self.requests.request(
                 f"get group {group}", "GET", path_of("apis", group), responses.read_group
             )
         except NotFound:
             return []
-        served = []
-        for version in (each.version for each in found.versions or ()):
+        versions = []
+        for version in (served.version for served in api_group.versions or ()):
             what, path = f"get resources of {group}/{version}", path_of("apis", group, version)
             kinds = await self.requests.request(what, "GET", path, responses.read_kinds)
-            if kind in {each.kind for each in kinds.resources or ()}:
-                served.append(version)
-        return served
+            if kind in {served.kind for served in kinds.resources or ()}:
+                versions.append(version)
+        return versions
 
     async def create(self, resource: Resource[T], value: T, *, dry_run: bool = False) -> T:
         what = _what("create", resource, value.metadata.namespace, value.metadata.name)
@@ -184,7 +187,8 @@ class ApiServer:
                 accept=METADATA_ONLY,
             )
         except KubeError as error:
-            if expected and error.status == 422:  # a failed test, for example: the response does not contain the cause
+            # Also the response to a failed test of the JSON patch. It does not state the cause.
+            if expected and error.status == 422:
                 raise Conflict(409, "Conflict", error.message) from error
             raise
 
@@ -270,7 +274,7 @@ class ApiServer:
             "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": options,
         }
-        # In the query for the audit log, and in the body, which no proxy removes.
+        # dryRun is in the query for the audit log, and in the body because a proxy may remove the query.
         query = {"dryRun": "All"} if dry_run else {}
         what = _what("evict", PODS, namespace, name)
         try:
@@ -289,7 +293,10 @@ class ApiServer:
     async def _pages(
         self, resource: Resource[T], namespace: str, selection: Mapping[str, str]
     ) -> AsyncIterator[responses.Page[T]]:
-        """Lists without a resourceVersion: with "0" the server ignores the limit and sends half a gigabyte at once."""
+        """The pages of a list without a resourceVersion.
+
+        With "0", the server would ignore the limit and send half a gigabyte at once.
+        """
         what = _what("list", resource, namespace, "")
         path = resource.path(namespace)
         query = dict(selection)
@@ -300,7 +307,7 @@ class ApiServer:
             page = None
             async with self.requests.send(what, "GET", path, query=query, accept=accept) as response:
                 await raise_for_status(response, what)
-                body = await (response.read() if size == 1 else _body_up_to_longest(response))
+                body = await (response.read() if size == 1 else _body_up_to_limit(response))
                 if body is not None:
                     page = responses.read_page(body, resource.model)
                 del body
@@ -326,16 +333,16 @@ class ApiServer:
         }
         async with self.requests.send(what, "GET", resource.path(namespace), query=query, timeout=_WATCH) as response:
             await raise_for_status(response, what)
-            rest = bytearray()
+            unfinished = bytearray()
             async for chunk in response.content.iter_any():
-                rest += chunk
+                unfinished += chunk
                 if b"\n" in chunk:
-                    *lines, rest = rest.split(b"\n")
+                    *lines, unfinished = unfinished.split(b"\n")
                     for line in lines:
-                        event = line if len(line) <= LONGEST else event_of_long_object(line)
+                        event = line if len(line) <= MAX_BYTES else event_of_long_object(line)
                         yield responses.read_change(event, resource)
-                del rest[LONGEST + 1 :]
-            if rest:
+                del unfinished[MAX_BYTES + 1 :]
+            if unfinished:
                 raise KubeError(0, "Broken", f"{what}: ended within an event")
 
     async def _write(
@@ -348,15 +355,15 @@ class ApiServer:
 
 
 def _what(verb: str, resource: Resource[Any], namespace: str, name: str) -> str:
-    """`evict pods shop/web-1`."""
-    return " ".join(part for part in (verb, resource.plural, "/".join(filter(None, (namespace, name)))) if part)
+    """The name of a request in errors, such as `evict pods shop/web-1`."""
+    return " ".join(filter(None, (verb, resource.plural, "/".join(filter(None, (namespace, name))))))
 
 
-async def _body_up_to_longest(response: aiohttp.ClientResponse) -> bytes | None:
-    """None if it is longer: it is not read to its end."""
+async def _body_up_to_limit(response: aiohttp.ClientResponse) -> bytes | None:
+    """The body; None if it has more than MAX_BYTES. A longer body is not read to its end."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
-        if len(body) > LONGEST:
+        if len(body) > MAX_BYTES:
             return None
     return bytes(body)

@@ -24,7 +24,8 @@ from equipoise.runtime.kubernetes.client import Change, EvictionResult, KubeErro
 T = TypeVar("T", bound=Object)
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 TEXT_LIMIT = 1_000
-"""Characters of the text of an error response: webhooks and proxies send whole pages, and outcomes contain it."""
+"""Characters of an error response's text that are kept. Webhooks and proxies send whole pages, and the outcomes of
+evictions contain the text."""
 
 MAX_RETRY_AFTER = 60.0
 """Maximum Retry-After in seconds: an error page of a proxy may request an hour."""
@@ -117,15 +118,15 @@ def scalable(kinds: Kinds, *, group: str, version: str, kind: str) -> Resource[C
     """The resource of this kind, if it is namespaced and has the scale subresource."""
     served_kinds = kinds.resources or ()
     names = {served.name for served in served_kinds}
-    found = (served.name for served in served_kinds if served.kind == kind and served.namespaced)
-    plural = next((name for name in found if "/" not in name and f"{name}/scale" in names), None)
+    plurals = (served.name for served in served_kinds if served.kind == kind and served.namespaced)
+    plural = next((name for name in plurals if "/" not in name and f"{name}/scale" in names), None)
     if plural is None:
         return None
     return Resource(group=group, version=version, plural=plural, kind=kind, model=CustomWorkload)
 
 
 class _Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One line of a watch with an object, all of which can be decoded."""
+    """One line of a watch with an object whose fields can all be decoded."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]
     object: T
@@ -154,16 +155,16 @@ def _page_decoder(model: type[T]) -> msgspec.json.Decoder[Page[T]]:
 
 
 def read_page(body: bytes, model: type[T]) -> Page[T]:
-    """A page of a list. An object that cannot be decoded is marked as such, and hides no other.
+    """A page of a list. An object that cannot be decoded is marked as such; the others are decoded.
 
-    Raises msgspec.DecodeError if the page itself cannot be decoded. As long as every object can be, the whole page is
-    decoded at once: that takes a third of the time.
+    A page whose objects can all be decoded is decoded at once, which takes a third of the time. Raises
+    msgspec.DecodeError if the page itself cannot be decoded.
     """
     try:
         return _page_decoder(model).decode(body)
     except DECODE_ERRORS:
         raw = read_envelope(_raw_page, body)
-        items = None if raw.listed is None else [read_item(each, model) for each in raw.listed]
+        items = None if raw.listed is None else [read_item(item, model) for item in raw.listed]
         return Page(metadata=raw.metadata, listed=items)
 
 
@@ -223,7 +224,7 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes, what: str) 
     """The error of a response. `what` names the verb and the object. Flow control and proxies respond in plain text."""
     reply = _status_of(body)
     if status == 422 and any(cause.field == "metadata.uid" for cause in reply.details.causes):
-        # The response to a patch if the object of this name has another UID: "field is immutable".
+        # The API server refuses a patch with "field is immutable" if the object has another UID.
         return error_for_status(409, "Conflict", f"{what}: another object of this name: {reply.message}")
     return error_for_status(status, reply.reason, f"{what}: {reply.message}", _retry_after(headers, reply))
 
@@ -231,13 +232,13 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes, what: str) 
 def read_eviction(status: int, headers: Mapping[str, str], body: bytes) -> EvictionResult:
     reply = _status_of(body)
     causes = [cause for cause in reply.details.causes if cause.reason == "DisruptionBudget"] if status == 429 else []
-    named = _BUDGET.match(causes[0].message) if causes else None
+    budget = _BUDGET.match(causes[0].message) if causes else None
     return EvictionResult(
         status=status,
         reason=reply.reason,
         message=" ".join(filter(None, (reply.message, causes[0].message if causes else "")))[:TEXT_LIMIT],
         disruption_budget=bool(causes),
-        budget=named[1] if named else "",
+        budget=budget[1] if budget else "",
         retry_after=_retry_after(headers, reply),
     )
 
@@ -256,10 +257,10 @@ def annotation_patch(
     annotations: Mapping[str, str | None], *, uid: str, version: str, expected: Mapping[str, str] | None
 ) -> tuple[str, Any]:
     """The content type and the body of a patch. Only a JSON patch can require the value of an annotation."""
-    only = {name: text for name, text in (("uid", uid), ("resourceVersion", version)) if text}
+    required = {name: text for name, text in (("uid", uid), ("resourceVersion", version)) if text}
     if not expected:
-        return "application/merge-patch+json", {"metadata": {"annotations": dict(annotations), **only}}
-    tests = {f"/metadata/{name}": text for name, text in only.items()}
+        return "application/merge-patch+json", {"metadata": {"annotations": dict(annotations), **required}}
+    tests = {f"/metadata/{name}": text for name, text in required.items()}
     tests |= {_annotation_path(key): text for key, text in expected.items()}
     changes = [
         {"op": "remove", "path": _annotation_path(key)}
@@ -274,7 +275,7 @@ def annotation_patch(
 
 
 def pod_status_patch(*, uid: str, condition: ExplainedCondition | None, nominated_node: str | None) -> dict[str, Any]:
-    """The body of a strategic merge patch, which changes the condition of this type only."""
+    """The body of a strategic merge patch, which leaves conditions of other types as they are."""
     status: dict[str, Any] = {}
     if condition is not None:
         # The API server refuses fractions of a second.
@@ -330,5 +331,7 @@ def _status_of(body: bytes) -> Status:
 
 def _retry_after(headers: Mapping[str, str], reply: Status) -> float | None:
     header = headers.get("Retry-After", "")
-    seconds = float(header) if header.isdecimal() else float(reply.details.retry_after_seconds) or None
-    return seconds and min(seconds, MAX_RETRY_AFTER)
+    if header.isdecimal():
+        return min(float(header), MAX_RETRY_AFTER)
+    seconds = reply.details.retry_after_seconds
+    return min(float(seconds), MAX_RETRY_AFTER) if seconds else None

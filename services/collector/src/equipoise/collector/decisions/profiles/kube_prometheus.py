@@ -1,8 +1,8 @@
 """node-exporter and cAdvisor, with the labels of kube-prometheus-stack.
 
 The usage of nodes is read from node-exporter, because the chart drops cAdvisor's cgroups without a pod, including the
-root cgroup. Used memory is total − free − inactive file, as the kubelet computes the working set of a node, without the
-pool of huge pages: neither the allocatable memory of a node nor the working set of a pod has them.
+root cgroup. Used memory is total − free − inactive file, as the kubelet computes the working set of a node. The pool of
+huge pages is subtracted, because neither the allocatable memory of a node nor the working set of a pod includes it.
 """
 
 from equipoise.collector.decisions.profiles.pod_cgroups import PodCgroups
@@ -10,8 +10,8 @@ from equipoise.collector.decisions.profiles.query_profile import QueryProfile
 from equipoise.collector.decisions.profiles.raw import CpuCounter, HugePages, MemoryGauge
 
 BUSY_MODES = 'mode=~"user|nice|system|irq|softirq|steal"'
-"""Steal is time in which a virtual machine wanted to run and did not: the node can give it to no pod (decision 44). Not
-iowait, which uses no CPU; not guest, which `user` already includes."""
+"""Steal is time in which a virtual machine wanted to run and did not: the node can give it to no pod (decision 44).
+iowait is not included because it uses no CPU, and guest because `user` already includes it."""
 
 ONE_PART = ('cpu="0"', 'mode="user"')
 

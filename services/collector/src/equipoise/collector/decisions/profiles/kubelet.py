@@ -1,7 +1,8 @@
 """The kubelets' own resource metrics, from /metrics/resource: one series per node, pod and resource.
 
-Their samples have the times of the measurements. cAdvisor measures the node every 10 s, and each pod every 10 to 20 s,
-at random (`jitter` in its housekeeping): scraped more often than every 20 s, pods have fewer samples than their node.
+The timestamp of a sample is the time of its measurement. cAdvisor measures the node every 10 s, and each pod every 10
+to 20 s, at random (`jitter` in its housekeeping). If Prometheus scrapes more often than every 20 s, pods have fewer
+samples than their node.
 """
 
 from equipoise.collector.decisions.profiles.query_profile import QueryProfile

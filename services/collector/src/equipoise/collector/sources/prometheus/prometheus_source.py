@@ -41,7 +41,7 @@ class PrometheusSource:
         self._client = PrometheusClient(settings, clock)
 
     async def run(self) -> None:
-        """Prometheus keeps the samples itself."""
+        """Do nothing: Prometheus itself collects and keeps the samples."""
 
     async def time(self) -> float:
         return await self._client.time()
@@ -76,8 +76,8 @@ class PrometheusSource:
         jobs = getattr(self._settings.jobs, f"{query.subject}s") or query.jobs
         matchers: Matchers = {**({"job": jobs} if jobs else {}), **self._settings.matchers}
         promql = usage.promql(query, matchers)
-        uncountable = self._profile.names_only and query.subject == "node"
-        if promql is None or not query.min_samples or uncountable:
+        countable = query.subject != "node" or not self._profile.names_only
+        if promql is None or not query.min_samples or not countable:
             return promql
         count_query = msgspec.structs.replace(query, aggregate="count", min_samples=0.0)
         count = usage.promql(count_query, matchers)

@@ -1,4 +1,4 @@
-"""The annotations that an evaluation reads. An object may have 256 KiB of others, and a cluster has many objects."""
+"""The annotations that an evaluation reads. Others are not kept, because each object may have 256 KiB of them."""
 
 from typing import TypeVar
 
@@ -22,7 +22,8 @@ READ = frozenset(
     }
 )
 LONGEST = 1_000
-"""Characters of a value. A longer one ends with `…`: it is no number, duration or name any more, and protects."""
+"""Characters of a value that are kept. A longer value then ends with `…`, so that it is no valid number, duration or
+name, and protects the pod."""
 
 
 def with_read_annotations(value: T) -> T:

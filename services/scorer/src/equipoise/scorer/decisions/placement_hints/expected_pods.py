@@ -6,16 +6,17 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.numeric import Array, np
 
 _RECENT_WEIGHT = 10.0
-"""A workload that just got a pod is rolled out or scaled: it counts as this many pods that were not replaced yet."""
+"""A workload with recent pods is being rolled out or scaled. Each recent pod counts as this many replicas."""
 
 
 def expected_pods(
     workloads: Sequence[Workload], replicas: Mapping[Workload, int], recent: Mapping[Workload, int], factor: float
 ) -> Array:
-    """The expected pods of each workload: as many as were placed recently, times `factor`, divided among all."""
-    shares = np.array(
-        [max(1, replicas.get(each, 0)) + _RECENT_WEIGHT * recent.get(each, 0) for each in workloads], dtype=np.float64
+    """The expected pods of each workload. Their sum is the number of recently placed pods, times `factor`."""
+    weights = np.array(
+        [max(1, replicas.get(workload, 0)) + _RECENT_WEIGHT * recent.get(workload, 0) for workload in workloads],
+        dtype=np.float64,
     )
-    total = shares.sum()
-    expected: Array = factor * sum(recent.values()) * shares / total if total else shares
+    total = weights.sum()
+    expected: Array = factor * sum(recent.values()) * weights / total if total else weights
     return expected

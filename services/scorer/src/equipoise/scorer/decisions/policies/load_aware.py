@@ -1,12 +1,12 @@
-"""load_aware: Koordinator's LoadAwareScheduling. Least used first, by the expected load of the node with the pod.
+"""load_aware: Koordinator's LoadAwareScheduling, which prefers the node with the lowest expected load with the pod.
 
-Load is the usage of the whole node, of its production pods, or a quantile. Source: koordinator,
+Load is the usage of the whole node or of its production pods, as a mean or another statistic. Source: koordinator,
 pkg/scheduler/plugins/loadaware. Statistics are `mean`, `p95` and `max`, which `collector.statistics` must list;
 Koordinator's p50, p90 and p99 are not measured.
 
-Recently placed pods are part of the load already: their usage is added for the part of the window before they ran.
-(Koordinator adds an estimate in full for about a minute, then nothing.) `load.freshness` applies to filter and score; a
-node of unknown load passes the filter and scores 0.
+The load already contains recently placed pods: their usage is added for the part of the window before they ran.
+(Koordinator adds a full estimate for about a minute, then nothing.) `load.freshness` applies to filter and score. A
+node whose load is unknown passes the filter and scores 0.
 """
 
 from typing import Literal
@@ -24,7 +24,7 @@ Aggregation = Literal["mean", "p95", "max"]
 
 
 class LoadAwareWeights(Section, frozen=True, kw_only=True):
-    """The weight of each resource, relative to the other; a missing one is 0."""
+    """The weight of each resource, relative to the other. A missing weight is 0."""
 
     cpu: Weight = 0.0
     memory: Weight = 0.0
@@ -34,7 +34,7 @@ class Aggregated(Section, frozen=True, kw_only=True):
     """Use another statistic than the mean of `window`."""
 
     usage_thresholds: ResourceThresholds = ResourceThresholds()
-    """The thresholds of the filter, instead of the policy's `usageThresholds`; empty: the policy's."""
+    """The thresholds of the filter. Empty: the policy's `usageThresholds`."""
 
     statistic: Aggregation = "p95"
     """The statistic of the filter."""
@@ -50,7 +50,7 @@ class Aggregated(Section, frozen=True, kw_only=True):
 
 
 class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
-    """Scores by the unused share of each resource. Thresholds are percent; 0 or null: the resource is ignored."""
+    """Scores by the unused share of each resource. Thresholds are percent; with 0 or null, a resource is ignored."""
 
     window: str = "5m"
     """A name in `load.windows`."""
@@ -59,7 +59,8 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
     """null: the shared `thresholds.high`, so that the descheduler does not evict what the filter admits."""
 
     prod_usage_thresholds: ResourceThresholds = ResourceThresholds()
-    """Thresholds of production usage. If set, it alone filters production pods (`contracts.load.pod_priority`)."""
+    """Thresholds of production usage. If set, no other threshold filters production pods
+    (`contracts.load.pod_priority`)."""
 
     prod_usage_include_system: bool = False
     """The usage of production pods includes the usage of the node outside its pods."""
@@ -68,7 +69,7 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
     """Production pods are scored by the usage of production pods."""
 
     resource_weights: LoadAwareWeights | None = None
-    """null: 1 and 1, or 0 and 0 if there is a dominantResourceWeight."""
+    """null: both weights are 1, or both are 0 if dominantResourceWeight is set."""
 
     dominant_resource_weight: Weight = 0.0
     """The weight of the most used resource, whatever its own weight is."""
@@ -98,7 +99,7 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
         names: list[Aggregation | Statistic | None] = []
         if self.aggregated is not None:
             names += [self.aggregated.statistic, self.aggregated.score_statistic]
-        if _any(self.prod_usage_thresholds) or self.score_according_prod_usage:
+        if _any_set(self.prod_usage_thresholds) or self.score_according_prod_usage:
             names += ["production", *(("system",) if self.prod_usage_include_system else ())]
         return tuple(dict.fromkeys(name for name in names if name is not None and name != "mean"))
 
@@ -108,7 +109,10 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
         return tuple(dict.fromkeys(name for name in (self.window, *others) if name is not None))
 
     def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
-        """Weighted mean of the unused shares, and of the lowest of them; an unknown resource counts as fully used."""
+        """The weighted mean of the unused shares of CPU and memory, and of the lower of the two.
+
+        An unknown resource counts as fully used.
+        """
         aggregated = self.aggregated
         if demand.production and self.score_according_prod_usage:
             used = self._production(nodes, demand)
@@ -123,13 +127,13 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
         return points
 
     def refuse(self, nodes: CandidateNodes, demand: Demand) -> dict[str, str] | None:
-        """Nodes above a threshold with the pod, in whole percent; none for a DaemonSet's pod."""
+        """The nodes whose load with the pod, in whole percent, is above a threshold. None for a DaemonSet's pod."""
         if demand.daemon:
             return {}
         aggregated = self.aggregated
-        if demand.production and _any(self.prod_usage_thresholds):
+        if demand.production and _any_set(self.prod_usage_thresholds):
             load, thresholds, used = "production load", self.prod_usage_thresholds, self._production(nodes, demand)
-        elif aggregated is not None and _any(aggregated.usage_thresholds):
+        elif aggregated is not None and _any_set(aggregated.usage_thresholds):
             used = self._aggregated(nodes, demand, aggregated.statistic, aggregated.window)
             load, thresholds = f"{aggregated.statistic} load", aggregated.usage_thresholds
         elif self.usage_thresholds is None:
@@ -152,7 +156,7 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
             weights = LoadAwareWeights() if dominant else LoadAwareWeights(cpu=1.0, memory=1.0)
         return weights.cpu, weights.memory, dominant
 
-    # nodes × resources: load with the pod, as a share of the base; NaN is unknown
+    # The next three methods return the load with the pod as a share of the base: nodes × resources; NaN is unknown.
 
     def _mean(self, nodes: CandidateNodes, demand: Demand) -> Array:
         return _with_pod(nodes, demand, nodes.load, self.window)
@@ -164,36 +168,36 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
         return _with_pod(nodes, demand, used, self.window)
 
     def _aggregated(self, nodes: CandidateNodes, demand: Demand, statistic: Aggregation, window: str | None) -> Array:
-        """The statistic; where unknown, the mean, or the estimated usage of the node's pods if that is higher.
+        """The load by a statistic. Where it is unknown, the mean or the estimated usage of the node's pods, if higher.
 
         A node whose measurement has just begun must not appear empty. (Koordinator uses the estimates only.)
         """
         values = nodes.load if statistic == "mean" else nodes.statistics[statistic]
         mean = self._mean(nodes, demand)
         if window is None:
-            found = mean
+            used = mean
             for name in nodes.windows:
                 longer = _with_pod(nodes, demand, values, name)
-                found = np.where(np.isnan(longer), found, longer)
-            return found
-        found = _with_pod(nodes, demand, values, window)
-        if not np.isnan(found).any():
-            return found
+                used = np.where(np.isnan(longer), used, longer)
+            return used
+        used = _with_pod(nodes, demand, values, window)
+        if not np.isnan(used).any():
+            return used
         factors = self.estimated_scaling_factors
-        estimated = nodes.limits * (factors.cpu / 100.0, factors.memory / 100.0) / nodes.base
-        shares = _with_pod(nodes, demand, np.repeat(estimated[:, np.newaxis], len(nodes.windows), axis=1), self.window)
-        return np.where(np.isnan(found), np.maximum(mean, shares), found)
+        of_pods = nodes.limits * (factors.cpu / 100.0, factors.memory / 100.0) / nodes.base
+        estimate = _with_pod(nodes, demand, np.repeat(of_pods[:, np.newaxis], len(nodes.windows), axis=1), self.window)
+        return np.where(np.isnan(used), np.maximum(mean, estimate), used)
 
 
 def _with_pod(nodes: CandidateNodes, demand: Demand, values: Array, window: str) -> Array:
     """One window of `values` (nodes × windows × resources) plus the pod; NaN if the window is not configured."""
     if window not in nodes.windows:
         return np.full(nodes.base.shape, np.nan)
-    row = slice(index := nodes.windows.index(window), index + 1)
-    pod = pod_share(nodes, msgspec.structs.replace(demand, usage=demand.usage[row]))
-    found: Array = values[:, index] + pod[:, 0]
-    return found
+    index = nodes.windows.index(window)
+    pod = pod_share(nodes, msgspec.structs.replace(demand, usage=demand.usage[index : index + 1]))
+    used: Array = values[:, index] + pod[:, 0]
+    return used
 
 
-def _any(thresholds: ResourceThresholds) -> bool:
+def _any_set(thresholds: ResourceThresholds) -> bool:
     return thresholds.cpu is not None or thresholds.memory is not None

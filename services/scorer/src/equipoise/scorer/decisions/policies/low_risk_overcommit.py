@@ -1,12 +1,12 @@
-"""low_risk_overcommit: the LowRiskOverCommitment plugin of Trimaran. Least risk of a contended node first.
+"""low_risk_overcommit: the LowRiskOverCommitment plugin of Trimaran, which prefers the node with the lowest risk.
 
 The score combines two risks: that the limits of the pods exceed the node, and that usage exceeds the requests. The
 second is computed with a Beta distribution of the mean and deviation of the node's load. The pod counts with its
 requests and limits, not with its expected usage. Source: scheduler-plugins, pkg/trimaran/lowriskovercommitment.
 
-Two differences. A value that is not measured counts as full risk (in Trimaran as none): without the collector's
-`statistics: [deviation]`, up to the `window`, nodes differ by their limits only. And `load_risk` differs for nodes that
-use more than their limits.
+It differs from Trimaran in two ways. A value that is not measured counts as full risk (in Trimaran as none): without
+the collector's `statistics: [deviation]`, up to the `window`, nodes differ by their limits only. And `load_risk` is
+different for nodes that use more than their limits.
 """
 
 from typing import Annotated, ClassVar
@@ -21,7 +21,7 @@ from equipoise.scorer.decisions.policies.beta import beta_cdf, greatest_variance
 from equipoise.scorer.decisions.policies.policy import SingleWindowPolicy
 
 _VARIANCE_ALLOWED = 0.99
-"""Share of the greatest variance: for all of it there is no Beta distribution."""
+"""The share of the greatest variance that is used. For the greatest variance itself there is no Beta distribution."""
 
 
 class RiskLimitWeights(Section, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class LowRiskOvercommit(SingleWindowPolicy, frozen=True, kw_only=True, tag="low_
     """Scores by the risk of overcommitment of the resource with the higher risk."""
 
     smoothing_window_size: Annotated[int, Meta(ge=1, le=10_000)] = 5
-    """Samples averaged by the metric source: the deviation is multiplied by the square root of it."""
+    """The number of samples that the metric source averages. The deviation is multiplied by its square root."""
 
     risk_limit_weights: RiskLimitWeights = RiskLimitWeights()
 
@@ -60,24 +60,24 @@ class LowRiskOvercommit(SingleWindowPolicy, frozen=True, kw_only=True, tag="low_
 
 
 def with_pod(nodes: CandidateNodes, demand: Demand) -> tuple[Array, Array]:
-    """Requests, at most the base, and limits of each node with the pod."""
+    """The requests (at most the base) and the limits of each node with the pod."""
     return np.minimum(nodes.requests + demand.requests, nodes.base), nodes.limits + demand.limits
 
 
 def limit_risk(requests: Array, limits: Array, base: Array) -> Array:
-    """(L − C)/(L − R), the part of the limits above the requests that exceeds the node; 0 for L ≤ C.
+    """(L − C)/(L − R), with limits L, requests R ≤ C and base C: the part of L − R that exceeds the node; 0 for L ≤ C.
 
-    Amounts in any unit; R ≤ C. NaN where C is.
+    Amounts are in any unit. NaN where C is NaN.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(limits <= base, 0.0, (limits - base) / (limits - requests))
 
 
 def load_risk(mean: Array, deviation: Array, *, requests: Array, limits: Array) -> Array:
-    """1 − P(load ≤ requests), given load ≤ limits where the limits are below the base. Shares; NaN where P is unknown.
+    """1 − P(load ≤ requests). If the limits are below the base, P is conditional on load ≤ limits.
 
-    P is that of the Beta distribution with these moments. Without a deviation, and for a mean of 0 or 1, load is the
-    mean. Nodes without any limit have no risk.
+    All values are shares. P is the probability of the Beta distribution with these moments; the result is NaN where it
+    is unknown. Without a deviation, and for a mean of 0 or 1, load is the mean. Nodes without any limit have no risk.
 
     The condition load ≤ limits is used only for nodes that meet it at least half of the time. Trimaran always uses it:
     on a node far above its limits the risk then falls to 0 as the load rises.
@@ -86,11 +86,11 @@ def load_risk(mean: Array, deviation: Array, *, requests: Array, limits: Array) 
     deviation = np.minimum(deviation, np.sqrt(_VARIANCE_ALLOWED * greatest_variance(mean)))
     alpha, beta = matched(mean, np.where(deviation > 0.0, deviation, np.nan))
     requested = np.minimum(requests, 1.0)
-    bound = np.where((limits < 1.0) & (requests <= limits), limits, np.nan)
-    below, below_limits = beta_cdf(np.stack([requested, bound]), alpha, beta)
-    within = np.where(deviation > 0.0, below, np.where(mean <= requested, 1.0, 0.0))
-    conditional = below_limits >= 0.5
-    within = np.where(conditional, np.minimum(within / np.where(conditional, below_limits, 1.0), 1.0), within)
-    within = np.where(limits == 0.0, 1.0, within)
+    limited = np.where((limits < 1.0) & (requests <= limits), limits, np.nan)
+    p_requests, p_limits = beta_cdf(np.stack([requested, limited]), alpha, beta)
+    p = np.where(deviation > 0.0, p_requests, np.where(mean <= requested, 1.0, 0.0))
+    conditional = p_limits >= 0.5
+    p = np.where(conditional, np.minimum(p / np.where(conditional, p_limits, 1.0), 1.0), p)
+    p = np.where(limits == 0.0, 1.0, p)
     unknown = np.isnan(mean) | np.isnan(deviation) | np.isnan(requests)
-    return np.where(unknown, np.nan, 1.0 - within)
+    return np.where(unknown, np.nan, 1.0 - p)

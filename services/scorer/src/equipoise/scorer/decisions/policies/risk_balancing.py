@@ -1,4 +1,4 @@
-"""risk_balancing: the LoadVariationRiskBalancing plugin of Trimaran. Lowest risk first: mean load and its variation.
+"""risk_balancing: the LoadVariationRiskBalancing plugin of Trimaran, which prefers the node with the lowest risk.
 
 Risk is half the node's load with the pod plus half the standard deviation of its load, for the resource with the higher
 risk. Source: scheduler-plugins, pkg/trimaran/loadvariationriskbalancing and resourcestats.go (the formula in the
@@ -23,11 +23,11 @@ class RiskBalancing(SingleWindowPolicy, frozen=True, kw_only=True, tag="risk_bal
     """Scores by mean and deviation of the load."""
 
     safe_variance_margin: Annotated[float, Meta(ge=0, le=1e6)] = 1.0
-    """The deviation is multiplied by it."""
+    """The factor of the deviation."""
 
     safe_variance_sensitivity: Annotated[float, Meta(ge=0, le=1e6)] = 1.0
-    """The root of the deviation (a share, 0..1) that counts: above 1, small deviations count more. 0: a deviation below
-    1 does not count."""
+    """This root of the deviation (a share, 0..1) is used: with a root above 1, small deviations count more. 0: a
+    deviation below 1 does not count."""
 
     statistics: ClassVar[tuple[Statistic, ...]] = ("deviation",)
 

@@ -24,7 +24,7 @@ _CLOCK_STEP = 1.0
 
 
 _LONGEST = 3_600.0
-"""Maximum number of seconds for which an intent without an outcome counts, should a wrong clock set a later expiry."""
+"""Seconds for which an intent without an outcome counts at most: clocks may be wrong for a while."""
 
 
 class ReplacementHint(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class ReplacementHint(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that score 0."""
 
     preferred: str = ""
-    """The preferred node; empty if there is none."""
+    """The preferred node; empty: none."""
 
 
 class _RecentEviction(msgspec.Struct, kw_only=True):
@@ -44,13 +44,13 @@ class _RecentEviction(msgspec.Struct, kw_only=True):
     intent_id: str
     ends_at: float
     evicted: bool = False
-    """Whether an outcome has confirmed the eviction."""
+    """An outcome has confirmed it."""
 
     replacement: str = ""
     """UID of the pod that was taken for the replacement when it was scored."""
 
     replaced: bool = False
-    """Whether the replacement is placed."""
+    """The replacement is placed."""
 
     def is_replaced_by(self, pod: PlacedPod) -> bool:
         message = self.message
@@ -69,26 +69,26 @@ class ExpectedReplacements:
         """Placed pods that may be the replacement of an eviction whose messages have not arrived yet."""
 
     def on_intent(self, intent: EvictionIntent, now: float) -> None:
-        """Expect the replacement of a pod that may be evicted at any time. A pod without a workload has none.
+        """A pod may be evicted at any time; pods without a workload have no replacement.
 
-        A second intent for the same pod is ignored, because the work queue has refused it.
+        A second intent for the same pod was refused by the work queue: the first one still counts.
         """
-        first = self._evictions.get(intent.pod_uid)
-        if intent.workload is not None and intent.expires_at > now and (first is None or first.ends_at <= now):
+        known = self._evictions.get(intent.pod_uid)
+        if intent.workload is not None and intent.expires_at > now and (known is None or known.ends_at <= now):
             self._add(
                 _RecentEviction(message=intent, intent_id=intent.id, ends_at=min(intent.expires_at, now + _LONGEST))
             )
 
     def on_outcome(self, outcome: EvictionOutcome, now: float) -> None:
         """Extend the hint of a pod that was evicted; end it for every other outcome of the same intent."""
-        eviction = self._evictions.get(outcome.pod_uid)
+        known = self._evictions.get(outcome.pod_uid)
         ends_at = min(outcome.settled_at, now) + self._duration
         if outcome.outcome is not Outcome.EVICTED:
-            if eviction is not None and eviction.intent_id == outcome.intent_id:
+            if known is not None and known.intent_id == outcome.intent_id:
                 del self._evictions[outcome.pod_uid]
-        elif eviction is not None:
-            if not eviction.evicted:
-                eviction.evicted, eviction.ends_at = True, ends_at
+        elif known is not None:
+            if not known.evicted:
+                known.evicted, known.ends_at = True, ends_at
         elif outcome.workload is not None and ends_at > now:
             self._add(_RecentEviction(message=outcome, intent_id=outcome.intent_id, ends_at=ends_at, evicted=True))
 
@@ -105,21 +105,17 @@ class ExpectedReplacements:
         for pod in pods:
             if pod.workload is None or pod.placed_at + self._duration + _CLOCK_STEP <= now:
                 continue
-            waiting = [
-                eviction
-                for eviction in self._evictions.values()
-                if not eviction.replaced and eviction.is_replaced_by(pod)
-            ]
-            if (eviction := _first_for(pod.uid, waiting)) is not None:
-                eviction.replaced = True
+            waiting = [each for each in self._evictions.values() if not each.replaced and each.is_replaced_by(pod)]
+            if waiting:
+                # The eviction whose replacement was scored with this UID, else the oldest one.
+                min(waiting, key=lambda each: (each.replacement != pod.uid, each.message.decided_at)).replaced = True
             else:
                 self._unmatched[pod.uid] = pod
 
     def prune(self, now: float) -> None:
-        """Remove evictions and pods that are out of date, or that a wrong clock has dated too far in the future."""
+        """Remove what has ended, and what is of the time of a clock that was ahead."""
         latest, period = now + max(self._duration, _LONGEST), self._duration + _CLOCK_STEP
-        evictions = self._evictions.items()
-        self._evictions = {uid: eviction for uid, eviction in evictions if now < eviction.ends_at <= latest}
+        self._evictions = {uid: each for uid, each in self._evictions.items() if now < each.ends_at <= latest}
         self._unmatched = {uid: pod for uid, pod in self._unmatched.items() if is_recent(pod.placed_at, now, period)}
 
     def reserved(
@@ -127,39 +123,36 @@ class ExpectedReplacements:
     ) -> list[tuple[str, Resources]]:
         """Node and usage of every replacement that is not placed yet.
 
-        The pod with UID `without` does not count, and neither do pods with a reservation (their UIDs are in
-        `reservations`). Before the outcome is known, a replacement counts only if it was already scored.
+        Neither the pod with UID `without` counts, nor pods that have a reservation of their own (`reservations`: UIDs).
+        Before the outcome is known, only replacements that were already scored count.
         """
 
-        def counts(eviction: _RecentEviction) -> bool:
-            if eviction.replacement:
-                return eviction.replacement != without and eviction.replacement not in reservations
-            return eviction.evicted
+        def counts(each: _RecentEviction) -> bool:
+            if each.replacement:
+                return each.replacement != without and each.replacement not in reservations
+            return each.evicted
 
         return [
-            (eviction.message.target, eviction.message.expected_reduction)
-            for eviction in self._evictions.values()
-            if eviction.message.target and eviction.ends_at > now and not eviction.replaced and counts(eviction)
+            (each.message.target, each.message.expected_reduction)
+            for each in self._evictions.values()
+            if each.message.target and each.ends_at > now and not each.replaced and counts(each)
         ]
 
     def expected(self, now: float) -> dict[Workload, tuple[list[str], list[str]]]:
-        """Two lists of nodes for each workload with recent evictions, oldest eviction first.
-
-        The first has the targets of the replacements that are not placed yet, the second the nodes that the evicted
-        pods have left or are about to leave.
-        """
-        nodes: dict[Workload, tuple[list[str], list[str]]] = {}
-        for eviction in sorted(self._evictions.values(), key=lambda eviction: eviction.message.decided_at):
-            message = eviction.message
-            if message.workload is not None and eviction.ends_at > now:
-                targets, vacated_nodes = nodes.setdefault(message.workload, ([], []))
+        """The targets of the replacements that are not placed yet, and the nodes that the evicted pods have left or are
+        about to leave, by workload with recent evictions. The oldest eviction first."""
+        found: dict[Workload, tuple[list[str], list[str]]] = {}
+        for each in sorted(self._evictions.values(), key=lambda each: each.message.decided_at):
+            message = each.message
+            if message.workload is not None and each.ends_at > now:
+                targets, vacated_nodes = found.setdefault(message.workload, ([], []))
                 vacated_nodes.append(message.node)
-                if message.target and not eviction.replaced:
+                if message.target and not each.replaced:
                     targets.append(message.target)
-        return nodes
+        return found
 
     def assign(self, uid: str, workload: Workload | None, nodes: Iterable[str], now: float) -> ReplacementHint:
-        """The hint for a pod with these candidate nodes. A pod whose hint prefers a node is taken for a replacement."""
+        """The hint for a pod with these candidates. The first pod with a target becomes the replacement."""
         hint, eviction = self._match(uid, workload, nodes, now)
         if eviction is not None:
             eviction.replacement = uid
@@ -172,30 +165,24 @@ class ExpectedReplacements:
     def _match(
         self, uid: str, workload: Workload | None, nodes: Iterable[str], now: float
     ) -> tuple[ReplacementHint, _RecentEviction | None]:
-        """The hint, and the eviction whose target it prefers, if any."""
+        """The hint, and the eviction whose replacement the pod would be."""
         if workload is None or not self._evictions:
             return ReplacementHint(), None
         candidates = frozenset(nodes)
         current = [
-            eviction
-            for eviction in self._evictions.values()
-            if eviction.message.workload == workload and eviction.ends_at > now
+            each for each in self._evictions.values() if each.message.workload == workload and each.ends_at > now
         ]
-        avoided = frozenset(eviction.message.node for eviction in current)
+        avoided = frozenset(each.message.node for each in current)
         waiting = [
-            eviction
-            for eviction in current
-            if not eviction.replaced
-            and eviction.replacement in ("", uid)
-            and eviction.message.pod_uid != uid
-            and eviction.message.target in candidates
-            and eviction.message.target not in avoided
+            each
+            for each in current
+            if not each.replaced
+            and each.replacement in ("", uid)
+            and each.message.pod_uid != uid
+            and each.message.target in candidates
+            and each.message.target not in avoided
         ]
-        eviction = _first_for(uid, waiting) if uid else None
-        preferred = "" if eviction is None else eviction.message.target
-        return ReplacementHint(avoided=avoided, preferred=preferred), eviction
-
-
-def _first_for(uid: str, evictions: Iterable[_RecentEviction]) -> _RecentEviction | None:
-    """The eviction whose replacement was scored with this UID, else the oldest one; None if there are no evictions."""
-    return min(evictions, key=lambda eviction: (eviction.replacement != uid, eviction.message.decided_at), default=None)
+        if not uid or not waiting:
+            return ReplacementHint(avoided=avoided), None
+        eviction = min(waiting, key=lambda each: (each.replacement != uid, each.message.decided_at))
+        return ReplacementHint(avoided=avoided, preferred=eviction.message.target), eviction
