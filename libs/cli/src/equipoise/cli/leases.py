@@ -13,10 +13,10 @@ async def held_leases(kube: Kube, namespace: str, service: ServiceName, clock: C
     """The Leases of this service that have not expired. Raises KubeError."""
     leases = await kube.list(LEASES, namespace)
     now = datetime.fromtimestamp(kube.server_time(clock.now()), UTC)
-    return [lease for lease in leases if _is_of(lease, service) and live_members([lease], now)]
+    return [lease for lease in leases if _belongs_to(lease, service) and live_members([lease], now)]
 
 
-def _is_of(lease: Lease, service: ServiceName) -> bool:
+def _belongs_to(lease: Lease, service: ServiceName) -> bool:
     name = f"equipoise-{service}"
     return lease.metadata.name == name or lease.metadata.name.startswith(f"{name}-")
 

@@ -23,7 +23,7 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     scenarios: tuple[Scenario, ...] = tuple(SCENARIOS)
     policies: tuple[str, ...] = ()
-    """Names of policies, STOCK or GREEDY. The configured policy is used for its name. Empty: all."""
+    """Names of policies, STOCK or GREEDY. The configured policy keeps its settings. Empty: all."""
 
     placements: tuple[PlacementMode, ...] = ("extender",)
     """How the scores of policies reach kube-scheduler. `none` is STOCK, which is always included."""
@@ -44,24 +44,25 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
 def policies_of(names: Sequence[str], configured: ScoringPolicy) -> dict[str, ScoringPolicy | None]:
     """The policy of each name; the configured policy keeps its settings. Raises ValueError for an unknown name."""
     own = configured.policy_name()
-    found: dict[str, ScoringPolicy | None] = {}
+    policies: dict[str, ScoringPolicy | None] = {}
     for name in names:
         if name in REFERENCES:
-            found[name] = None
+            policies[name] = None
         elif name == own:
-            found[name] = configured
+            policies[name] = configured
         elif name in SINGLE_POLICIES:
-            found[name] = SINGLE_POLICIES[name]()
+            policies[name] = SINGLE_POLICIES[name]()
         else:
             raise ValueError(f"no such policy: {name} (there are {', '.join((*REFERENCES, *SINGLE_POLICIES))})")
-    return found
+    return policies
 
 
 def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
     """One plan per replay. STOCK without the descheduler is always included, as the baseline.
 
-    `given` without the descheduler is the same for every policy and is replayed once. GREEDY is replayed for `fresh`
-    only. Raises ValueError for an unknown policy, and InvalidConfiguration for a plugin that cannot be loaded.
+    The scenario `given` without the descheduler is the same for every policy and is replayed once. GREEDY is replayed
+    for `fresh` only. Raises ValueError for an unknown policy, and InvalidConfiguration for a plugin that cannot be
+    loaded.
     """
     own = settings.scorer.policy.policy_name()
     names = request.policies or (STOCK, GREEDY, *dict.fromkeys((*SINGLE_POLICIES, own)))
@@ -72,7 +73,11 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
     policies |= dict.fromkeys(plugins)
     replay_plans = []
     for scenario in request.scenarios:
+        arrivals = request.arrivals[:1] if scenario == "given" else request.arrivals
         for name, policy in policies.items():
+            placements: list[PlacementMode] = ["none"]
+            if policy is not None:
+                placements = [placement for placement in request.placements if placement != "none"]
             for descheduler in sorted({False, *request.descheduler} if name == STOCK else request.descheduler):
                 if name == GREEDY and (descheduler or scenario != "fresh"):
                     continue
@@ -93,22 +98,21 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
                         forecast=request.forecast,
                         settings=settings,
                     )
-                    for placement in (request.placements if policy is not None else ("none",))
-                    if policy is None or placement != "none"
-                    for seed in request.arrivals[: 1 if scenario == "given" else None]
+                    for placement in placements
+                    for seed in arrivals
                 ]
     return replay_plans
 
 
 def _by_name(plugins: Sequence[str]) -> dict[str, str]:
-    """Plugins by the name of their class."""
-    return {name: place for place, name in zip(plugins, load_plugins(plugins), strict=True)}
+    """The given plugins by the name of their class."""
+    return {name: plugin for plugin, name in zip(plugins, load_plugins(plugins), strict=True)}
 
 
 def check_plugins(replays: Sequence[ReplayPlan]) -> None:
-    """Makes each plugin once, before replays start in other processes. Raises InvalidConfiguration."""
-    for place in dict.fromkeys(plan.plugin for plan in replays if plan.plugin):
-        plugins = load_plugins([place])
+    """Create each plugin once, so that errors show before replays start. Raises InvalidConfiguration."""
+    for plugin in dict.fromkeys(plan.plugin for plan in replays if plan.plugin):
+        plugins = load_plugins([plugin])
         configuration = scheduler_configuration(dict.fromkeys(plugins, 1))
         build_frameworks(configuration, Handle(), plugins)
 

@@ -47,7 +47,8 @@ _DEFAULT_START = 1_767_225_600.0
 """Start of traces without a date: 2026-01-01T00:00Z."""
 
 _DAYS_BEFORE_MEASUREMENT = 2
-"""Days before the measured ones. Shorter traces are repeated: profiles are then learned from the measured days."""
+"""Days before the measured ones. A trace that is not longer is repeated, so that profiles are learned from the measured
+days."""
 
 _FINEST_TICK = 300.0
 _LAG = 20.0
@@ -73,10 +74,10 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A policy's name, that of a plugin, or STOCK or GREEDY."""
 
     scoring: ScoringPolicy | None = None
-    """The policy itself; None for the others."""
+    """The policy itself; None for a plugin, STOCK and GREEDY."""
 
     placement: PlacementMode = "extender"
-    """The mode of a policy. Without one, nothing reaches kube-scheduler."""
+    """How the scores of the policy reach kube-scheduler. Ignored without a policy."""
 
     descheduler: bool = False
     seed: int = 1
@@ -102,7 +103,7 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     forecast: ForecastSource = "profile"
     removed_nodes: int = 0
-    """The trace is replayed with this number of nodes fewer, see `with_fewer_nodes`."""
+    """Number of nodes that are removed from the trace, see `with_fewer_nodes`."""
 
     settings: Settings = Settings()
 
@@ -162,7 +163,7 @@ class Replay:
         start, end, tick = DAY, self._end, self._tick
         generator = random.Random(plan.seed)
         last_arrival = SCENARIOS[plan.scenario](trace, self._kubernetes, events, generator, start)
-        # Without the descheduler, messages are needed until the last pod is scheduled only.
+        # Without the descheduler, messages are needed only until the last pod is scheduled.
         messages_until = end if self._descheduler is not None else last_arrival + 2 * tick
         self._collector.start(start)
         self._receive_all(start)
@@ -246,7 +247,7 @@ class Replay:
         )
 
     def _target_points(self) -> int:
-        """See `DeschedulerSettings`: those of this replay, whatever is configured for the cluster."""
+        """The points of a target in this replay, instead of the configured `DeschedulerSettings.target_points`."""
         if self._scoring is None:
             return 0
         return HINT_POINTS if self._hints is not None else POINTS_PER_EXTENDER_WEIGHT * self._plan.weight
@@ -255,7 +256,8 @@ class Replay:
         if self._scoring is not None:
             placed = self._scoring.on_placement(message, self._origin + now)
             if self._hints is not None:
-                self._hints.on_placement(message, [each.pod for each in placed or ()], self._origin + now)
+                pods = [placement.pod for placement in placed or ()]
+                self._hints.on_placement(message, pods, self._origin + now)
         if self._descheduler is not None:
             self._descheduler.on_placement(message)
 
@@ -345,8 +347,8 @@ class Replay:
     # result
 
     def _moves_landed(self) -> float | None:
-        names = self._trace.nodes
-        landed = [names[pod.node].name == target for pod, target in self._replacements if pod.node >= 0]
+        nodes = self._trace.nodes
+        landed = [nodes[pod.node].name == target for pod, target in self._replacements if pod.node >= 0]
         return round(sum(landed) / len(landed), 4) if landed else None
 
     def _result(self, seconds: float) -> Run:

@@ -22,8 +22,8 @@ def on_processes(processes: int) -> Runner:
                 yield number, _replay(plan, trace)
             return
         # Spawn: a forked process would inherit the locks of the caller's threads.
-        fresh = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(processes, mp_context=fresh, initializer=_begin, initargs=(trace,)) as pool:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(trace,)) as pool:
             futures = {pool.submit(_replay, plan): number for number, plan in enumerate(plans)}
             try:
                 for future in as_completed(futures):

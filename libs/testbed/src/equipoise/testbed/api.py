@@ -1,6 +1,6 @@
 """A small API server client for tests and demos: any request, server-side apply, and waiting for a condition.
 
-Services use `equipoise.runtime.kubernetes.client`. What verifies them uses plain HTTP and JSON instead.
+Services use `equipoise.runtime.kubernetes.client`. Code that verifies them uses plain HTTP and JSON instead.
 """
 
 import asyncio
@@ -62,8 +62,8 @@ class Api:
     ) -> Any:
         """The decoded response; ApiError for 4xx and 5xx.
 
-        A GET that the API server asks to repeat later is repeated, as by kubectl: right after a kind was defined,
-        lists of it are refused with 429.
+        A GET that the API server asks to repeat later is repeated, as kubectl does. Lists of a new kind are refused
+        with 429 right after its CustomResourceDefinition was created.
         """
         assert self._session is not None, "enter the Api first: async with cluster.api() as api"
         headers = {"Authorization": f"Bearer {token or self._token}", "Content-Type": content_type}
@@ -142,6 +142,7 @@ class Api:
             raise TimeoutError(f"{what or path} was not met after {timeout:g} s; last: {str(last)[:400]}") from error
 
     async def _resource(self, version: str, kind: str) -> tuple[str, bool]:
+        """The plural of a kind, and whether it is namespaced."""
         if (version, kind) not in self._resources:
             root = f"/apis/{version}" if "/" in version else f"/api/{version}"
             for resource in (await self.request("GET", root))["resources"]:

@@ -1,4 +1,4 @@
-"""The binder's settings: whether it may evict, and within which limits. Which pods it may evict is a shared setting."""
+"""The binder's settings: whether it may evict, and within which limits. The section `protection` states which pods."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ class BinderSettings(Section, frozen=True, kw_only=True):
     limits: Limits = Limits()
 
     max_intent_lifetime: Duration = Duration(900)
-    """Intents that would live for longer are rejected: a reservation counts until its intent has expired.
+    """Intents with a longer lifetime are rejected, because a reservation counts until its intent has expired.
 
     Must not be shorter than `descheduler.intentLifetime`.
     """

@@ -68,7 +68,7 @@ class Stopped(Exception):
 
 
 class LiveScheduler:
-    """All parts with one connection. Tests pass an API server and a clock in memory."""
+    """The scheduler with one connection to the API server. Tests pass an API server and a clock in memory."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class LiveScheduler:
                     extender.close()
 
     async def _follow_loads(self, feed: LoadFeed, bus: Callable[[], AbstractAsyncContextManager[Bus]]) -> None:
-        """Receives loads. Without the bus, pods are scheduled without their load: it is opened again later."""
+        """Receives loads. Without the bus, pods are scheduled without loads, and the bus is opened again later."""
         while True:
             try:
                 async with bus() as opened:
@@ -163,7 +163,7 @@ class LiveScheduler:
             await self._clock.sleep(BUS_PAUSE_SECONDS)
 
     async def _receive_loads(self) -> None:
-        """Waits up to LOAD_SECONDS for the first loads; then scheduling starts without them."""
+        """Waits for the first loads, but at most LOAD_SECONDS: then scheduling starts without them."""
         if self._feed is not None and self._bus is not None:
             with contextlib.suppress(TimeoutError):
                 await run_with_guard(self._feed.received.wait(), timeout_after(self._clock, LOAD_SECONDS))
@@ -210,7 +210,7 @@ def _keep(objects: dict[tuple[str, str], Any], value: Object, *, present: bool) 
 
 
 async def _end(tasks: set[asyncio.Task[Any]]) -> None:
-    """Raises the first error of a task."""
+    """Cancels the tasks, and waits for them. Raises the first error of a task."""
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
@@ -260,7 +260,7 @@ async def _run(settings: SchedulerProgramSettings, connection: Kubernetes, nats:
             health,
             metrics,
             identity=identity,
-            # As the scorer, whose messages this program receives.
+            # With the NATS user of the scorer, which may receive the messages that this program needs.
             bus=None if nats is None else lambda: connect(nats, "scorer", clock=clock, errors=errors),
         )
         names = [profile.scheduler_name for profile in settings.configuration.profiles]

@@ -1,4 +1,4 @@
-"""The scorer's section of the configuration: how to score, and where to serve. Load and thresholds are shared."""
+"""The scorer's section of the configuration: how to score, and where to serve."""
 
 from ipaddress import ip_address
 from typing import Annotated, Literal
@@ -23,11 +23,12 @@ class ExtenderSettings(Section, frozen=True, kw_only=True):
     """Maximum number of concurrent requests; more are refused, and kube-scheduler continues without scores."""
 
     max_connections: Annotated[int, Meta(ge=1)] = 256
-    """Maximum number of open connections. Above it, the longest unused one of the client with the most is closed."""
+    """Maximum number of open connections. Above it, the client with the most connections loses the one that was unused
+    for the longest time."""
 
     max_connections_per_address: Annotated[int, Meta(ge=1)] = 16
-    """Maximum number of open connections from one IP address. kube-scheduler needs one or two. Above it, the longest
-    unused one is closed. Raise it if many kube-schedulers reach the scorer from the same address."""
+    """Maximum number of open connections from one IP address. Above it, the one that was unused for the longest time is
+    closed. kube-scheduler needs one or two. Raise it if many kube-schedulers reach the scorer from the same address."""
 
     handshake_timeout: Annotated[float, Meta(gt=0)] = 5.0
     """Seconds within which a client must be verified (with `tls.clientCaFile`) or send the head of its first request.
@@ -36,14 +37,14 @@ class ExtenderSettings(Section, frozen=True, kw_only=True):
     """
 
     max_body_bytes: Annotated[int, Meta(ge=2**20)] = 2 * 2**20
-    """Maximum size of a request. The names of 5,000 nodes have 0.3 MiB, a Pod has at most 1.5 MiB. Whole nodes
-    (nodeCacheCapable: false) have some 5 KiB each."""
+    """Maximum size of a request. The names of 5,000 nodes have 0.3 MiB, a Pod has at most 1.5 MiB. If kube-scheduler
+    sends whole Node objects (nodeCacheCapable: false), each has some 5 KiB."""
 
     keep_alive_timeout: Annotated[float, Meta(gt=90)] = 120.0
     """Seconds until an idle connection is closed: more than kube-scheduler's 90, so that kube-scheduler closes it."""
 
     filter: bool = False
-    """Refuse nodes above a high threshold with the pod. Needs `filterVerb: filter` in kube-scheduler."""
+    """Refuse nodes that would be above a high threshold with the pod. Needs `filterVerb: filter` in kube-scheduler."""
 
     max_score: Literal[10, 100] = 10
     """The highest score of a node. Use 100 only with `weight: 1` in the extender entry.
@@ -60,7 +61,7 @@ class ExtenderSettings(Section, frozen=True, kw_only=True):
 
     allow_unauthenticated: bool = False
     """Serve clients without a certificate on addresses that other machines reach. Every such client can then change
-    where pods are placed: a request reserves load on the best nodes, and may be taken for that of a replacement."""
+    where pods are placed: a request reserves load on the best nodes, and its pod may be taken for a replacement."""
 
 
 class AdviceSettings(Section, frozen=True, kw_only=True):
@@ -71,7 +72,7 @@ class AdviceSettings(Section, frozen=True, kw_only=True):
 
 
 class ScorerSettings(ScoringSettings, frozen=True, kw_only=True):
-    """The scorer. The fields of scoring are in `decisions/scoring_settings.py`."""
+    """The settings of the scorer. Those that affect scores are in `decisions/scoring_settings.py`."""
 
     health: str = "0.0.0.0:8083"
     """Address of /healthz, /readyz, /metrics and /version."""

@@ -17,7 +17,7 @@ class Uncleared(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that could not be cleared."""
 
     deleted: int
-    """Objects that were deleted in the meantime."""
+    """Number of objects that were deleted in the meantime."""
 
     failed: dict[str, str]
     """Error by object."""
@@ -26,26 +26,26 @@ class Uncleared(msgspec.Struct, frozen=True, kw_only=True):
 async def clear_each(
     objects: Sequence[T], remove: Callable[[T], Awaitable[None]], clock: Clock, *, rate: float, noun: str
 ) -> Uncleared:
-    """Clears `rate` objects per second, and shows the progress; prints how far it got if it is interrupted.
+    """Clears `rate` objects per second, and shows the progress. If interrupted, it prints how many are cleared.
 
-    An object that cannot be written is reported. Raises KubeError when the API server does not respond.
+    It continues after an object that cannot be written. Raises KubeError when the API server does not respond.
     """
     done = deleted = 0
     failed: dict[str, str] = {}
     try:
         with progress(len(objects), "clearing", noun) as report:
-            for each in objects:
+            for item in objects:
                 begun = clock.monotonic()
                 try:
-                    await remove(each)
+                    await remove(item)
                 except (NotFound, Conflict):
                     deleted += 1
                 except KubeError as error:
                     if error.status == 0:
                         raise
-                    failed[str(each)] = str(error)
+                    failed[str(item)] = str(error)
                 done += 1
-                report(str(each))
+                report(str(item))
                 await clock.sleep(1 / rate - (clock.monotonic() - begun))
     except BaseException:
         text = f"interrupted after {done} of {len(objects)} {noun}; run the same command again to clear the others"

@@ -14,7 +14,7 @@ from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 
 MAX_ROWS = 100
-"""Pods in the table; with -o wide there are all."""
+"""Maximum number of pods in the table, except with -o wide."""
 
 
 class NodeOfPods(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,11 +39,14 @@ class PodList(msgspec.Struct, frozen=True, kw_only=True):
     window: str
     pods: list[PodNow]
     of: NodeOfPods | None = None
-    """None: the pods are of all nodes."""
+    """None if the list has the pods of all nodes."""
 
 
 def pod_list(cluster: ClusterName, now: ClusterNow, settings: EvaluationSettings, *, node: str | None) -> PodList:
-    """The usage in the shortest window. Raises CommandFailed if there is no such node."""
+    """The pods of one node or of all nodes, with their usage in the shortest window.
+
+    Raises CommandFailed if there is no such node.
+    """
     if node is not None and node not in now.placements:
         names = listed(sorted(now.placements), 5) or "none"
         raise CommandFailed(f"there is no node {node} (there are: {names}): `equipoise nodes` lists them")
@@ -55,11 +58,11 @@ def pod_list(cluster: ClusterName, now: ClusterNow, settings: EvaluationSettings
         at=now.snapshot.now,
         window=settings.load.shortest.name,
         pods=sorted(pods, key=sort_key),
-        of=None if node is None else _of(node, now, settings.load.shortest.name),
+        of=None if node is None else _node_of_pods(node, now, settings.load.shortest.name),
     )
 
 
-def _of(node: str, now: ClusterNow, window: str) -> NodeOfPods:
+def _node_of_pods(node: str, now: ClusterNow, window: str) -> NodeOfPods:
     measured = now.snapshot.nodes.get(node)
     usage = None if measured is None else measured.windows.get(window)
     why = now.unknown[node].text if node in now.unknown else now.not_expected.get(node, "")
@@ -68,18 +71,18 @@ def _of(node: str, now: ClusterNow, window: str) -> NodeOfPods:
     return NodeOfPods(node=node, load=load_of(usage.mean, measured.base), system=measured.system, unknown=why)
 
 
-def show(found: PodList, to: Console, *, wide: bool) -> None:
-    """The cluster, the node, and a row per pod."""
-    to.print(Text(f"{found.cluster}, mean of the last {found.window}, at {day_and_time(found.at)}"))
-    if found.of is not None:
-        to.print(Text(f"{found.of.node}: {percentages(found.of.load)}; outside of pods {amounts(found.of.system)}"))
-        if found.of.unknown:
-            to.print(Text(f"unknown: {found.of.unknown}", style="yellow"))
-    unmeasured = sum(pod.state == "not measured yet" for pod in found.pods)
+def show(result: PodList, to: Console, *, wide: bool) -> None:
+    """Print the cluster, the node, and a row per pod."""
+    to.print(Text(f"{result.cluster}, mean of the last {result.window}, at {day_and_time(result.at)}"))
+    node = result.of
+    if node is not None:
+        to.print(Text(f"{node.node}: {percentages(node.load)}; outside of pods {amounts(node.system)}"))
+        if node.unknown:
+            to.print(Text(f"unknown: {node.unknown}", style="yellow"))
+    unmeasured = sum(pod.state == "not measured yet" for pod in result.pods)
     not_known = f", the usage of {unmeasured:,} is not known" if unmeasured else ""
-    left_out = 0 if wide else len(found.pods) - MAX_ROWS
-    first = f" (first {MAX_ROWS}, -o wide has all)" if left_out > 0 else ""
-    to.print(Text(f"{count(len(found.pods), 'pod')}{not_known}{first}", style="yellow" if unmeasured else ""))
+    shown = result.pods if wide else result.pods[:MAX_ROWS]
+    only_first = f" (first {MAX_ROWS}, -o wide has all)" if len(shown) < len(result.pods) else ""
+    to.print(Text(f"{count(len(result.pods), 'pod')}{not_known}{only_first}", style="yellow" if unmeasured else ""))
     to.print()
-    shown = found.pods if wide else found.pods[:MAX_ROWS]
-    to.print(pods_table(shown, of_one_node=found.of is not None, wide=wide))
+    to.print(pods_table(shown, of_one_node=node is not None, wide=wide))

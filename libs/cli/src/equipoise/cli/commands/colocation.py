@@ -42,10 +42,10 @@ def _profile_manifests(text: str, *, namespace: str, version: str) -> str:
         document = read_yaml(text)
     except UnreadableYaml as error:
         raise ConfigurationError(str(error)) from None
-    listed = document.get("profiles") if isinstance(document, dict) else None
-    if not isinstance(listed, list) or not listed or len(document) > 1:
+    items = document.get("profiles") if isinstance(document, dict) else None
+    if not isinstance(items, list) or not items or len(document) > 1:
         raise ConfigurationError("the file must have one field, profiles: a list with at least one profile")
-    profiles = [convert(each, Profile, f"profiles[{place}]") for place, each in enumerate(listed)]
+    profiles = [convert(item, Profile, f"profiles[{index}]") for index, item in enumerate(items)]
     if len({profile.name for profile in profiles}) < len(profiles):
         raise ConfigurationError("profiles must have different names")
     documents = [document for profile in profiles for document in manifests(profile, version, namespace)]

@@ -73,7 +73,7 @@ COMPRESSION = (
 
 LEVELING = Difference(
     settings="descheduler.strategies low_node_load, level_day with currentLoadWeight 1",
-    reason="all nodes get the same load, not only hot ones less, by the current load: no past day is measured",
+    reason="all nodes shall have the same load, and the current load counts because no past day is measured",
     document={
         "descheduler": {"strategies": [{"name": "low_node_load"}, {"name": "level_day", "currentLoadWeight": 1.0}]}
     },
@@ -87,7 +87,7 @@ BY_PLACEMENT: Mapping[Placement, Difference] = {
     ),
     "hints": Difference(
         settings="scorer.hints.interval 3m",
-        reason="loads change no more often, as Prometheus scrapes once per second",
+        reason="loads do not change more often, as Prometheus scrapes once per second",
         document={
             "placement": {"extender": False, "hints": True},
             "scorer": {"hints": {"interval": "3m"}},
@@ -144,7 +144,7 @@ def differences(placement: Placement, *, sliced: bool, colocation: bool = False)
 
 
 def scheduler_configuration(extender_url: str | None, *, timeout: str = "200ms") -> Document:
-    """The stock kube-scheduler; with a URL, with Equipoise as an extender."""
+    """The configuration of the stock kube-scheduler, or, with a URL, of one that has Equipoise as an extender."""
     if extender_url is None:
         return {}
     extender = {
@@ -203,9 +203,9 @@ def compressed_document(document: Document, factor: float) -> Document:
     compressed = to_document(
         compress(shared, factor), {name: compress(section, factor) for name, section in own.items()}
     )
-    whole = to_document(shared, own)
+    uncompressed = to_document(shared, own)
     for *sections, setting in REAL_TIME:
-        source, target = whole, compressed
+        source, target = uncompressed, compressed
         for section in sections:
             source, target = source[section], target[section]
         target[setting] = source[setting]

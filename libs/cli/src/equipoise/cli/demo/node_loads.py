@@ -17,7 +17,7 @@ def trace_cores(trace: Trace) -> dict[str, float]:
 
 
 class NodeLoads:
-    """CPU load of the nodes in percent of their cores, in the order of these."""
+    """CPU load of the nodes in percent of their cores, in the order of `cores`."""
 
     def __init__(
         self, session: aiohttp.ClientSession, prometheus_url: str, cores: Mapping[str, float], seconds: float
@@ -37,11 +37,12 @@ class NodeLoads:
         parameters = {"query": self._query} | ({"time": f"{moment:.3f}"} if moment is not None else {})
         async with self._session.get(self._url, params=parameters) as response:
             body = await response.json()
-        cores = {row["metric"]["node"]: float(row["value"][1]) for row in body["data"]["result"]}
-        return {name: cores[name] / size * 100 for name, size in self._cores.items() if name in cores}
+        used = {row["metric"]["node"]: float(row["value"][1]) for row in body["data"]["result"]}
+        return {name: used[name] / cores * 100 for name, cores in self._cores.items() if name in used}
 
     async def of_all(self, moment: float | None = None, *, timeout: float = TIMEOUT) -> dict[str, float]:
-        """The load of every node, at that time or as soon as all are known. Raises TimeoutError with unknown nodes."""
+        """The load of every node at `moment`, or later, as soon as all are known. Raises TimeoutError with the unknown
+        nodes."""
         deadline = asyncio.get_running_loop().time() + timeout
         loads = await self.at(moment)
         while missing := self._cores.keys() - loads.keys():

@@ -29,11 +29,11 @@ class CoLocatedPod(msgspec.Struct, frozen=True, kw_only=True):
 
     band: PriorityClass
     hours: float | None
-    """Hours for which its node is expected to have what it requests; None: unknown."""
+    """Hours for which its node is expected to have the requested resources; None: unknown."""
 
     qos: Qos
     requests: Resources
-    """Requests of the resources of its band; it requests no cpu and memory."""
+    """Requests of the resources of its band, instead of cpu and memory."""
 
     limits: Resources
 
@@ -44,25 +44,27 @@ class CoLocatedPod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_node_bands(server: Nats, node: str, clock: Clock) -> NodeBands | None:
-    """None: no reclaimer has evaluated this node in the last day. Raises BusError."""
+    """The bands of a node; None if no reclaimer has evaluated it in the last day. Raises BusError."""
     messages = await read_reclaimed(server, clock, node=node)
     return node_bands(messages[-1], clock.now(), MAX_AGE) if messages else None
 
 
 async def read_co_located_pod(server: Nats, node: str, pod: str, clock: Clock) -> CoLocatedPod | None:
-    """`pod`: NAMESPACE/NAME. None: it is not on the node, or requests no reclaimed resources. Raises BusError."""
-    found: PlacedPod | None = None
+    """The pod with this name (NAMESPACE/NAME); None if it is not on the node, or requests no reclaimed resources.
+
+    Raises BusError.
+    """
+    placed: PlacedPod | None = None
     async for _, message in retained_messages(server, node_placement(node), since=0.0, clock=clock):
         if isinstance(message, NodePlacement):
-            found = next((each for each in message.pods if f"{each.namespace}/{each.name}" == pod), None)
-    if found is None or found.reclaimed_requests == Resources():
+            placed = next((item for item in message.pods if f"{item.namespace}/{item.name}" == pod), None)
+    if placed is None or placed.reclaimed_requests == Resources():
         return None
-    offering = await read_node_bands(server, node, clock)
-    return co_located_pod(found, offering)
+    return co_located_pod(placed, await read_node_bands(server, node, clock))
 
 
 def co_located_pod(pod: PlacedPod, node: NodeBands | None) -> CoLocatedPod:
-    """`node`: what its node offers; None: unknown."""
+    """A placed pod with the offer of its node; `node` is None if that is unknown."""
     band = None if node is None else {"mid": node.mid, "batch": node.batch}.get(pod.priority_class)
     return CoLocatedPod(
         band=pod.priority_class,
@@ -74,11 +76,14 @@ def co_located_pod(pod: PlacedPod, node: NodeBands | None) -> CoLocatedPod:
 
 
 def node_parts(node: NodeBands, now: float) -> Iterator[Text | Table]:
-    """How what is idle now was computed; then each band, and why it offers less or more than is idle."""
-    written = {True: "written to its status", False: "not written to its status"}[node.written]
-    due = " yet" if node.mode == "enforce" and not node.written else ""
+    """A table with the computation of what is idle now, then one with each band, and why its offer differs from that.
+
+    Lines before them state the mode of the reclaimer and problems.
+    """
+    not_yet = "not written to its status yet" if node.mode == "enforce" else "not written to its status"
+    written = "written to its status" if node.written else not_yet
     age = duration(now - node.evaluated_at)
-    yield Text.assemble(("reclaimed", "bold"), f": mode {node.mode}, {written}{due}; evaluated {age} ago")
+    yield Text.assemble(("reclaimed", "bold"), f": mode {node.mode}, {written}; evaluated {age} ago")
     if node.outdated:
         yield Text("no longer evaluated: check that a reclaimer is running and ready (/readyz)", style="bold yellow")
     if node.reduced:
@@ -86,9 +91,9 @@ def node_parts(node: NodeBands, now: float) -> Iterator[Text | Table]:
     if node.terms:
         terms = table("", "capacity>", "− margin>", "− max(system,>", "reserved)>", "− high priority>", "= idle now>")
         for resource in RESOURCES:
-            terms_of = node.terms.get(resource)
+            computed = node.terms.get(resource)
             names = ("capacity", "margin", "system", "reserved", "high_priority")
-            values = [Resources(**{resource: getattr(terms_of, name)}) if terms_of else Resources() for name in names]
+            values = [Resources(**{resource: getattr(computed, name)}) if computed else Resources() for name in names]
             cells = (amount(value, resource) for value in (*values, node.free))
             terms.add_row(f"{resource}, {UNIT[resource]}", *cells)
         yield terms
@@ -101,15 +106,15 @@ def node_parts(node: NodeBands, now: float) -> Iterator[Text | Table]:
                 name if first else "",
                 f"{band.hours:g} h" if first else "",
                 f"{resource}, {UNIT[resource]}",
-                *(amount(amounts, resource) for amounts in (band.reclaimed, band.offered, band.requested)),
+                *(amount(value, resource) for value in (band.reclaimed, band.offered, band.requested)),
                 difference(band, resource),
             )
     yield bands
 
 
 def difference(band: ReclaimedBand, resource: str) -> str:
-    """Why another amount is offered than is idle; empty: it is the same, or one is unknown."""
-    idle, offered, requested = (getattr(each, resource) for each in (band.reclaimed, band.offered, band.requested))
+    """Why the offered amount is not the idle one; empty if they are equal, or if one is unknown."""
+    idle, offered, requested = (getattr(value, resource) for value in (band.reclaimed, band.offered, band.requested))
     if idle is None or offered is None or abs(offered - idle) <= _NOTICEABLE * max(offered, idle):
         return ""
     if offered < idle:

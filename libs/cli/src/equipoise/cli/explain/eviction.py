@@ -58,7 +58,7 @@ AFTER = 1_800.0
 """Seconds after an outcome that are searched for the replacement."""
 
 RECENT = 3_600.0
-"""Seconds before now whose decisions are searched for reasons why the pod was not moved.
+"""Seconds before now that are searched for reasons why the pod was not moved.
 
 Not a whole day: in a large cluster the decisions of a day have hundreds of MiB.
 """
@@ -74,13 +74,13 @@ DECISIONS = subjects.decision("descheduler", "*")
 
 
 class ShownHistory(EvictionHistory, frozen=True, kw_only=True):
-    """The history, and the cluster of the kubeconfig."""
+    """The history, and the cluster whose bus was read."""
 
     cluster: BusCluster | None
-    """The cluster of the bus; None: the bus was not reached."""
+    """None if the bus was not reached."""
 
     bus_problem: str = ""
-    """Why nothing is from the bus."""
+    """Why the bus could not be read; empty if it was read."""
 
 
 async def run_explain_eviction(name: str, bus: BusOptions, options: ClusterOptions, *, output: Output) -> None:
@@ -120,9 +120,8 @@ async def run_explain_eviction(name: str, bus: BusOptions, options: ClusterOptio
         ShownHistory(cluster=cluster, bus_problem=problem, **msgspec.structs.asdict(history)), show_all, output=output
     )
     now = SystemClock().now()
-    if any(
-        each.outcome is None and each.expires_at is not None and each.expires_at < now for each in history.evictions
-    ):
+    open_intents = [eviction for eviction in history.evictions if eviction.outcome is None]
+    if any(intent.expires_at is not None and intent.expires_at < now for intent in open_intents):
         raise CommandFailed("an intent has expired, and its outcome is unknown")
 
 
@@ -136,7 +135,7 @@ def not_found(name: str, searched: Sequence[str]) -> str:
 
 
 async def read_recorded_of(options: ClusterOptions, namespace: str, pod: str) -> RecordedEvictions:
-    """What the API server has of the pod; without a kubeconfig nothing is searched. Raises InvalidInput."""
+    """The evictions of the pod that the API server has recorded; none without a kubeconfig. Raises InvalidInput."""
     clock = SystemClock()
     connection = options.optional_connection()
     if isinstance(connection, str):
@@ -150,13 +149,13 @@ async def read_recorded_of(options: ClusterOptions, namespace: str, pod: str) ->
 
 
 async def read_history(namespace: str, pod: str, server: Nats) -> EvictionHistory:
-    """The evictions of the pod, and why it was not moved since. Raises BusError."""
+    """The evictions of the pod that are on the bus, and why it was not moved since. Raises BusError."""
     clock = SystemClock()
     now = clock.now()
     subject = subjects.eviction_outcome(namespace, pod)
     retained = retained_messages(server, subject, since=now - RETENTION, clock=clock)
     outcomes = [message async for _, message in retained if isinstance(message, EvictionOutcome)][-MAX_OUTCOMES:]
-    spans = [(each.decided_at - BEFORE, each.settled_at + AFTER) for each in outcomes]
+    spans = [(outcome.decided_at - BEFORE, outcome.settled_at + AFTER) for outcome in outcomes]
     decisions: list[DescheduleDecision] = []
     for begin, end in merged([*spans, (now - RECENT, now + 1.0)]):
         async with aclosing(retained_messages(server, DECISIONS, since=begin, clock=clock)) as messages:
@@ -171,13 +170,13 @@ async def read_history(namespace: str, pod: str, server: Nats) -> EvictionHistor
 
 def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """The union of these time spans, in order."""
-    found: list[tuple[float, float]] = []
+    union: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if union and begin <= union[-1][1]:
+            union[-1] = (union[-1][0], max(union[-1][1], end))
         else:
-            found.append((begin, end))
-    return found
+            union.append((begin, end))
+    return union
 
 
 LABEL_WIDTH = 16
@@ -205,8 +204,8 @@ _SEVERAL_REASONS = {
     Outcome.PAUSED,
     Outcome.FAILED,
 }
-"""Outcomes whose text above may not be the reason that applied. A failed eviction may have been executed: its response
-was lost."""
+"""Outcomes with several possible reasons. The detail of the outcome is shown instead of the text above. A failed one is
+not shown as `not evicted`: the eviction may have been executed, and its response lost."""
 
 
 def show(history: EvictionHistory, to: Console) -> None:
@@ -220,23 +219,24 @@ def show(history: EvictionHistory, to: Console) -> None:
             if label == "evaluations":
                 to.print(_evaluations(eviction.evaluations))
     latest = history.evictions[-1].decided_at if history.evictions else 0.0
-    not_moved = [each for each in history.not_moved if each.evaluated_at >= latest]
+    not_moved = [reason for reason in history.not_moved if reason.evaluated_at >= latest]
     if not_moved:
         if history.evictions:
             to.print()
         to.print(Text(f"{history.namespace}/{history.pod} was considered and not moved", style="bold"))
-        for each in not_moved:
-            text = f"{day_and_time(each.evaluated_at)} by {each.strategy}, on {each.node}: {each.why}"
+        for reason in not_moved:
+            text = f"{day_and_time(reason.evaluated_at)} by {reason.strategy}, on {reason.node}: {reason.why}"
             to.print(_line("not moved", text))
 
 
 def _title(eviction: EvictionRecord) -> Text:
-    of = "" if eviction.workload is None else f" of {eviction.workload}"
+    workload = "" if eviction.workload is None else f" of {eviction.workload}"
+    node = f" on {eviction.node}" if eviction.node else ""
     result = "proposed, no outcome yet" if eviction.outcome is None else _result(eviction.outcome)
     style = "bold red" if eviction.outcome is not None and eviction.outcome.outcome is Outcome.EVICTED else "bold"
     return Text.assemble(
         (eviction.pod_name, "bold"),
-        f"{of}{f' on {eviction.node}' if eviction.node else ''}: ",
+        f"{workload}{node}: ",
         (result, style),
     )
 
@@ -255,13 +255,14 @@ def _lines(eviction: EvictionRecord) -> Iterator[tuple[str, str]]:
         first, last = eviction.evaluations[0], eviction.evaluations[-1]
         count, period = last.abnormal_evaluations, duration(last.evaluated_at - first.evaluated_at)
         yield "evaluations", f"{eviction.node} was above its threshold {count} times in a row within {period}"
-    by = f" by {eviction.strategy}" if eviction.strategy else ""
-    by = by or ("" if eviction.source else " (its evaluations are no longer retained)")
-    yield "decision", f"{day_and_time(eviction.decided_at)}{by}: {eviction.reason}"
+    strategy = f" by {eviction.strategy}" if eviction.strategy else ""
+    if not strategy and not eviction.source:
+        strategy = " (its evaluations are no longer retained)"
+    yield "decision", f"{day_and_time(eviction.decided_at)}{strategy}: {eviction.reason}"
     load = f" (load {percentages(eviction.target_load)})" if eviction.target_load != Resources() else ""
     expiry = f", expires at {time_of_day(eviction.expires_at)}" if eviction.expires_at is not None else ""
-    known = eviction.expected_reduction != Resources()
-    reduction = f", expected reduction {amounts(eviction.expected_reduction)}" if known else ""
+    is_known = eviction.expected_reduction != Resources()
+    reduction = f", expected reduction {amounts(eviction.expected_reduction)}" if is_known else ""
     if eviction.intent_id:
         yield "intent", f"{eviction.intent_id}: target {eviction.target or 'any'}{load}{reduction}{expiry}"
     yield "outcome", _outcome(eviction.outcome)
@@ -312,16 +313,16 @@ def _load_reduction(reduction: LoadReduction | None) -> str:
 
 
 def _evaluations(evaluations: Sequence[NodeEvaluation]) -> Padding:
-    made = table("time", "count>", "cpu", "memory", "sample", "reason")
-    for each in evaluations:
-        made.add_row(
-            time_of_day(each.evaluated_at),
-            str(each.abnormal_evaluations),
-            *(percent(getattr(each.load, name)) for name in RESOURCES),
-            time_of_day(each.sampled_at) if each.sampled_at else "?",
-            each.why,
+    lines = table("time", "count>", "cpu", "memory", "sample", "reason")
+    for evaluation in evaluations:
+        lines.add_row(
+            time_of_day(evaluation.evaluated_at),
+            str(evaluation.abnormal_evaluations),
+            *(percent(getattr(evaluation.load, name)) for name in RESOURCES),
+            time_of_day(evaluation.sampled_at) if evaluation.sampled_at else "?",
+            evaluation.why,
         )
-    return Padding.indent(made, LABEL_WIDTH)
+    return Padding.indent(lines, LABEL_WIDTH)
 
 
 def _line(label: str, text: str) -> Text:

@@ -17,18 +17,18 @@ from equipoise.runtime.configuration import ConfigurationError, validate_documen
 from equipoise.runtime.configuration.yaml_text import LIMIT, read_yaml
 
 INCOMPLETE = 3
-"""The exit code of a translation in which something is lost."""
+"""The exit code of a translation that loses or changes a setting."""
 
 
 def run_translation(file: BinaryIO, *, as_json: bool) -> None:
-    """Raises SystemExit with INCOMPLETE, and InvalidInput."""
+    """Run the command. Raises InvalidInput, and SystemExit with INCOMPLETE."""
     content = file.read(LIMIT + 1)
     if len(content) > LIMIT:
         raise InvalidInput(f"the file has more than {LIMIT} bytes")
     text, translation = translated(content.decode())
     if as_json:
-        found: dict[str, Any] = {"configuration": read_yaml(text), "remarks": plain(translation.remarks)}
-        click.echo(json.dumps(found))
+        result: dict[str, Any] = {"configuration": read_yaml(text), "remarks": plain(translation.remarks)}
+        click.echo(json.dumps(result))
     else:
         click.echo(text, nl=False)
         width = None if sys.stderr.isatty() else PIPE_WIDTH
@@ -38,7 +38,7 @@ def run_translation(file: BinaryIO, *, as_json: bool) -> None:
 
 
 def translated(text: str) -> tuple[str, Translation]:
-    """The configuration as YAML, and its remarks. Raises ConfigurationError."""
+    """The configuration as YAML, and the translation with its remarks. Raises ConfigurationError."""
     translation = translate(find_document(text))
     document = document_text(translation)
     try:

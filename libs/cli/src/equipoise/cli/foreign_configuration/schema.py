@@ -1,4 +1,4 @@
-"""The configurations of koord-descheduler and of sigs.k8s.io/descheduler, with the names and types that they have.
+"""The configurations of koord-descheduler and of sigs.k8s.io/descheduler, with the names and types of their fields.
 
 Sources: koordinator, pkg/descheduler/apis/config/v1alpha2/types*.go; kubernetes-sigs/descheduler, pkg/api/v1alpha2 and
 v1alpha1, pkg/framework/plugins/*/types.go. An absent field and null are the same, as in Kubernetes.
@@ -34,9 +34,11 @@ class GoDuration(Duration):
     def parse(cls, text: object) -> Self:
         """Raises ValueError with examples."""
         if isinstance(text, str) and text:
-            parts = [("0", "s")] if text == "0" else _PART.findall(text)
+            text_with_unit = "0s" if text == "0" else text
+            parts = _PART.findall(text_with_unit)
             seconds = sum(float(amount) * _UNITS[unit] for amount, unit in parts)
-            if seconds < _LONGEST and text in ("0", "".join(map("".join, parts))):
+            has_only_parts = "".join(map("".join, parts)) == text_with_unit
+            if has_only_parts and seconds < _LONGEST:
                 return cls(seconds)
         raise ValueError(f"{text!r} is not a duration (examples: 90s, 2m0s, 1h30m)")
 
@@ -68,7 +70,7 @@ class PriorityThreshold(Section, frozen=True, kw_only=True):
 
 
 class EvictorArgs(Args, frozen=True, kw_only=True):
-    """What MigrationController and DefaultEvictor both have; dryRun of DefaultEvictor only in koord-descheduler."""
+    """Arguments of both MigrationController and DefaultEvictor, which has dryRun only in koord-descheduler."""
 
     dry_run: bool | None = None
     evict_failed_bare_pods: bool | None = None
@@ -92,7 +94,7 @@ class NamedSelector(Section, frozen=True, kw_only=True):
 
 
 class AnomalyCondition(Section, frozen=True, kw_only=True):
-    """The condition under which a hot node counts."""
+    """The condition under which a node counts as hot."""
 
     timeout: GoDuration | None = None
     consecutive_abnormalities: Unsigned | None = None
@@ -100,7 +102,7 @@ class AnomalyCondition(Section, frozen=True, kw_only=True):
 
 
 class PoolArgs(Section, frozen=True, kw_only=True):
-    """What LowNodeLoad has as a whole and for each pool."""
+    """Arguments that LowNodeLoad has for all nodes and for each pool."""
 
     node_selector: Selector | None = None
     use_deviation_thresholds: bool | None = None
@@ -135,7 +137,7 @@ class LowNodeLoadArgs(PoolArgs, frozen=True, kw_only=True):
 
 
 class ObjectLimit(Section, frozen=True, kw_only=True):
-    """How many objects may migrate in a time."""
+    """How many pods of an object may migrate within a duration."""
 
     duration: GoDuration | None = None
     max_migrating: ShareOrCount | None = None
@@ -232,7 +234,7 @@ class PodProtections(Section, frozen=True, kw_only=True):
 
 
 class DefaultEvictorArgs(EvictorArgs, frozen=True, kw_only=True):
-    """DefaultEvictor; the first two only of koord-descheduler."""
+    """DefaultEvictor. Only koord-descheduler has the first two fields."""
 
     max_no_of_pods_to_evict_per_node: Unsigned | None = None
     max_no_of_pods_to_evict_per_namespace: Unsigned | None = None
@@ -245,17 +247,17 @@ class DefaultEvictorArgs(EvictorArgs, frozen=True, kw_only=True):
     pod_protections: PodProtections | None = None
 
 
-# Both
+# Both deschedulers
 
 
 class PluginName(Section, frozen=True, kw_only=True):
-    """A plugin of a set."""
+    """A plugin of an extension point."""
 
     name: str
 
 
 class EnabledPlugins(Section, frozen=True, kw_only=True):
-    """The plugins of an extension point: objects in koord-descheduler, names in the other."""
+    """The plugins of an extension point: objects in koord-descheduler, names in sigs.k8s.io/descheduler."""
 
     enabled: tuple[PluginName | str, ...] | None = None
     disabled: tuple[PluginName | str, ...] | None = None
@@ -310,7 +312,7 @@ class SigsProfile(Section, frozen=True, kw_only=True):
 
 
 class EvictionCounts(Section, frozen=True, kw_only=True):
-    """How many pods one pass may evict; of both."""
+    """How many pods one pass may evict, in both deschedulers."""
 
     max_no_of_pods_to_evict_per_node: Unsigned | None = None
     max_no_of_pods_to_evict_per_namespace: Unsigned | None = None

@@ -1,4 +1,4 @@
-"""Whether placement hints lead the replacements of pending moves to their targets, from the API server."""
+"""Reads from the API server whether placement hints lead the replacements of pending moves to their targets."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ from equipoise.runtime.process.clock import SystemClock
 
 
 class TargetHint(msgspec.Struct, frozen=True, kw_only=True):
-    """What new pods of the workload of a pending move prefer now."""
+    """How much new pods of a workload prefer the target of its pending move now."""
 
     namespace: str
     pod: str
@@ -36,9 +36,9 @@ class PlanHints(msgspec.Struct, frozen=True, kw_only=True):
     """The weights for pending moves whose workload has a hint."""
 
     def weight(self, move: PendingMove) -> int | None:
-        """None: new pods of its workload get no hint."""
-        found = (each.weight for each in self.pending if (each.namespace, each.pod) == (move.namespace, move.pod))
-        return next(found, None)
+        """The weight of the move's target; None if new pods of the workload get no hint."""
+        hints = (hint for hint in self.pending if (hint.namespace, hint.pod) == (move.namespace, move.pod))
+        return next((hint.weight for hint in hints), None)
 
 
 async def read_plan_hints(plan: PlanResponse, options: ClusterOptions) -> PlanHints:
@@ -54,12 +54,12 @@ async def read_plan_hints(plan: PlanResponse, options: ClusterOptions) -> PlanHi
 
 
 async def target_hints(kube: Kube, plan: PlanResponse) -> list[TargetHint]:
-    """Each namespace and each target is read once."""
+    """The hints for pending moves. Each namespace and each target is read once."""
     hints: dict[str, dict[str, WorkloadHint]] = {}
     hostnames: dict[str, str] = {}
-    """The labels of targets; empty: the node is gone, or has none."""
+    """The values of `kubernetes.io/hostname` of targets; empty if the node is gone or has none."""
 
-    found = []
+    pending = []
     for move in plan.pending:
         if move.workload is None:
             continue
@@ -72,5 +72,5 @@ async def target_hints(kube: Kube, plan: PlanResponse) -> list[TargetHint]:
         if move.target not in hostnames:
             node = await find(kube, NODES, move.target)
             hostnames[move.target] = "" if node is None else node.metadata.labels.get(HOSTNAME, "")
-        found.append(TargetHint(namespace=move.namespace, pod=move.pod, weight=hint.weights[hostnames[move.target]]))
-    return found
+        pending.append(TargetHint(namespace=move.namespace, pod=move.pod, weight=hint.weights[hostnames[move.target]]))
+    return pending

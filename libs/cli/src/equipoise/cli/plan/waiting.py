@@ -4,9 +4,9 @@ from equipoise.contracts.messages.plan import PlanResponse
 
 
 def waiting_nodes(plan: PlanResponse) -> dict[str, int]:
-    """The number of evaluations after which the first of its strategies may propose a move, by node."""
-    found: dict[str, int] = {}
+    """The number of evaluations that are missing until the first strategy may propose a move, by node."""
+    missing: dict[str, int] = {}
     for node in plan.nodes:
         if node.missing_evaluations:
-            found[node.node] = min(node.missing_evaluations, found.get(node.node, node.missing_evaluations))
-    return found
+            missing[node.node] = min(node.missing_evaluations, missing.get(node.node, node.missing_evaluations))
+    return missing

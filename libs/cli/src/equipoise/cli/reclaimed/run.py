@@ -33,5 +33,5 @@ async def run_reclaimed(
     if unknown := sorted(set(only) - {node.node for node in nodes}):
         raise InvalidInput(f"--node {unknown[0]}: the reclaimer has not evaluated a node of this name")
     shown = sorted((node for node in nodes if not only or node.node in only), key=by(sort))
-    found = ReclaimedList(cluster=cluster, at=clock.now(), summary=summary_of(shown), nodes=shown)
-    print_result(found, partial(show, wide=output == "wide"), output=output)
+    result = ReclaimedList(cluster=cluster, at=clock.now(), summary=summary_of(shown), nodes=shown)
+    print_result(result, partial(show, wide=output == "wide"), output=output)

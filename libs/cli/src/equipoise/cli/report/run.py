@@ -47,14 +47,14 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
         )
     report = msgspec.structs.replace(totals.report(now - since, now), idle=await _idle(server, clock))
     if html is not None:
-        from equipoise.cli.report.page import page  # of the lab
+        from equipoise.cli.report.page import page  # it needs the lab, which may not be installed
 
         html.write_text(page(report), encoding="utf-8")  # noqa: ASYNC240  one small file
     print_result(report, show, as_json=as_json)
 
 
 async def _idle(server: Nats, clock: Clock) -> IdleCapacity | msgspec.UnsetType:
-    """Unset without a reclaimer, or if it is not known."""
+    """The idle capacity; unset if there is no reclaimer, or if the bus cannot be read."""
     try:
         messages = await read_reclaimed(server, clock)
     except BusError as error:
@@ -75,11 +75,11 @@ def show(report: PlacementReport, to: Console) -> None:
         if text := sentence(report):
             to.print(Text(text))
     for title, color, (name, *numbers), rows in sentences.tables(report):
-        made = table(name, *(f"{number}>" for number in numbers), "")
+        bars = table(name, *(f"{number}>" for number in numbers), "")
         for cells, share in rows[:MAX_ROWS]:
-            made.add_row(*cells, Text("█" * math.ceil(_MAX_BAR * share), color))
+            bars.add_row(*cells, Text("█" * math.ceil(_MAX_BAR * share), color))
         more = len(rows) - MAX_ROWS
-        print_section(to, title + (f", and {more} more" if more > 0 else ""), made)
+        print_section(to, title + (f", and {more} more" if more > 0 else ""), bars)
     for note in sentences.notes(report):
         to.print()
         to.print(Text(note, style="dim"))

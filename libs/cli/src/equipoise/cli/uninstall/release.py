@@ -23,21 +23,23 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
 
     deployments: list[str]
     release: str
-    """Its name; empty for an installation without Helm."""
+    """The name of the Helm release; empty for an installation without Helm."""
 
     others: list[str] = []
-    """The Deployments of this release that are not of Equipoise, for example of a chart that contains its chart."""
+    """The other Deployments of the release, for example if the chart of Equipoise is part of another chart."""
 
 
 async def installed(kube: Kube, namespace: str) -> Installed:
-    """Raises KubeError."""
+    """The installation in a namespace. Raises KubeError."""
     deployments = await kube.list(metadata_of(DEPLOYMENTS), namespace)
-    found = [each for each in deployments if _is_ours(each) and each.metadata.labels.get(COMPONENT) in ALL_SERVICES]
-    releases = {_release(each) for each in found}
+    ours = [item for item in deployments if _is_ours(item) and item.metadata.labels.get(COMPONENT) in ALL_SERVICES]
+    releases = {_release(deployment) for deployment in ours}
     release = releases.pop() if len(releases) == 1 else ""
-    others = [each.metadata.name for each in deployments if release == _release(each) and not _is_ours(each)]
+    others = [item.metadata.name for item in deployments if release == _release(item) and not _is_ours(item)]
     return Installed(
-        deployments=[each.metadata.name for each in found], release=release, others=others if release else []
+        deployments=[deployment.metadata.name for deployment in ours],
+        release=release,
+        others=others if release else [],
     )
 
 
@@ -46,31 +48,39 @@ def _release(deployment: Object) -> str:
 
 
 def _is_ours(deployment: Object) -> bool:
-    """Whether it is of Equipoise: other programs have components of the same names. Only the chart sets part-of."""
+    """Whether a Deployment is of Equipoise. Other programs may use the same names of components.
+
+    Installations without Helm may lack the label part-of.
+    """
     labels = deployment.metadata.labels
     return labels.get(PART_OF) == "equipoise" or (not _release(deployment) and labels.get(NAME) == "equipoise")
 
 
 def helm_command(release: str, cluster: Kubernetes) -> list[str]:
-    """`helm uninstall` in the same cluster."""
+    """The command `helm uninstall` for the same cluster."""
     context = ["--kube-context", cluster.context] if cluster.context else []
     return ["helm", "uninstall", release, "--namespace", cluster.namespace, "--wait", *context]
 
 
-async def remove_release(found: Installed, cluster: Kubernetes) -> None:
-    """Raises CommandFailed with what to do, if helm is not installed, there is no release, or it has more."""
-    if not found.release:
-        names = " ".join(found.deployments)
+async def remove_release(installation: Installed, cluster: Kubernetes) -> None:
+    """Run `helm uninstall`.
+
+    Raises CommandFailed with what to do if helm is not installed, if there is no release, or if it has other
+    Deployments.
+    """
+    release = installation.release
+    if not release:
+        names = " ".join(installation.deployments)
         raise CommandFailed(
             f"Equipoise was not installed by Helm, and runs in namespace {cluster.namespace} ({names}): delete it as "
             "it was installed (`kubectl delete -k OVERLAY`), then run this command again"
         )
-    if found.others:
+    if installation.others:
         raise CommandFailed(
-            f"the Helm release {found.release} in namespace {cluster.namespace} has Deployments that are not of "
-            f"Equipoise ({', '.join(found.others)}): remove Equipoise from its chart, then run this command again"
+            f"the Helm release {release} in namespace {cluster.namespace} has Deployments that are not of Equipoise "
+            f"({', '.join(installation.others)}): remove Equipoise from its chart, then run this command again"
         )
-    command = helm_command(found.release, cluster)
+    command = helm_command(release, cluster)
     if shutil.which("helm") is None:
         raise CommandFailed(f"there is no program helm here: run `{shlex.join(command)}`, then this command again")
     await run_helm(command, cluster.kubeconfig)

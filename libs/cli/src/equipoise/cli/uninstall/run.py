@@ -1,4 +1,4 @@
-"""Removes the release first: what still runs would write again."""
+"""Removes Equipoise from a cluster: first the release, since running services would write their objects again."""
 
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -26,7 +26,7 @@ from equipoise.runtime.process.logging import configure_logging
 MAX_NAMED = 5
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterContents(msgspec.Struct, frozen=True, kw_only=True):
     """What a cluster has of Equipoise."""
 
     installation: Installed
@@ -41,15 +41,15 @@ async def run_uninstall(cluster: Kubernetes, *, crane: bool, rate: float, confir
     clock = SystemClock()
     async with connect_kube(cluster, "uninstall", clock) as kube:
         await require_only_one(kube, cluster.namespace, clock)
-        found = await find_all(kube, cluster.namespace, crane=crane)
+        contents = await find_all(kube, cluster.namespace, crane=crane)
         if not confirmed:
-            for line in preview(found, cluster.namespace):
+            for line in preview(contents, cluster.namespace):
                 click.echo(line)
             return
-        if found.installation.deployments:
-            await remove_release(found.installation, cluster)
-            found = await find_all(kube, cluster.namespace, crane=crane)
-        failed = await remove_all(kube, clock, found, rate=rate)
+        if contents.installation.deployments:
+            await remove_release(contents.installation, cluster)
+            contents = await find_all(kube, cluster.namespace, crane=crane)
+        failed = await remove_all(kube, clock, contents, rate=rate)
         for line in await remaining(kube, cluster.namespace):
             click.echo(line)
     if failed:
@@ -57,19 +57,19 @@ async def run_uninstall(cluster: Kubernetes, *, crane: bool, rate: float, confir
 
 
 async def require_only_one(kube: Kube, namespace: str, clock: Clock) -> None:
-    """Raises CommandFailed if an installation in another namespace works, to which annotations and amounts belong."""
+    """Raises CommandFailed if another namespace has a working installation, whose annotations and amounts must stay."""
     others = await read_other_installations(kube, namespace, kube.server_time(clock.now()))
     if others:
-        names = listed([each.namespace for each in others], MAX_NAMED)
+        names = listed([installation.namespace for installation in others], MAX_NAMED)
         raise CommandFailed(
             f"another installation works in namespace {names}, and annotations and hints are of the whole cluster: "
             f"give its namespace with -n. To keep it, remove the one in {namespace} with `helm uninstall` only"
         )
 
 
-async def find_all(kube: Kube, namespace: str, *, crane: bool) -> Found:
-    """Raises KubeError."""
-    return Found(
+async def find_all(kube: Kube, namespace: str, *, crane: bool) -> ClusterContents:
+    """What the cluster has of Equipoise. Raises KubeError."""
+    return ClusterContents(
         installation=await installed(kube, namespace),
         annotated=await find_annotated(kube, (*OURS, *CRANE) if crane else OURS),
         amounts=await find_amounts(kube),
@@ -77,21 +77,21 @@ async def find_all(kube: Kube, namespace: str, *, crane: bool) -> Found:
     )
 
 
-def preview(found: Found, namespace: str) -> Iterator[str]:
-    """What would be removed, as lines."""
+def preview(contents: ClusterContents, namespace: str) -> Iterator[str]:
+    """Lines that state what would be removed."""
     lines: list[str] = []
-    if found.installation.deployments:
-        release = found.installation.release
-        by = f"the Helm release {release}" if release else "an installation without Helm, to be deleted first"
-        if found.installation.others:
-            by += f", which also has {listed(found.installation.others, MAX_NAMED)} and is therefore not removed,"
-        lines.append(f"{by} in namespace {namespace}: {listed(found.installation.deployments, MAX_NAMED)}")
-    if found.annotated:
-        kinds = ", ".join(count(number, kind) for kind, number in by_kind(found.annotated).items())
+    if contents.installation.deployments:
+        release = contents.installation.release
+        text = f"the Helm release {release}" if release else "an installation without Helm, to be deleted first"
+        if contents.installation.others:
+            text += f", which also has {listed(contents.installation.others, MAX_NAMED)} and is therefore not removed,"
+        lines.append(f"{text} in namespace {namespace}: {listed(contents.installation.deployments, MAX_NAMED)}")
+    if contents.annotated:
+        kinds = ", ".join(count(number, kind) for kind, number in by_kind(contents.annotated).items())
         lines.append(f"annotations of {kinds}")
-    if found.amounts.ours:
-        lines.append(f"reclaimed resources in the status of {count(len(found.amounts.ours), 'node')}")
-    lines += map(str, found.objects.written)
+    if contents.amounts.ours:
+        lines.append(f"reclaimed resources in the status of {count(len(contents.amounts.ours), 'node')}")
+    lines += map(str, contents.objects.written)
     if not lines:
         yield "nothing of Equipoise is in this cluster"
         return
@@ -99,27 +99,27 @@ def preview(found: Found, namespace: str) -> Iterator[str]:
     yield from (f"  {line}" for line in lines)
 
 
-async def remove_all(kube: Kube, clock: Clock, found: Found, *, rate: float) -> list[str]:
-    """Remove what no release contains; returns what could not be removed, with the reasons.
+async def remove_all(kube: Kube, clock: Clock, contents: ClusterContents, *, rate: float) -> list[str]:
+    """Remove everything outside of the release. Returns what could not be removed, with the reasons.
 
     Raises KubeError when the API server does not respond.
     """
     failed: list[str] = []
-    if found.annotated:
-        cleared = await clear(kube, clock, found.annotated, rate=rate)
+    if contents.annotated:
+        cleared = await clear(kube, clock, contents.annotated, rate=rate)
         click.echo(f"annotations removed from {count(sum(cleared.removed.values()), 'object')}")
         failed += (f"annotations of {name}: {error}" for name, error in cleared.failed.items())
-    if found.amounts.ours:
-        nodes = await clear_nodes(kube, clock, found.amounts.ours, rate=rate)
+    if contents.amounts.ours:
+        nodes = await clear_nodes(kube, clock, contents.amounts.ours, rate=rate)
         click.echo(f"reclaimed resources removed from {count(nodes.removed, 'node')}")
         failed += _of_nodes(nodes)
 
-    async def delete(each: WrittenObject) -> None:
-        await kube.delete(each.resource, each.name, each.namespace, uid=each.uid)
-        click.echo(f"deleted {each}")
+    async def delete(written: WrittenObject) -> None:
+        await kube.delete(written.resource, written.name, written.namespace, uid=written.uid)
+        click.echo(f"deleted {written}")
 
-    left = await clear_each(found.objects.written, delete, clock, rate=rate, noun="objects")
-    return failed + [f"{name}: {error}" for name, error in left.failed.items()]
+    uncleared = await clear_each(contents.objects.written, delete, clock, rate=rate, noun="objects")
+    return failed + [f"{name}: {error}" for name, error in uncleared.failed.items()]
 
 
 def _of_nodes(nodes: ClearedNodes) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _of_nodes(nodes: ClearedNodes) -> Iterator[str]:
 
 
 async def remaining(kube: Kube, namespace: str) -> list[str]:
-    """What Equipoise does not remove, as lines. Raises KubeError."""
+    """Lines that state what Equipoise does not remove. Raises KubeError."""
     secrets = (await find_written(kube, namespace)).others
     hinted = 0
     async with aclosing(kube.pages(metadata_of(PODS))) as pages:

@@ -1,4 +1,4 @@
-"""The objects that Equipoise has created and that no release contains."""
+"""The objects that Equipoise has created outside of its Helm release."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -40,7 +40,7 @@ class WrittenObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundObjects(msgspec.Struct, frozen=True, kw_only=True):
-    """What exists of it in the cluster."""
+    """The objects that exist in the cluster."""
 
     written: list[WrittenObject]
     others: list[str]
@@ -48,29 +48,27 @@ class FoundObjects(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def find_written(kube: Kube, namespace: str) -> FoundObjects:
-    """The objects of an installation, by their metadata only, also Secrets. Raises KubeError."""
+    """The objects of an installation. Only the metadata of Secrets is read. Raises KubeError."""
     written: list[WrittenObject] = []
     for name in (LEDGER, DISCOVERED):
-        found = await find(kube, metadata_of(CONFIG_MAPS), name, namespace)
-        written += _written(CONFIG_MAPS, [] if found is None else [found])
+        config_map = await find(kube, metadata_of(CONFIG_MAPS), name, namespace)
+        written += _written(CONFIG_MAPS, [] if config_map is None else [config_map])
     claim = await find(kube, CLAIMS, CLAIM, namespace)
-    if claim is not None and claim.metadata.labels.get(PART_OF) == LABELS[PART_OF]:  # not that of another NATS
+    if claim is not None and claim.metadata.labels.get(PART_OF) == LABELS[PART_OF]:  # else it is of another NATS
         written += _written(CLAIMS, [claim])
     leases = await kube.list(LEASES, namespace)
-    written += _written(LEASES, [each for each in leases if each.metadata.name.startswith(PREFIX)])
+    written += _written(LEASES, [lease for lease in leases if lease.metadata.name.startswith(PREFIX)])
     secrets = await kube.list(metadata_of(SECRETS), namespace)
-    prepared = [each for each in secrets if each.metadata.labels.items() >= LABELS.items()]
+    prepared = [secret for secret in secrets if secret.metadata.labels.items() >= LABELS.items()]
     written += _written(SECRETS, prepared)
     with suppress(NotFound):  # the kind is not installed
         written += _written(HINTS, await kube.list(metadata_of(HINTS)))
-    others = [each.metadata.name for each in secrets if each not in prepared]
-    return FoundObjects(written=written, others=[each for each in others if not each.startswith("sh.helm.release.")])
+    others = [secret.metadata.name for secret in secrets if secret not in prepared]
+    return FoundObjects(written=written, others=[name for name in others if not name.startswith("sh.helm.release.")])
 
 
-def _written(resource: Resource[Any], found: Iterable[Object]) -> list[WrittenObject]:
+def _written(resource: Resource[Any], objects: Iterable[Object]) -> list[WrittenObject]:
     return [
-        WrittenObject(
-            resource=resource, namespace=each.metadata.namespace, name=each.metadata.name, uid=each.metadata.uid
-        )
-        for each in found
+        WrittenObject(resource=resource, namespace=meta.namespace, name=meta.name, uid=meta.uid)
+        for meta in (item.metadata for item in objects)
     ]

@@ -1,4 +1,4 @@
-"""What the services of a running `equipoise up` run with."""
+"""The settings of the services that a running `equipoise up` has started."""
 
 from pathlib import Path
 
@@ -10,15 +10,15 @@ from equipoise.runtime.configuration import ConfigurationError
 
 
 def settings_beside(running: RunningUp, own: AllSettings) -> AllSettings | None:
-    """The settings of the services, with the connections of `own` to the cluster and NATS. None: they cannot be read.
+    """The settings of the services, with the connections of `own` to the cluster and NATS; None if they are unreadable.
 
-    Only the user who started `up` can write this file: unlike what services publish, nobody else can set its URLs,
-    files and credentials.
+    They are read from a file that only the user who started `up` can write. So its URLs, files and credentials can be
+    trusted, unlike those that services publish.
     """
     if not running.services_configuration:
         return None
     try:
-        found = all_settings(read_file(Path(running.services_configuration)))
+        settings = all_settings(read_file(Path(running.services_configuration)))
     except (ConfigurationError, OSError, UnicodeError):
         return None
-    return replace(found, shared=replace(found.shared, kubernetes=own.shared.kubernetes, nats=own.shared.nats))
+    return replace(settings, shared=replace(settings.shared, kubernetes=own.shared.kubernetes, nats=own.shared.nats))

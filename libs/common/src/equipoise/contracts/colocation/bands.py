@@ -1,8 +1,8 @@
 """The bands of reclaimed resources, their names in a node's status, and how pods ask for them.
 
-The names begin with `kubernetes.io/`, as in Koordinator and Volcano, and not with a domain of ours: a kubelet that
-starts without a checkpoint of its device manager sets every extended resource to 0 and rejects the running pods that
-ask for it.
+The names begin with `kubernetes.io/`, as in Koordinator and Volcano. With a domain of ours they would be extended
+resources: a kubelet that starts without a checkpoint of its device manager sets these to 0, and rejects the running
+pods that request them.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from equipoise.contracts.kubernetes.requests import pod_limit
 from equipoise.contracts.messages.values.resources import Resources
 
 Band = Literal["mid", "batch", "free"]
-"""The bands, by how long an amount is expected to last: mid a day, batch some hours, free is what is idle now."""
+"""The bands. An amount of mid is expected to last for a day, one of batch for some hours. Free is what is idle now."""
 
 OfferedBand = Literal["mid", "batch"]
 """The bands whose amounts are resources of a node; free is only in an annotation."""
@@ -28,13 +28,13 @@ RESOURCE_NAMES: Mapping[OfferedBand, tuple[str, str]] = {
 
 
 def amounts_of_band(amounts: Mapping[str, float], band: OfferedBand) -> Resources:
-    """Cores and bytes of the band in amounts by resource name; unknown where there is none."""
+    """Cores and bytes of the band. `amounts` are by resource name; a missing amount is unknown."""
     cpu, memory = (amounts.get(name) for name in RESOURCE_NAMES[band])
     return Resources(cpu=None if cpu is None else cpu / 1_000, memory=memory)
 
 
 def limits_of_band(pod: Pod, band: OfferedBand) -> Resources:
-    """Cores and bytes: the limits of a pod in amounts of the band, as `pod_limit`. Raises ValueError as it does."""
+    """The limits of a pod for the resources of the band, in cores and bytes. Raises ValueError like `pod_limit`."""
     cpu, memory = (pod_limit(pod, name) for name in RESOURCE_NAMES[band])
     return Resources(cpu=None if cpu is None else cpu / 1_000, memory=memory)
 
@@ -48,19 +48,19 @@ _NO_REQUESTS = Resources()
 
 
 def band_of(requests: Mapping[str, float]) -> OfferedBand | None:
-    """The band that these requests, by resource name, are of: mid if they are of both. None: of none."""
+    """The band whose resources are requested (by resource name): mid if it is both bands, None if it is neither."""
     if _NAMES.isdisjoint(requests):  # nearly all pods
         return None
     return next(band for band in OFFERED_BANDS if not requests.keys().isdisjoint(RESOURCE_NAMES[band]))
 
 
 def offered_band(priority_class: str, requests: Resources) -> OfferedBand | None:
-    """The band of a pod of this class that requests these reclaimed resources; None: it requests none."""
+    """The band of a pod of this class that requests these reclaimed resources; None if it requests none."""
     if requests == _NO_REQUESTS:
         return None
     return next((band for band in OFFERED_BANDS if band == priority_class), None)
 
 
 def requests_reclaimed(requests: Mapping[str, float]) -> bool:
-    """Whether some of these requests, by resource name, are of a band."""
+    """Whether resources of a band are requested (by resource name)."""
     return not _NAMES.isdisjoint(requests)

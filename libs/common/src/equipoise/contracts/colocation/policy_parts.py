@@ -3,7 +3,7 @@
 from typing import Any
 
 POLICY_VERSION = "equipoise.dev/policy-version"
-"""Annotation of the policies: a higher number is of a newer release."""
+"""Annotation with the version of the policies. A newer release has a higher number."""
 
 VERSION = 1
 
@@ -14,7 +14,7 @@ object.spec.containers.map(container, container.?resources.?requests[?'cpu'].has
 ? int(quantity(string(container.resources.requests['cpu'])).asApproximateFloat() * 1000.0 + 0.5) : 0).sum()"""
 
 WHOLE_CORES = f"{_ALL_CORES} > 0\n&& {_ALL_CORES} % 1000 == 0"
-"""The condition that the pod requests whole cores, summed over its containers, as in Koordinator."""
+"""The CEL condition that the containers of the pod together request whole cores, as in Koordinator."""
 
 
 def metadata(name: str) -> dict[str, Any]:

@@ -37,7 +37,7 @@ its scale subresource has the number of desired pods."""
 
 
 def not_readable(candidate: Candidate, rules: Rules, now: float) -> str:
-    """An object that could not be decoded completely, or whose amounts cannot be true, is not known."""
+    """The pod, an owner or the namespace could not be decoded completely, or contains impossible amounts."""
     if why := candidate.pod.metadata.unreadable:
         return f"the pod cannot be read: {why}"
     for owner in candidate.owners:
@@ -124,7 +124,7 @@ def with_storage(candidate: Candidate, rules: Rules, now: float) -> str:
 
 
 def many_constraints(candidate: Candidate, rules: Rules, now: float) -> str:
-    """Refuses a pod for whose replacement the search for a node would take the time that the other pods need."""
+    """The search for a node for the replacement of such a pod would take the time that other pods need."""
     if not has_too_many_constraints(candidate.pod.spec):
         return ""
     return f"it has more than {MOST_CONSTRAINTS} scheduling constraints, which are not planned with"
@@ -156,7 +156,7 @@ def few_replicas(candidate: Candidate, rules: Rules, now: float) -> str:
 
 
 def recently_scaled(candidate: Candidate, rules: Rules, now: float) -> str:
-    """Usually an autoscaler adds or removes pods. A pod that is missing for a moment does not count."""
+    """An autoscaler has probably added or removed pods. A pod that is missing for a moment does not count."""
     before, settling = candidate.pods_before, rules.protection.replicas_settling_period
     if before is None or candidate.pods_now is None:
         return ""

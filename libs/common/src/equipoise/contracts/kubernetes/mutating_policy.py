@@ -11,7 +11,7 @@ POLICY_KIND = "MutatingAdmissionPolicy"
 REQUIREMENT = (
     f"Kubernetes 1.36, or 1.34 with the feature gate {POLICY_KIND} and --runtime-config={API_GROUP}/v1beta1=true"
 )
-"""The API servers that have the policy, for people."""
+"""The API servers that have the policy, as a text for people."""
 
 
 MAX_ANNOTATION_BYTES = 256 * 1_024
@@ -19,9 +19,9 @@ MAX_ANNOTATION_BYTES = 256 * 1_024
 
 
 def room_for_annotations(needed: str) -> str:
-    """The condition (CEL) that the API server accepts an object with this many more bytes of annotations.
+    """The CEL condition that the API server accepts an object with this many more bytes of annotations.
 
-    `needed`: an expression. Lengths of strings are in characters, those of bytes are not.
+    `needed`: a CEL expression. The size of a string is its number of characters, so it is converted to bytes.
     """
     return f"""\
 object.metadata.?annotations.orValue({{}})
@@ -30,5 +30,5 @@ object.metadata.?annotations.orValue({{}})
 
 
 def supported_version(served: Collection[str]) -> str | None:
-    """The newest version of the policy that an API server serves; None: it has no such policies."""
+    """The newest version of the policy that an API server serves; None if it serves none."""
     return next((version for version in API_VERSIONS if version in served), None)

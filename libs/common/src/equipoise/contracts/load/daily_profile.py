@@ -54,7 +54,7 @@ def daily_profile(workload: WorkloadUtilization) -> DailyProfile:
 
 @cache
 def _all_measured() -> Flags:
-    """All hours, for all workloads: most were measured in each."""
+    """The flags of a workload that was measured in every hour. Most are, so they share this array."""
     flags: Flags = np.ones(SLOTS, dtype=np.bool_)
     flags.flags.writeable = False
     return flags
@@ -66,7 +66,8 @@ def workload_profile(workload: WorkloadUtilization | None) -> HourlyUsage | None
 
 
 def system_usage(utilization: NodeUtilization) -> Array:
-    """Cores and bytes that a node uses outside its pods: as published, else its shortest window minus its pods."""
+    """Cores and bytes that a node uses outside its pods: as published, else its mean in the shortest window minus that
+    of its pods."""
     system = amounts(utilization.system)
     if not any(map(math.isnan, system)):
         return np.array(system)

@@ -8,7 +8,7 @@ DOCUMENT_LIMIT = 16 * 2**20
 """The maximum size of a document that users or commands write (bytes): a configuration, a kubeconfig, a stored plan."""
 
 SECRET_LIMIT = 2**16
-"""Bytes of a file with a password or a token."""
+"""The maximum size of a file with a password or a token (bytes)."""
 
 
 class FileTooLarge(OSError):
@@ -16,9 +16,9 @@ class FileTooLarge(OSError):
 
 
 def read_bounded(path: str | os.PathLike[str], limit: int = DOCUMENT_LIMIT) -> bytes:
-    """The content of a file. Raises OSError; FileTooLarge, without reading it all, for more than `limit` bytes.
+    """The content of a file. Raises OSError, and FileTooLarge if there are more than `limit` bytes.
 
-    A device or a pipe that never ends is too large as well.
+    The rest of a large file is not read, so a device or a pipe that never ends is too large as well.
     """
     with Path(path).open("rb") as file:
         content = file.read(limit + 1)

@@ -1,4 +1,4 @@
-"""How a process logs: one line an event, on stderr, as JSON for machines or in color for people."""
+"""How a process logs: one line per event on stderr, as JSON for machines or in color for people."""
 
 import io
 import logging
@@ -17,7 +17,8 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 
 def configure_logging(settings: Logging, service: str, stream: TextIO | None = None) -> None:
-    """Configures logging, once per process, by its program. Warnings of other libraries have the same format."""
+    """Configures the logging of a process. Its program calls this once. Warnings of other libraries have the same
+    format."""
     stream = raw_stream(stream or sys.stderr)
     console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
     level = _LEVELS[settings.level]
@@ -27,7 +28,7 @@ def configure_logging(settings: Logging, service: str, stream: TextIO | None = N
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
     ]
-    last: list[Processor] = (
+    rendering: list[Processor] = (
         [
             _visible_values,
             structlog.dev.ConsoleRenderer(
@@ -41,7 +42,7 @@ def configure_logging(settings: Logging, service: str, stream: TextIO | None = N
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_json)]
     )
     structlog.configure(
-        processors=[*shared, *last],
+        processors=[*shared, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=False,
@@ -50,18 +51,18 @@ def configure_logging(settings: Logging, service: str, stream: TextIO | None = N
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
         )
     )
     lowest = max(level, logging.WARNING)
-    handler.setLevel(lowest)  # the root's level does not hold for a library that sets one of its own, as urllib3's user
+    handler.setLevel(lowest)  # a library may set a level of its own, which overrides that of the root logger
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(lowest)
 
 
 def _visible_values(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """A line of the console: what a value quotes of others must not control the terminal, nor begin another line."""
+    """Escapes values for the console. A text of somebody else must not control the terminal or begin another line."""
     return {
         name: visible(value).replace("\n", "\\n") if isinstance(value, str) else value for name, value in event.items()
     }
@@ -82,5 +83,5 @@ def _naming(service: str) -> Processor:
 
 
 def _json(event: EventDict, **_options: Any) -> str:
-    first = {key: event[key] for key in ("time", "level", "event") if key in event}
-    return safe_json(msgspec.json.encode({**first, **event}, enc_hook=str).decode())
+    leading = {key: event[key] for key in ("time", "level", "event") if key in event}
+    return safe_json(msgspec.json.encode({**leading, **event}, enc_hook=str).decode())

@@ -1,4 +1,4 @@
-"""The answers to the questions that were asked beside a comparison."""
+"""The answers to questions about capacity that a comparison can include."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from equipoise.lab.capacity.fewer_nodes import NodesNeeded
 
 
 class CapacityAnswers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """None, empty: not asked."""
+    """The answers by question. An answer is None or empty if the question was not asked."""
 
     batch: BatchCapacity | None = None
     nodes_needed: tuple[NodesNeeded, ...] = ()

@@ -41,7 +41,7 @@ _OWNERS = {
     "StatefulSet": ("apps/v1", "StatefulSet"),
     "ReplicationController": ("v1", "ReplicationController"),
 }
-"""The owner of the pods of each kind of workload, if kube-scheduler spreads them even without a Service."""
+"""(API version, kind) of the owner of the pods, for workloads that kube-scheduler spreads even without a Service."""
 
 
 def node_labels(node: TraceNode) -> dict[str, str]:
@@ -60,7 +60,7 @@ def node_object(node: TraceNode) -> Node:
 
 
 def pod_template(workload: TraceWorkload, revision: int = 0) -> PodInfo:
-    """A pod of the workload: `replica` makes others. A request of 0 in the trace means no request."""
+    """A pod of the workload, of which `PodInfo.replica` makes copies. A request of 0 in the trace means no request."""
     requests = _quantities(workload.extended_resources)
     if workload.request_cpu_milli:
         requests["cpu"] = f"{workload.request_cpu_milli}m"
@@ -92,7 +92,7 @@ def pod_template(workload: TraceWorkload, revision: int = 0) -> PodInfo:
 
 
 def owner_of_pods(workload: TraceWorkload, revision: int = 0) -> Object | None:
-    """The object whose selector selects the pods that kube-scheduler spreads; None: it does not spread them."""
+    """The owner of the pods, whose selector kube-scheduler uses to spread them; None if it does not spread them."""
     if workload.kind not in _OWNERS:
         return None
     _, kind = _OWNERS[workload.kind]
@@ -112,7 +112,7 @@ def _owner_name(workload: TraceWorkload, revision: int) -> str:
 
 
 def pod_labels(workload: TraceWorkload) -> dict[str, str]:
-    """The labels of the pods of every revision that the selectors of a trace may use."""
+    """The labels that selectors in a trace may use: pods of every revision have them."""
     return {APP: workload.name, KIND: workload.kind}
 
 
@@ -123,7 +123,8 @@ def workload_label(workload: TraceWorkload) -> str:
 def _spread_constraints(workload: TraceWorkload) -> list[TopologySpreadConstraint]:
     own = LabelSelector(match_labels=pod_labels(workload))
     return [
-        msgspec.structs.replace(each, label_selector=each.label_selector or own) for each in workload.topology_spread
+        msgspec.structs.replace(constraint, label_selector=constraint.label_selector or own)
+        for constraint in workload.topology_spread
     ]
 
 

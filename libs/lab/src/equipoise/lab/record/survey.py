@@ -23,12 +23,12 @@ from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock
 
 PROBES = 168
-"""Number of times at which the search for samples starts, before it is refined: the hours of a week."""
+"""Number of steps of a search for the oldest sample, before it continues with smaller steps: the hours of a week."""
 
 
 @dataclass
 class Survey:
-    """Runs all queries that are needed once. Methods raise RecordError when there is nothing to record."""
+    """The queries that precede a recording. Methods raise RecordError when there is nothing to record."""
 
     options: RecordOptions
     prometheus: PrometheusClient
@@ -44,14 +44,14 @@ class Survey:
         self.progress.set_activity("finding the oldest samples in Prometheus")
         end = await self.prometheus.time(retry=False) // self._step * self._step
         requested = end - round(self.options.days * DAY / self._step) * self._step
-        name, start, pods = await self._measured(requested, end)
-        minimum = min_samples(await self._usual_samples(METRICS[name], start, end))
+        metrics, start, pods = await self._measured(requested, end)
+        minimum = min_samples(await self._usual_samples(METRICS[metrics], start, end))
         self.progress.set_activity("reading nodes and pods from the API server")
-        found, known, controllers = await self._cluster()
+        cluster, current_owners, controllers = await self._cluster()
         self.progress.set_activity("reading the owners of past pods")
-        past = await self._past_owners(found, controllers, start, end)
+        past_owners = await self._past_owners(cluster, controllers, start, end)
         steps = round((end - start) / self._step)
-        notes = list(found.notes)
+        notes = list(cluster.notes)
         if start != requested:
             recorded = f"{(end - start) / DAY:.3g} of the {self.options.days:g} requested days"
             notes.insert(0, f"Prometheus has data of pods since {utc(start)}: {recorded}")
@@ -60,19 +60,19 @@ class Survey:
             step=self._step,
             days=self.options.days,
             matchers=self._matchers,
-            metrics=name,
+            metrics=metrics,
             starts_at=start,
             steps=steps,
-            # At most one day: parts that were stored are not queried again.
+            # At most one day, so that an interrupted recording repeats little: stored parts are not queried again.
             steps_per_part=max(1, min(self.options.samples_per_query // max(1, pods), int(DAY // self._step), steps)),
             min_samples=minimum,
-            inventory=found,
-            owners=past | known,
+            inventory=cluster,
+            owners=past_owners | current_owners,
             notes=tuple(notes),
         )
 
     async def _measured(self, start: float, end: float) -> tuple[str, float, int]:
-        """The first of METRICS that has data, the time of the oldest sample, and the maximum number of pods."""
+        """The name of the first of METRICS with data, the time of its oldest sample, and the maximum number of pods."""
         for name, metrics in METRICS.items():
             cpu = await self._since(metrics.pods("cpu", self._matchers), start, end)
             memory = await self._since(metrics.pods("memory", self._matchers), start, end) if cpu else None
@@ -93,16 +93,19 @@ class Survey:
         )
 
     async def _since(self, text: str, start: float, end: float) -> tuple[float, int] | None:
-        """The first step at which the count exists, and its maximum; None if it never exists."""
-        first, reach, highest = end, end - start, 0.0
+        """The time of the first step at which the query counts any pods, and the maximum count; None without any.
+
+        Each pass searches the time before the first count so far with smaller steps than the pass before.
+        """
+        first, searched, highest = end, end - start, 0.0
         while True:
-            span = min(reach, first - start)
+            span = min(searched, first - start)
             spacing = max(1, math.ceil(span / PROBES / self._step)) * self._step
             # Backwards from the end: there may be only recent samples.
             points = await self._points(text, first - span // spacing * spacing, first, spacing)
             if not points:
                 return None
-            first, reach, highest = points[0][0], spacing, max(highest, *(value for _, value in points))
+            first, searched, highest = points[0][0], spacing, max(highest, *(value for _, value in points))
             if spacing == self._step or first == start:
                 return first, round(highest)
 
@@ -136,31 +139,33 @@ class Survey:
                             meta = item.metadata
                             controllers[meta.namespace, resource.kind, meta.name] = meta.controller
                     except (Forbidden, NotFound):
-                        # Labels of pods contain their Deployment too; Jobs are then workloads themselves.
+                        # Labels of pods lead to their Deployments. A Job counts as a workload instead of its CronJob.
                         self.progress.note(
                             f"{resource.plural} cannot be listed: owners are derived from labels and names"
                         )
                 budgets: list[PodDisruptionBudget] | None = None
-                with suppress(Forbidden, NotFound):  # a note of the trace states this
+                with suppress(Forbidden, NotFound):  # a note of the inventory states that they are missing
                     budgets = await kube.list(BUDGETS)
         except KubeError as error:
             raise RecordError(
                 f"the API server: {error}. Recording requires permission to list nodes and pods"
             ) from error
         for plural, values in (("nodes", nodes), ("pods", pods)):
-            for value in (item.metadata for item in values if item.metadata.unreadable):
-                name = "/".join(filter(None, (value.namespace, value.name)))
-                self.progress.note(f"omitted: {plural} {name} cannot be read: {value.unreadable}")
+            for meta in (item.metadata for item in values if item.metadata.unreadable):
+                name = "/".join(filter(None, (meta.namespace, meta.name)))
+                self.progress.note(f"omitted: {plural} {name} cannot be read: {meta.unreadable}")
         nodes = [node for node in nodes if not node.metadata.unreadable]
         pods = [pod for pod in pods if not pod.metadata.unreadable]
         keys = owner_keys(pods, controllers)
         cluster = inventory(nodes, pods, keys, budgets)
         index = WorkloadIndex(cluster.workloads)
-        above = {key: (key[0], owner.kind, owner.name) for key, owner in controllers.items() if owner is not None}
-        return cluster, {pod: index.of(key) for pod, key in keys.items()}, above
+        owners = {key: (key[0], owner.kind, owner.name) for key, owner in controllers.items() if owner is not None}
+        return cluster, {pod: index.of(key) for pod, key in keys.items()}, owners
 
-    async def _past_owners(self, found: Inventory, above: dict[Key, Key], start: float, end: float) -> dict[str, int]:
-        """Workload indexes by `namespace/pod`, from kube-state-metrics day by day; empty without it."""
+    async def _past_owners(
+        self, cluster: Inventory, controllers: dict[Key, Key], start: float, end: float
+    ) -> dict[str, int]:
+        """Workload indexes by `namespace/pod`, as kube-state-metrics reported them day by day; empty without it."""
         pods: dict[Key, Key] = {}
         at = end
         while at > start:
@@ -175,10 +180,12 @@ class Survey:
                 break
             if not owned:
                 break
-            pods, above = owned | pods, sets | above
+            pods, controllers = owned | pods, sets | controllers
             at -= length
-        index = WorkloadIndex(found.workloads)
-        return {f"{namespace}/{name}": index.of_owner(owner, above) for (namespace, _, name), owner in pods.items()}
+        index = WorkloadIndex(cluster.workloads)
+        return {
+            f"{namespace}/{name}": index.of_owner(owner, controllers) for (namespace, _, name), owner in pods.items()
+        }
 
     async def _owned(self, metric: str, label: str, at: float, length: float) -> list[Series]:
         return await self.prometheus.query(owners_query(metric, label, self._matchers, length), vector_of, at=at)

@@ -1,4 +1,4 @@
-"""The plugins by their names in a KubeSchedulerConfiguration, and how they are made of their arguments."""
+"""The plugins by their names in a KubeSchedulerConfiguration, and the functions that create them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -40,7 +40,7 @@ from equipoise.scheduling.settings.plugin_arguments import (
 )
 
 Factory = Callable[[Any, Handle], Plugin]
-"""(arguments, handle) → plugin. Arguments are those of `ARGUMENTS`, or the mapping in the document as it is."""
+"""(arguments, handle) → plugin. Arguments are as `ARGUMENTS` reads them, or as in the document for other plugins."""
 
 
 def _fit(args: NodeResourcesFitArgs, handle: Handle) -> NodeResourcesFit:
@@ -115,4 +115,4 @@ NOT_BUILT = frozenset(
         "TopologyPlacementGenerator",
     }
 )
-"""Plugins that a configuration may name, without an effect. Binding a pod is the task of the program."""
+"""Plugins that a configuration may name, and that have no effect. The calling program binds pods, not a plugin."""

@@ -9,7 +9,7 @@ _MAX_TURNS = 100
 """Turns of the event loop after which `settle` returns although tasks are still ready."""
 
 _IDLE_TURNS = 3
-"""Turns in a row in which no task may be ready; each also collects what has arrived on sockets."""
+"""`settle` returns after this many turns in a row without a ready task. Each turn also receives data from sockets."""
 
 
 async def settle() -> None:
@@ -24,7 +24,7 @@ async def settle() -> None:
 
 
 class ManualClock:
-    """A `Clock` that a test moves. Work in threads and on sockets does not wait for it: await that by its own event."""
+    """A `Clock` that a test moves. Work in threads and on sockets does not follow it: await an event of that work."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self._start = now
@@ -73,7 +73,7 @@ class ManualClock:
         await settle()
 
     async def jump(self, seconds: float) -> None:
-        """Move on at once, as after the suspension of a machine: every sleeper that is due wakes late, and once."""
+        """Move on at once, as after the suspension of a machine. Every sleeper that is due wakes once, and late."""
         await settle()
         self._elapsed += seconds
         await self.advance(0)

@@ -20,12 +20,12 @@ _LEAF = (
     "subjectKeyIdentifier=hash",
     "authorityKeyIdentifier=keyid",
 )
-"""All that strict clients require (RFC 5280), such as Python from 3.13 on."""
+"""The extensions that strict clients require (RFC 5280), such as Python from 3.13 on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterCertificates:
-    """The folder of the files. Of each certificate `<name>.crt` and `<name>.key`."""
+    """A folder with `<name>.crt` and `<name>.key` of each certificate."""
 
     folder: Path
 
@@ -41,10 +41,10 @@ class ClusterCertificates:
 
 
 def create_certificates(folder: Path, nodes: int) -> ClusterCertificates:
-    """Certificates of the API server, its requests to kubelets, kube-proxy, and client and server of each kubelet.
+    """The certificates of the API server, its requests to kubelets, kube-proxy, and each kubelet as client and server.
 
-    The API server takes `apiserver.crt` from its `--cert-dir`. The file also contains the CA, as that of a self-signed
-    certificate: clients that trust the file trust every certificate of the CA.
+    The API server takes `apiserver.crt` from its `--cert-dir`. The file also contains the CA, so that clients that
+    trust the file, as if it were self-signed, trust every certificate of the CA.
     """
     folder.mkdir(parents=True, exist_ok=True)
     created = ClusterCertificates(folder=folder)

@@ -1,4 +1,4 @@
-"""A cluster with real nodes: the control plane of the testbed in a network namespace, DNS, and nodes beside it."""
+"""A cluster with real nodes. The control plane of the testbed, a DNS server and the nodes run in network namespaces."""
 
 import asyncio
 import json
@@ -33,12 +33,12 @@ SCRAPE_SECONDS = 30.0
 """Most installations have this interval. A kubelet measures pods every 10 to 20 seconds, at random."""
 READY_SECONDS = 180.0
 LOG_LINES = 10
-"""Lines of each log of a node that is not ready, in an error."""
+"""Number of lines of each log that an error shows if the nodes are not ready."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """All that needs the network of the machine: programs, the system of the nodes, and images."""
+    """The programs, the file system of the nodes and the images. Getting them needs the network of the machine."""
 
     binaries: Binaries
     programs: Path
@@ -51,9 +51,9 @@ class Prepared:
 
 
 def prepare(clone: Path | None) -> Prepared:
-    """What is in the cache, and what is built once. `clone`: its image is built; None: no image of Equipoise.
+    """Take everything from the cache, or build it once. With a `clone`, this includes an image of Equipoise.
 
-    Raises RealNodesError with all that is missing, BuildError and NoGoError.
+    Raises RealNodesError with everything that the machine lacks, BuildError and NoGoError.
     """
     check_machine()
     leftovers.remove_leftovers()
@@ -72,7 +72,8 @@ def prepare(clone: Path | None) -> Prepared:
 class RealCluster:
     """Use it with `async with`. All its processes end at the end of the block, or when this process ends.
 
-    It moves this thread into a network namespace, for good: create it in the main thread, before there are others.
+    The constructor moves the current thread into a network namespace for good. So call it in the main thread, before
+    other threads start.
     """
 
     def __init__(self, prepared: Prepared, nodes: int) -> None:
@@ -103,7 +104,7 @@ class RealCluster:
 
     @property
     def prometheus_url(self) -> str:
-        """The address for pods."""
+        """The address of Prometheus for pods."""
         return f"http://{HUB}:{urlsplit(self.cluster.prometheus_url).port}"
 
     @property
@@ -113,7 +114,7 @@ class RealCluster:
 
     @property
     def helm(self) -> Path:
-        """A program that runs helm there."""
+        """A program that runs helm in the network of the cluster, as administrator."""
         return self.directory / "helm"
 
     def node_log(self, node: str, program: str) -> Path:
@@ -215,7 +216,7 @@ class RealCluster:
         )
 
     def _launch_proxy(self) -> None:
-        """The API server and the scheduler reach Services by it."""
+        """Start a kube-proxy for the API server and the scheduler, which call Services."""
         folder = self._certificates.folder
         kubeconfig, configuration = folder / "kube-proxy.kubeconfig", folder / "kube-proxy.yaml"
         document = node_files.kubeconfig(self.cluster.url, self._certificates, "kube-proxy", str(folder))
@@ -232,11 +233,12 @@ class RealCluster:
 
     def _tail(self, node: str) -> str:
         lines = []
-        for log in (self.cluster.log(node), *(self.node_log(node, each) for each in ("containerd", "kubelet"))):
+        for log in (self.cluster.log(node), self.node_log(node, "containerd"), self.node_log(node, "kubelet")):
             text = log.read_text(errors="replace") if log.exists() else ""
             lines += [f"the last lines of {log}:", *(f"  {line[:400]}" for line in text.splitlines()[-LOG_LINES:])]
         return "\n".join(lines)
 
 
 def _is_ready(node: Manifest) -> bool:
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", ()))
+    conditions = node["status"].get("conditions", ())
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

@@ -32,29 +32,29 @@ Names = Mapping[str, Sequence[str]]
 
 def names_of(services: Sequence[Document], slices: Sequence[Document]) -> Names:
     """The addresses of each name. A headless Service has those of its ready endpoints, also by their host names."""
-    found: dict[str, list[str]] = {}
+    addresses: dict[str, list[str]] = {}
     headless = set()
     for service in services:
         name = f"{service['metadata']['name']}.{service['metadata']['namespace']}.{DOMAIN}"
-        address = service["spec"].get("clusterIP", "")
-        if address in ("", "None"):
+        cluster_ip = service["spec"].get("clusterIP", "")
+        if cluster_ip in ("", "None"):
             headless.add(name)
-        found[name] = [] if name in headless else [address]
-    for each in slices:
-        service_name = each["metadata"].get("labels", {}).get("kubernetes.io/service-name")
-        name = f"{service_name}.{each['metadata']['namespace']}.{DOMAIN}"
+        addresses[name] = [] if name in headless else [cluster_ip]
+    for endpoint_slice in slices:
+        service_name = endpoint_slice["metadata"].get("labels", {}).get("kubernetes.io/service-name")
+        name = f"{service_name}.{endpoint_slice['metadata']['namespace']}.{DOMAIN}"
         if name not in headless:
             continue
-        for endpoint in each.get("endpoints") or []:
+        for endpoint in endpoint_slice.get("endpoints") or []:
             if endpoint.get("conditions", {}).get("ready") is not False:
-                found[name] += endpoint["addresses"]
+                addresses[name] += endpoint["addresses"]
                 if hostname := endpoint.get("hostname"):
-                    found[f"{hostname}.{name}"] = endpoint["addresses"]
-    return found
+                    addresses[f"{hostname}.{name}"] = endpoint["addresses"]
+    return addresses
 
 
 def answer(query: bytes, names: Names) -> bytes:
-    """The response to one question (RFC 1035). Raises ValueError for what is no question."""
+    """The response to a query with one question (RFC 1035). Raises ValueError for any other query."""
     position, labels = 12, []
     while position < len(query) and query[position]:
         length = query[position]
@@ -82,7 +82,7 @@ def answer(query: bytes, names: Names) -> bytes:
 
 
 class _Server(asyncio.DatagramProtocol):
-    """Does not answer as long as no names are known: clients ask again."""
+    """The UDP server. It does not answer before the names are known, since clients ask again."""
 
     def __init__(self, names: Callable[[], Names | None]) -> None:
         self._names = names
@@ -115,7 +115,7 @@ class _Services:
                 try:
                     services = await api.request("GET", "/api/v1/services?resourceVersion=0")
                     slices = await api.request("GET", "/apis/discovery.k8s.io/v1/endpointslices?resourceVersion=0")
-                except (aiohttp.ClientError, ApiError, TimeoutError) as error:  # the names stay
+                except (aiohttp.ClientError, ApiError, TimeoutError) as error:  # the last names are still served
                     print(f"the Services could not be read: {error}", flush=True)
                 else:
                     self.names = names_of(services["items"], slices["items"])

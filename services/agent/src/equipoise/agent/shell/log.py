@@ -1,4 +1,4 @@
-"""The log: one line an event on stderr, as JSON or for people.
+"""The log: one line per event on stderr, as JSON or for people.
 
 The library that the other services use is too large for the agent.
 """

@@ -41,15 +41,15 @@ FAMILIES: Mapping[str, Family] = {
     "equipoise_agent_pods": Family("gauge", "Pods of the node by band: mid, batch, free.", ("band",)),
     "equipoise_agent_pressure_ratio": Family(
         "gauge",
-        "Share of the last round in which the latency-sensitive pod that waits most waited for CPU time; no series "
-        "where the kernel reports none.",
+        "Share of the last round in which a latency-sensitive pod waited for CPU time: that of the pod that waited "
+        "longest. No series where the kernel reports none.",
     ),
     "equipoise_agent_round_duration_seconds_total": Family("counter", "Time that all rounds together took."),
     "equipoise_agent_rounds_total": Family("counter", "Rounds: the groups of all pods are read and set."),
     "equipoise_agent_suppressed_seconds_total": Family(
         "counter",
-        "Time in which all best-effort pods were limited together, by what asked for it: pressure or threshold; "
-        "restart: a limit from before the agent started.",
+        "Time in which all best-effort pods were limited together, by reason: pressure, threshold, or restart (a limit "
+        "from before the agent started).",
         ("reason",),
     ),
     "equipoise_agent_values_reset_total": Family(
@@ -76,13 +76,13 @@ FAMILIES: Mapping[str, Family] = {
 
 
 class Metrics:
-    """The current values. Written by the loop, rendered by the thread of the HTTP server."""
+    """The current values. The loop writes them, and the thread of the HTTP server renders them."""
 
     def __init__(self) -> None:
         self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in FAMILIES}
 
     def set(self, name: str, value: float | None, **labels: str) -> None:
-        """None: unknown, so that there is no series."""
+        """Set a value. An unknown one (None) has no series."""
         key = self._key(name, labels)
         if value is None:
             self._values[name].pop(key, None)
@@ -104,9 +104,9 @@ class Metrics:
         lines: list[str] = []
         for name, family in FAMILIES.items():
             lines += [f"# HELP {name} {family.text}", f"# TYPE {name} {family.kind}"]
-            for values, number in sorted(self._values[name].items()):
+            for label_values, number in sorted(self._values[name].items()):
                 labels = ",".join(
-                    f'{label}="{_escaped(value)}"' for label, value in zip(family.labels, values, strict=True)
+                    f'{label}="{_escaped(value)}"' for label, value in zip(family.labels, label_values, strict=True)
                 )
                 lines.append(f"{name}{{{labels}}} {number!r}" if labels else f"{name} {number!r}")
         return "\n".join(lines) + "\n"
@@ -118,10 +118,9 @@ def _escaped(value: str) -> str:
 
 def process_usage(proc: str) -> dict[str, float]:
     """The usage of this process, by the names of the metrics."""
-
-    found = {"process_cpu_seconds_total": time.process_time()}
+    usage = {"process_cpu_seconds_total": time.process_time()}
     with suppress(OSError, ValueError, IndexError), open(f"{proc}/self/statm", encoding="ascii") as file:
-        found["process_resident_memory_bytes"] = float(int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+        usage["process_resident_memory_bytes"] = float(int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
     with suppress(OSError):
-        found["process_open_fds"] = float(len(os.listdir(f"{proc}/self/fd")))
-    return found
+        usage["process_open_fds"] = float(len(os.listdir(f"{proc}/self/fd")))
+    return usage

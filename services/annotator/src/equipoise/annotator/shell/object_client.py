@@ -36,9 +36,9 @@ class ObjectClient:
 
     async def get(self, target: AnnotationTarget) -> ObjectMeta:
         reading = self.kube.get(RESOURCES[target.group, target.kind], target.name, target.namespace)
-        found = await self._requests.send(reading)
+        annotated = await self._requests.send(reading)
         self.health.set_problem("api server", None)
-        metadata: ObjectMeta = found.metadata
+        metadata: ObjectMeta = annotated.metadata
         return metadata
 
     async def annotate(
@@ -59,7 +59,7 @@ class ObjectClient:
         self.results.labels(target.kind, "written").inc()
 
     def on_error(self, target: AnnotationTarget, error: KubeError | TimeoutError) -> bool:
-        """Report an error. True when the object may be its cause: after a timeout it is not known."""
+        """Report an error. Returns whether the object may be its cause, which is unknown after a timeout."""
         if concerns_one_object(error):
             self.results.labels(target.kind, "refused").inc()
             self.health.set_problem(f"annotate {target.kind}", f"{target.display_name} cannot be annotated: {error}")

@@ -1,6 +1,6 @@
-"""Reads the ledger every few seconds: reports when nothing may be evicted, and writes what concerns every binder.
+"""Reads the ledger every few seconds, reports when nothing may be evicted, and writes what every binder must know.
 
-It learns the API server's time on the way.
+The responses also show the API server's time.
 """
 
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ class LedgerWatch:
     clock: Clock
     health: Health
     evictions: str
-    """What the heartbeat reports of evictions while they are allowed."""
+    """Whether pods are evicted, as the heartbeat reports it while nothing prevents evictions."""
 
     installation: InstallationCheck
     metrics: BinderMetrics
 
     async def synchronize(self) -> None:
-        """Takes a second; returns also when the API server does not respond."""
+        """Determines the API server's time, which takes a second. Returns even if the API server does not respond."""
         for _ in range(_CLOCK_READS):
             await self._update()
             await self.clock.sleep(_CLOCK_PAUSE)
@@ -56,7 +56,7 @@ class LedgerWatch:
         self.health.evictions = self.installation.problem or problem or self.evictions
 
     async def _update(self, *, replacements: bool = False) -> None:
-        """`replacements`: also reads those that are pending."""
+        """`replacements`: whether to read the pending replacements, too."""
         try:
             ledger = await self.ledger.update()
             if replacements and isinstance(ledger, Ledger):

@@ -1,14 +1,14 @@
-"""Exponential backoff: of any key, and of disruption budgets that block evictions. Times: seconds of one clock."""
+"""Exponential backoff by key, and for disruption budgets that block evictions. All times are seconds of one clock."""
 
 from collections.abc import Callable
 
 from equipoise.contracts.kubernetes.workload import Workload
 
 _MAX_KEYS = 1_000
-"""The oldest keys are dropped."""
+"""Maximum number of keys. Above it, the oldest key is dropped."""
 
 _JITTER = 0.2
-"""Random share of a wait that is added, so that not all callers return at once."""
+"""Up to this share of a wait is added at random, so that not all callers return at once."""
 
 _BUDGET_FIRST, _BUDGET_MAX = 10.0, 600.0
 
@@ -27,7 +27,7 @@ class Backoff:
     def refused(self, key: str, now: float, at_least: float = 0.0) -> float:
         """Counts a refusal; returns the seconds to wait."""
         times, until = self._refusals.pop(key, (0, now))
-        # Requests that were sent before the last refusal may be refused during its backoff: these count as one.
+        # Requests that were sent before the last refusal may be refused during the wait. They all count as one refusal.
         times = times if now < until else times + 1
         wait = max(at_least, min(self._longest, self._first * 2.0 ** (min(times, 32) - 1)))
         wait *= 1 + _JITTER * self._random()
@@ -58,7 +58,7 @@ class BudgetBackoff:
     def refused(self, workload: Workload | None, namespace: str, budget: str, now: float) -> float:
         """The budget refused a pod of this workload; returns the seconds to wait.
 
-        `budget` is "" when the API server does not name it: then each workload has one of its own.
+        `budget` is "" if the API server does not name it. Then each workload is treated as if it had its own budget.
         """
         key = f"{namespace}/{budget or workload}"
         if workload is not None:
@@ -69,11 +69,11 @@ class BudgetBackoff:
         return self._backoff.refused(key, now)
 
     def remaining(self, workload: Workload | None, now: float) -> tuple[str, float]:
-        """The budget that refused this workload last, and the seconds left to wait; 0.0 when it may be tried."""
+        """The budget that refused this workload last, and the seconds left to wait; 0.0 when a pod may be evicted."""
         key = self._budgets.get(workload, "") if workload is not None else ""
         return key, self._backoff.remaining(key, now) if key else 0.0
 
     def accepted(self, workload: Workload | None) -> None:
-        """An eviction was allowed."""
+        """An eviction was allowed: the budget of this workload no longer delays it."""
         if workload is not None and (key := self._budgets.pop(workload, "")):
             self._backoff.reset(key)

@@ -17,8 +17,7 @@ from equipoise.scheduling.model.amounts import whole
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 _TERMINATION = 60.0
-"""Seconds that a pod may take to terminate: its replacement may be there before its end, and both count as one."""
-
+"""Seconds that a pod may take to terminate. Its replacement may exist before it has ended: the two count as one."""
 
 PreemptedPod = tuple[str, PlacedPod | GonePod]
 """A pod that kube-scheduler preempted, with the name of its node."""
@@ -32,7 +31,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def put_placement(snapshot: ClusterSnapshot, placement: NodePlacement) -> None:
-    """Adds the node, or replaces it: what its pods request, and how many there are."""
+    """Adds or replaces the node, with the requests and the number of its pods."""
     row = snapshot.put_node(node_object(placement))
     snapshot.set_requested(row, whole(requested_amounts(placement)), len(placement.pods))
 
@@ -47,7 +46,7 @@ class ClusterState(ClusterMessages):
         """The preempted pods by node. Nodes without any are absent."""
 
         self.snapshot = ClusterSnapshot()
-        """The nodes, with the sums of the requests of their pods. To be read only."""
+        """The nodes, with the sums of the requests of their pods. Callers must not change it."""
 
     def on_placement(self, message: NodePlacement, now: float) -> bool:
         existed = message.node in self.placements
@@ -70,7 +69,7 @@ class ClusterState(ClusterMessages):
         return True
 
     def _drop_utilization_without_node(self, now: float) -> None:
-        """Utilization may arrive before the placement of a new node, and after that of a removed one."""
+        """Drop old utilization of nodes without a placement. That of a new node may arrive before its placement."""
         for name, latest in list(self.utilizations.items()):
             if name not in self.placements and now - latest.queried_at > self._load.freshness.eviction:
                 del self.utilizations[name]
@@ -101,7 +100,7 @@ class ClusterState(ClusterMessages):
         )
 
     def ready_platforms(self, workload: Workload | None, node: str) -> frozenset[Platform]:
-        """The platforms on which pods of the workload have been ready, and that of `node`, where one of them is.
+        """The platforms on which pods of the workload have been ready, and the platform of `node`, where one runs.
 
         Empty if all nodes have the same platform.
         """
@@ -115,9 +114,9 @@ class ClusterState(ClusterMessages):
         )
 
     def pods_before(self, workload: Workload, now: float, period: float) -> tuple[int, int]:
-        """How many there were `period` seconds ago, at least and at most: a pod about to terminate may count.
+        """The lowest and the highest number of pods that the workload may have had `period` seconds ago.
 
-        The period must be within the one for which placements keep gone pods.
+        Only the highest contains pods that may have been terminating then. Placements must keep gone pods for `period`.
         """
         at = now - period
         present = sum(

@@ -1,4 +1,4 @@
-"""One round: every query about one window, all at the same time, and the validated readings."""
+"""One round of measurement: runs every query about one window at the same time, and validates the results."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,14 +28,14 @@ from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.async_tools.batching import in_thread_if_many
 
 LAST_STEPS = 20
-"""Number of steps over the lookback in which the last sample of an ended series is searched for."""
+"""The last sample of a series that has ended is searched for in this number of steps over the lookback."""
 
 STATISTIC_STEPS = 60
 SAMPLES_PER_STEP = 4
-"""An inner rate of cpu needs some raw samples, or it shows the scrapes instead of the usage."""
+"""A rate of CPU within a step needs some raw samples, or it shows the times of the scrapes instead of the usage."""
 
-SOME = 2_000
-"""Pods whose names are compared with those of the cluster."""
+MAX_SAMPLED_PODS = 2_000
+"""Number of pods with samples whose names are compared with those of the cluster."""
 
 Results = dict[ResourceName, dict[Aggregate, list[Sample]]]
 
@@ -46,16 +46,16 @@ class NodeRound(msgspec.Struct, frozen=True, kw_only=True):
     readings: Mapping[ResourceName, Mapping[str, NodeReading]]
     failed: Mapping[ResourceName, str]
     unknown_node: str = ""
-    """The labels of one series, when samples came but none of a known node."""
+    """The labels of one series, if there are samples but none of a known node."""
 
     sampled: frozenset[str] = frozenset()
-    """The names of all nodes that have samples, of the scrapes that measure nodes of this cluster if there are any."""
+    """The names of all nodes with samples. If a scrape measures nodes of this cluster, only such scrapes count."""
 
     targets: int = 0
-    """How many targets these samples are from."""
+    """Number of scraped targets that have these samples."""
 
     scrapes: Mapping[ResourceName, Scrapes] = {}
-    """What measured each node."""
+    """The scrape that measured each node, by resource."""
 
 
 class PodRound(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,13 +64,13 @@ class PodRound(msgspec.Struct, frozen=True, kw_only=True):
     usage: Mapping[PodName, Resources]
     failed: Mapping[ResourceName, str]
     supported: bool = True
-    """False: the source cannot measure pods."""
+    """Whether the source can measure pods."""
 
     sampled: frozenset[PodName] = frozenset()
-    """The names of some pods that have samples, as for nodes."""
+    """The names of some pods with samples, of the same scrapes as `NodeRound.sampled`."""
 
     scrapes: Mapping[ResourceName, Scrapes] = {}
-    """What measured the pods of each node."""
+    """The scrape that measured the pods of each node, by resource."""
 
 
 async def measure_nodes(
@@ -79,7 +79,7 @@ async def measure_nodes(
     criteria: WindowCriteria,
     statistics: Sequence[Statistic] = (),
 ) -> NodeRound:
-    """Query every node's usage in one window. What the source does not support is unknown, and no failure."""
+    """Query every node's usage in one window. A resource that the source does not support is unknown, not failed."""
     step = statistic_step(criteria.length, criteria.intervals.default)
     query = MetricQuery(subject="node", length=criteria.length, at=criteria.at, step=step or 0.0, jobs=criteria.jobs)
     required: list[Aggregate] = ["mean", "count", "newest"]
@@ -123,7 +123,10 @@ async def measure_nodes(
 async def recent_samples(
     source: MetricSource, length: float, at: float, jobs: tuple[str, ...] = ()
 ) -> tuple[dict[ResourceName, list[Sample]], dict[ResourceName, str]]:
-    """The mean usage of every node over these seconds (0: nothing), and for failed resources why there is none."""
+    """Samples of every node's mean usage over `length` seconds, and the errors of failed resources, both by resource.
+
+    Both are empty if `length` is 0.
+    """
     if not length:
         return {}, {}
     query = MetricQuery(subject="node", length=length, at=at, min_samples=MIN_SAMPLES, jobs=jobs)
@@ -131,7 +134,7 @@ async def recent_samples(
     results, failed = await _run(
         source, query, [resource for resource in RESOURCES if resource not in unsupported], ["mean"]
     )
-    return {resource: found["mean"] for resource, found in results.items()}, failed
+    return {resource: samples["mean"] for resource, samples in results.items()}, failed
 
 
 async def measure_pods(
@@ -153,16 +156,17 @@ async def measure_pods(
 def _pod_usage(
     targets: Mapping[PodName, MeasurementTarget], results: Results, criteria: WindowCriteria
 ) -> tuple[dict[PodName, Resources], frozenset[PodName], dict[ResourceName, Scrapes]]:
-    """The usage of each pod, the names of some pods, and what measured them."""
-    found: dict[ResourceName, Mapping[PodName, float]] = {}
+    """The usage of each pod, the names of some pods with samples, and the scrapes that measured each resource."""
+    means: dict[ResourceName, Mapping[PodName, float]] = {}
     scrapes: dict[ResourceName, Scrapes] = {}
     sampled: frozenset[PodName] = frozenset()
     for resource in RESOURCES:
-        # Each result is released as soon as it is validated: both together are the peak of this process's memory.
+        # The samples of a resource are released as soon as they are validated: those of both resources together are the
+        # peak of this process's memory.
         if (samples := results.pop(resource, None)) is not None:
-            found[resource], scrapes[resource] = validate_pods(targets, resource, samples, criteria)
+            means[resource], scrapes[resource] = validate_pods(targets, resource, samples, criteria)
             sampled = sampled or _some_names(samples.get("mean", ()), scrapes[resource])
-    cpu, memory = found.get("cpu", {}), found.get("memory", {})
+    cpu, memory = means.get("cpu", {}), means.get("memory", {})
     usage = {name: Resources(cpu=used, memory=memory.get(name)) for name, used in cpu.items()}
     for name, used in memory.items():
         if name not in cpu:
@@ -171,11 +175,11 @@ def _pod_usage(
 
 
 def _some_names(samples: Iterable[Sample], scrapes: Scrapes) -> frozenset[PodName]:
-    return frozenset((sample.namespace, sample.pod) for sample in islice(_own(samples, scrapes), SOME))
+    return frozenset((sample.namespace, sample.pod) for sample in islice(_own(samples, scrapes), MAX_SAMPLED_PODS))
 
 
 def _own(samples: Iterable[Sample], scrapes: Scrapes | None) -> Iterator[Sample]:
-    """The samples of these scrapes; all samples if there are none."""
+    """The samples of these scrapes; all samples if there are no scrapes."""
     own = set((scrapes or {}).values())
     return (sample for sample in samples if not own or sample.scrape in own)
 
@@ -195,18 +199,18 @@ def _variant(query: MetricQuery, resource: ResourceName, aggregate: Aggregate) -
 
 def _unsupported(source: MetricSource, query: MetricQuery, required: Sequence[Aggregate]) -> dict[ResourceName, str]:
     """The resources of which the source does not support a required aggregate, and why."""
-    found: dict[ResourceName, str] = {}
+    unsupported: dict[ResourceName, str] = {}
     for resource in RESOURCES:
         reasons = (source.unsupported(_variant(query, resource, aggregate)) for aggregate in required)
         if why := next(filter(None, reasons), ""):
-            found[resource] = why
-    return found
+            unsupported[resource] = why
+    return unsupported
 
 
 async def _run(
     source: MetricSource, query: MetricQuery, resources: Sequence[ResourceName], aggregates: Sequence[Aggregate]
 ) -> tuple[Results, dict[ResourceName, str]]:
-    """Results of this query by resource and aggregate, and for failed resources why there are none."""
+    """Results of this query by resource and aggregate, and the errors of failed resources, which have no results."""
     results: Results = {resource: {} for resource in resources}
     failed: dict[ResourceName, str] = {}
 
@@ -222,4 +226,4 @@ async def _run(
                 variant = _variant(query, resource, aggregate)
                 if not source.unsupported(variant):
                     tasks.create_task(run(variant))
-    return {resource: found for resource, found in results.items() if resource not in failed}, failed
+    return {resource: samples for resource, samples in results.items() if resource not in failed}, failed

@@ -14,22 +14,25 @@ from equipoise.reclaimer.decisions.strategy import MemoryPolicy
 
 
 class HighPriorityPods(msgspec.Struct, frozen=True, kw_only=True):
-    """One resource of the pods of a node that are neither of the bands batch nor free. Finished pods are none."""
+    """One resource of the pods of a node, without those of the bands batch and free, and without finished ones."""
 
     requests: Array
-    """The requests of the pods; of a mid pod, those of mid resources. 0 without a request."""
+    """The request of each pod; for a mid pod, that of mid resources. 0 without a request."""
 
     usage: Array
-    """NaN: not measured."""
+    """The usage of each pod; NaN if it was not measured."""
 
     exclusive: Flags
-    """Has cores of its own (QoS class LSE): under the policy `usage` its requests count. Of memory always False."""
+    """Whether each pod has cores of its own (QoS class LSE), so that its request counts under the policy `usage`.
+
+    Always False for memory.
+    """
 
     unplaced: float = 0.0
-    """Usage of measured pods whose placement is not known: some may be of high priority."""
+    """Usage of measured pods whose placement is not known, since some may be of high priority."""
 
     def total(self, policy: MemoryPolicy) -> float:
-        """The amount of all of them together, as the policy counts."""
+        """The amount that all pods together take under the policy."""
         if policy == "request":
             return float(self.requests.sum())
         if policy == "maxUsageRequest":
@@ -48,7 +51,8 @@ def terms_of(
     pods: HighPriorityPods,
     policy: MemoryPolicy,
 ) -> ReclaimedTerms:
-    """`threshold`: percent of the capacity. Requests do not contain the usage of the system: it does not count then."""
+    """The terms of the formula. `threshold`: percent of the capacity. Under the policy `request`, the usage of the
+    system does not count, because it is not requested."""
     return ReclaimedTerms(
         capacity=capacity,
         margin=capacity * (100 - threshold) / 100,
@@ -59,13 +63,16 @@ def terms_of(
 
 
 def reclaimed(terms: ReclaimedTerms, *, cap: float | None = None, taken: float = 0.0) -> float:
-    """`cap`: percent of the capacity. `taken`: what other programs have allocated of it."""
+    """The reclaimed amount, at least 0. `cap`: percent of the capacity. `taken`: what other programs have allocated."""
     idle = terms.capacity - terms.margin - max(terms.system, terms.reserved) - terms.high_priority
     return max(0.0, min(idle, _capped(terms.capacity, cap)) - taken)
 
 
 def mid_amount(*, lowest: float, capacity: float, node_usage: float, cap: float) -> float:
-    """`lowest`: what stays idle for a day. Not more than what is idle now, which a wrong forecast may exceed."""
+    """The amount of the band mid, at least 0. `lowest`: what stays idle for a day, as forecast.
+
+    It is not above what is idle now, even if the forecast is.
+    """
     return max(0.0, min(lowest, capacity - node_usage, _capped(capacity, cap)))
 
 

@@ -17,7 +17,7 @@ class ReclaimStrategy(Section, frozen=True, kw_only=True):
     """The strategy of a node. Percentages are of its capacity."""
 
     enabled: bool = True
-    """False: nothing of it is offered."""
+    """Whether anything of the node is offered."""
 
     cpu_threshold: Percent = 65.0
     """Usage of high-priority pods, of the system and of all mid and batch pods together should stay below this."""
@@ -28,7 +28,7 @@ class ReclaimStrategy(Section, frozen=True, kw_only=True):
     """What counts of a high-priority pod: its usage, or the higher of usage and request."""
 
     memory_policy: MemoryPolicy = "usage"
-    """The same as `cpuPolicy`; `request`: its request."""
+    """The same as `cpuPolicy`, or the pod's request."""
 
     batch_cpu_cap: Percent | None = None
     """Maximum of batch resources; null: no maximum."""
@@ -39,7 +39,7 @@ class ReclaimStrategy(Section, frozen=True, kw_only=True):
 
 
 class StrategyOverride(Section, frozen=True, kw_only=True):
-    """The fields of the strategy that are different; null: not different."""
+    """The fields that replace those of the strategy; null replaces nothing."""
 
     enabled: bool | None = None
     cpu_threshold: Percent | None = None
@@ -64,7 +64,7 @@ class ReclaimPool(StrategyOverride, frozen=True, kw_only=True):
 
 
 class ForecastSettings(Section, frozen=True, kw_only=True):
-    """How long what is offered must last."""
+    """How long the offered resources must be available."""
 
     batch_hours: Annotated[int, Meta(ge=1, le=24)] = 6
     """The expected lifetime of batch pods."""
@@ -73,14 +73,14 @@ class ForecastSettings(Section, frozen=True, kw_only=True):
     """Usage may exceed that of the typical day by this share of the node's capacity."""
 
     day: Duration = Duration(86_400)
-    """Length of the typical day, as `collector.profile.day`. Its hours are a 24th of it."""
+    """Length of the typical day, as `collector.profile.day`. An hour is a 24th of it."""
 
 
 _RATIO_LABELS = {
     "cpu_threshold": "node.koordinator.sh/cpu-reclaim-ratio",
     "memory_threshold": "node.koordinator.sh/memory-reclaim-ratio",
 }
-"""Labels of a node with shares (0..1) of its capacity, as Koordinator has them."""
+"""Labels of a node that set its thresholds as shares (0..1) of its capacity. Koordinator uses the same labels."""
 
 
 def strategy_of(
@@ -90,8 +90,8 @@ def strategy_of(
     pools: Sequence[ReclaimPool],
     nodes: Mapping[str, StrategyOverride],
 ) -> ReclaimStrategy:
-    """A node's strategy. Its labels override its own settings, these its pool, and that the strategy of the cluster."""
-    pool = next((each for each in pools if each.match_labels.items() <= labels.items()), None)
+    """The cluster's strategy, changed by the node's pool, then by its entry in `nodes`, then by its labels."""
+    pool = next((pool for pool in pools if pool.match_labels.items() <= labels.items()), None)
     changes: dict[str, Any] = {}
     for override in (pool, nodes.get(name)):
         if override is not None:
@@ -104,7 +104,7 @@ def strategy_of(
 
 
 def _percent(share: str) -> float | None:
-    """None for a text that is no share."""
+    """The percentage of a share from 0 to 1; None for any other text."""
     try:
         percent = float(share) * 100
     except ValueError:

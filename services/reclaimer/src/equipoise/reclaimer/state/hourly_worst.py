@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from typing import NamedTuple
 
 from equipoise.contracts.bounds import MAX_BYTES, bounded
 from equipoise.contracts.load.correction import RESOURCES
@@ -10,37 +11,45 @@ from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.numeric import Array, Singles, np
 
 
+class _Day(NamedTuple):
+    """The last 24 hours of a node."""
+
+    uid: str
+    hour: int
+    """The latest hour, counted since 1970."""
+
+    amounts: Singles
+
+
 class HourlyWorst:
-    """One row per node: resources × hours of the day (UTC). NaN: no measurement in that hour of the last day."""
+    """The usage of each node: resources × hours of the day (UTC). NaN: no measurement in that hour of the last day."""
 
     def __init__(self, day: float = 86_400.0) -> None:
-        """`day`: its length in seconds."""
+        """`day`: length of a day in seconds."""
         self._hour = day / SLOTS
-        self._days: dict[str, tuple[str, int, Singles]] = {}
-        """UID of the node, the latest hour since 1970, the amounts."""
+        self._days: dict[str, _Day] = {}
 
     def observe(self, node: str, uid: str, used: Array, now: float) -> None:
         """`used`: per resource, cores and bytes."""
         hour = int(now // self._hour)
-        day = self._until(node, uid, hour)
-        slot = day[:, hour % SLOTS]
-        # What no machine has would be infinite in 32 bits.
+        slot = self._until(node, uid, hour)[:, hour % SLOTS]
+        # An amount that no machine has could be infinite in 32 bits.
         np.fmax(slot, np.where(used <= MAX_BYTES, used, np.nan), out=slot, casting="same_kind")
 
     def restore(self, message: ReclaimedNode, now: float) -> None:
-        """Use what an earlier reclaimer published; hours that are known already stay the higher of both."""
+        """Use the amounts of an earlier reclaimer. For an hour that is known already, the higher amount counts."""
         if not 0.0 <= now - message.evaluated_at < SLOTS * self._hour or not message.highest:
             return
         hour = int(message.evaluated_at // self._hour)
-        published = np.full((len(RESOURCES), SLOTS), np.nan, np.float32)
+        amounts = np.full((len(RESOURCES), SLOTS), np.nan, np.float32)
         for row, resource in enumerate(RESOURCES):
-            published[row] = _hours(message.highest.get(resource, ()))
-        known = self._days.get(message.node)
-        if known is not None and known[0] == message.uid:
-            # Hours after the message, and hours that it does not show any more, are not compared.
-            published = np.fmax(published, known[2]) if known[1] == hour else known[2]
-            hour = known[1]
-        self._days[message.node] = (message.uid, hour, published)
+            amounts[row] = _hours(message.highest.get(resource, ()))
+        day = self._days.get(message.node)
+        if day is not None and day.uid == message.uid:
+            # A message of another hour is ignored: its slots are partly those of another day.
+            amounts = np.fmax(amounts, day.amounts) if day.hour == hour else day.amounts
+            hour = day.hour
+        self._days[message.node] = _Day(message.uid, hour, amounts)
 
     def day(self, node: str, uid: str, now: float) -> Singles:
         """resources × hours of the day."""
@@ -50,30 +59,30 @@ class HourlyWorst:
         self._days.pop(node, None)
 
     def _until(self, node: str, uid: str, hour: int) -> Singles:
-        """The last 24 hours at this hour: what is older becomes unknown."""
-        known = self._days.get(node)
-        if known is None or known[0] != uid or hour - known[1] >= SLOTS or hour < known[1] - 1:
-            day = np.full((len(RESOURCES), SLOTS), np.nan, np.float32)
+        """The amounts of the 24 hours that end with this one. Those of earlier hours become unknown."""
+        day = self._days.get(node)
+        if day is None or day.uid != uid or hour - day.hour >= SLOTS or hour < day.hour - 1:
+            amounts = np.full((len(RESOURCES), SLOTS), np.nan, np.float32)
         else:
-            day = known[2]
-            for passed in range(known[1] + 1, hour + 1):
-                day[:, passed % SLOTS] = np.nan
-        self._days[node] = (uid, hour, day)
-        return day
+            amounts = day.amounts
+            for passed in range(day.hour + 1, hour + 1):
+                amounts[:, passed % SLOTS] = np.nan
+        self._days[node] = _Day(uid, hour, amounts)
+        return amounts
 
 
 def published(day: Singles) -> Mapping[str, list[float | None]]:
-    """The day as the message carries it: milli-cores and MiB are precise enough."""
+    """The day as a message contains it, rounded to milli-cores and MiB."""
     units = (1_000.0, 2.0**-20)
-    found: dict[str, list[float | None]] = {}
+    hours: dict[str, list[float | None]] = {}
     for resource, amounts, unit in zip(RESOURCES, day.tolist(), units, strict=True):
-        found[resource] = [
+        hours[resource] = [
             bounded(resource, round(amount * unit) / unit) if isfinite(amount) else None for amount in amounts
         ]
-    return found
+    return hours
 
 
 def _hours(amounts: Sequence[float | None]) -> list[float]:
-    """24 amounts; NaN where there is none, or an impossible one."""
-    found = [amount if amount is not None and 0.0 <= amount <= MAX_BYTES else np.nan for amount in amounts[:SLOTS]]
-    return found + [np.nan] * (SLOTS - len(found))
+    """24 amounts. A missing or impossible amount is NaN."""
+    hours = [amount if amount is not None and 0.0 <= amount <= MAX_BYTES else np.nan for amount in amounts[:SLOTS]]
+    return hours + [np.nan] * (SLOTS - len(hours))

@@ -1,4 +1,4 @@
-"""The latest messages of every node, and what was offered of it."""
+"""The latest messages of every node, and the amounts that were offered."""
 
 import math
 from collections.abc import Mapping
@@ -36,11 +36,11 @@ class _Node(msgspec.Struct, kw_only=True):
 
 
 class LatestNodes:
-    """Older messages that arrive late are dropped."""
+    """The latest messages of every node. A message that is older than the latest one is dropped."""
 
     def __init__(self, started_at: float, *, hours: int = 6, day: float = 86_400.0) -> None:
-        """`started_at`: Unix seconds from which on measurements are expected. `hours`: those of the band batch. `day`:
-        length of a day in seconds."""
+        """`started_at`: Unix seconds from which on measurements are expected. `hours`: expected lifetime of batch pods.
+        `day`: length of a day in seconds."""
         self._started_at = started_at
         self._nodes: dict[str, _Node] = {}
         self._messages = ClusterMessages()
@@ -93,7 +93,7 @@ class LatestNodes:
         self._profiles.on_workload(message)
 
     def on_reclaimed(self, message: ReclaimedNode, now: float) -> bool:
-        """A message of this or an earlier reclaimer: this one continues with its amounts."""
+        """Continue with the amounts that this or an earlier reclaimer published."""
         if not supersedes(message, self._published.get(message.node)):
             return False
         self._published[message.node] = message
@@ -102,11 +102,11 @@ class LatestNodes:
         return True
 
     def next_epoch(self, now: float) -> int:
-        """An epoch above those of all messages: milliseconds of `now`, or more when a clock was ahead of it."""
+        """An epoch above those of all messages: `now` in milliseconds, or more if a reclaimer's clock was ahead."""
         return max(int(now * 1_000), 1 + max((message.epoch for message in self._published.values()), default=0))
 
     def observed(self, name: str, mode: Literal["observe", "enforce"], now: float) -> ObservedNode:
-        """Raises KeyError."""
+        """What an evaluation reads of the node. Raises KeyError if the node is unknown."""
         node, placement, utilization = self._nodes[name], self._messages.placements[name], self._utilization(name)
         sampled_at = None if utilization is None else utilization.sampled_at
         colocation, lost = placement.colocation, node.changes.lost
@@ -142,12 +142,12 @@ class LatestNodes:
             node.changes.on_written()
 
     def forget_writes(self) -> None:
-        """Another replica may have written since: its writes are not those of another program."""
+        """Accept the amounts of all nodes as they are: another replica may have written them, not another program."""
         for node in self._nodes.values():
             node.changes = StatusChanges()
 
     def prune(self, now: float) -> None:
-        """Drop the profiles of workloads without a measurement for a day: they are published while they have pods."""
+        """Drop the profiles of workloads that were not measured for a day. They have no pods any more."""
         self._profiles.prune(now - PROFILE_AGE)
 
     def uid(self, name: str) -> str | None:
@@ -166,10 +166,10 @@ class LatestNodes:
         self._highest.restore(message, now)
         if not node.offered:
             node.offered = {
-                name: amount
+                resource: amount
                 for band in OFFERED_BANDS
                 if band in message.bands
-                for name, amount in _whole(RESOURCE_NAMES[band], message.bands[band].offered)
+                for resource, amount in _whole(RESOURCE_NAMES[band], message.bands[band].offered)
             }
 
     def _update(self, name: str, now: float) -> None:
@@ -202,10 +202,11 @@ def _is_measured(message: NodeUtilization) -> bool:
 
 def amounts_in_status(placement: NodePlacement) -> dict[str, int]:
     """What the node's status contains, by resource name; milli-cores and bytes."""
-    found = placement.colocation.amounts
-    return {name: amount for band in found for name, amount in _whole(RESOURCE_NAMES[band], found[band])}
+    bands = placement.colocation.amounts
+    return {name: amount for band in bands for name, amount in _whole(RESOURCE_NAMES[band], bands[band])}
 
 
-def _whole(names: tuple[str, str], of: Resources) -> list[tuple[str, int]]:
-    values = (None if of.cpu is None else of.cpu * 1_000, of.memory)
+def _whole(names: tuple[str, str], resources: Resources) -> list[tuple[str, int]]:
+    """The known amounts as integers, with the resource names of their band; milli-cores and bytes."""
+    values = (None if resources.cpu is None else resources.cpu * 1_000, resources.memory)
     return [(name, round(value)) for name, value in zip(names, values, strict=True) if value is not None]

@@ -1,6 +1,6 @@
 """Requests to the extenders of the configuration: filter, prioritize and bind, as kube-scheduler makes them.
 
-They block: the loop makes them in a thread, in which nothing but one attempt runs.
+They block. So the scheduling loop makes them in a thread that runs one attempt to schedule a pod, and nothing else.
 """
 
 import ssl
@@ -29,7 +29,7 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 MAX_RESPONSE = 2**26
-"""Bytes: 100,000 nodes as objects."""
+"""Maximum size of a response in bytes: 100,000 Node objects."""
 
 
 class _Name(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class HostScore(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
     host: str
     score: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
-    """0..10 for kube-scheduler; multiplied by a weight."""
+    """0..10 in kube-scheduler, before it is multiplied by the weight of the extender."""
 
 
 class BindingResponse(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -89,21 +89,21 @@ class ExtenderClient:
         else:
             self._connect = lambda: HTTPConnection(url.hostname or "", url.port, timeout=timeout)
         self._connection: HTTPConnection | None = None
-        self._managed = frozenset(each.name for each in settings.managed_resources)
+        self._managed = frozenset(resource.name for resource in settings.managed_resources)
 
     def is_interested(self, pod: PodInfo) -> bool:
-        """Whether it handles the pod: it handles all pods, or those with one of its resources."""
+        """Whether the extender handles the pod. With managed resources, it handles the pods that have one of them."""
         if not self._managed:
             return True
         containers = (*(pod.pod.spec.containers or ()), *pod.pod.spec.init_containers)
         return any(
             not self._managed.isdisjoint(amounts)
-            for each in containers
-            for amounts in (each.resources.requests, each.resources.limits)
+            for container in containers
+            for amounts in (container.resources.requests, container.resources.limits)
         )
 
     def of_pod(self, pod: PodInfo, snapshot: ClusterSnapshot) -> Extender:
-        """The extender for one attempt."""
+        """The extender for one attempt to schedule the pod."""
         settings = self.settings
         return Extender(
             filter=(lambda rows: self._filter(pod, snapshot, rows)) if settings.filter_verb else None,
@@ -112,17 +112,17 @@ class ExtenderClient:
         )
 
     def bind(self, pod: PodInfo, node: str) -> None:
-        """Raises ExtenderFailed. Also for an extender that is ignorable, as in kube-scheduler."""
+        """Bind the pod. Raises ExtenderFailed, as in kube-scheduler even if the extender is ignorable."""
         body = {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node}
         connection = self._connect()
         try:
-            found = _decode(self._post(connection, self.settings.bind_verb, body), BindingResponse)
+            response = _decode(self._post(connection, self.settings.bind_verb, body), BindingResponse)
         except _REQUEST_ERRORS as error:
             raise self._failed(self.settings.bind_verb, error) from error
         finally:
             connection.close()
-        if found.error:
-            raise ExtenderFailed(found.error)
+        if response.error:
+            raise ExtenderFailed(response.error)
 
     def _filter(self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> ExtenderFilter | None:
         try:
@@ -135,32 +135,32 @@ class ExtenderClient:
             log.warning("extender skipped", extender=self.settings.url_prefix, error=str(error))
             return None
 
-    def _passed(self, snapshot: ClusterSnapshot, rows: Rows, found: FilterResponse) -> ExtenderFilter:
-        if found.error:
-            raise ExtenderFailed(found.error)
+    def _passed(self, snapshot: ClusterSnapshot, rows: Rows, response: FilterResponse) -> ExtenderFilter:
+        if response.error:
+            raise ExtenderFailed(response.error)
         by_name = dict(zip(snapshot.names(rows), rows.tolist(), strict=True))
         names: Sequence[str] = []
-        if self.settings.node_cache_capable and found.node_names is not None:
-            names = found.node_names
-        elif found.nodes is not None:
-            names = [each.metadata.name for each in found.nodes.items or ()]
+        if self.settings.node_cache_capable and response.node_names is not None:
+            names = response.node_names
+        elif response.nodes is not None:
+            names = [node.metadata.name for node in response.nodes.items or ()]
         if unknown := [name for name in names if name not in by_name]:
             claim = f'extender "{self.settings.url_prefix}" claims a filtered node "{unknown[0]}"'
             raise ExtenderFailed(f"{claim} which is not found in the input node list")
         return ExtenderFilter(
             passed=np.array([by_name[name] for name in names], dtype=np.intp),
-            failed=_by_row(by_name, found.failed_nodes),
-            unresolvable=_by_row(by_name, found.failed_and_unresolvable_nodes),
+            failed=_by_row(by_name, response.failed_nodes),
+            unresolvable=_by_row(by_name, response.failed_and_unresolvable_nodes),
         )
 
     def _scores(self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints | None:
-        """Nodes without a score get 0."""
+        """The score of each row. A node that is missing in the response gets 0."""
         try:
-            found = self._call(self.settings.prioritize_verb, pod, snapshot, rows, list[HostScore])
+            response = self._call(self.settings.prioritize_verb, pod, snapshot, rows, list[HostScore])
         except ExtenderFailed as error:
             log.warning("extender scores skipped", extender=self.settings.url_prefix, error=str(error))
             return None
-        scores = {each.host: each.score for each in found}
+        scores = {entry.host: entry.score for entry in response}
         return np.array([scores.get(name, 0) for name in snapshot.names(rows)], dtype=np.int64)
 
     def _call(self, verb: str, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, kind: type[T]) -> T:
@@ -176,7 +176,7 @@ class ExtenderClient:
             raise self._failed(verb, error) from error
 
     def _repeatable(self, verb: str, body: Mapping[str, Any]) -> bytes:
-        """A server may have closed a connection that was not used for a while: then with a new one."""
+        """The response. If the server has closed the connection, which was not used for a while, a new one is used."""
         if self._connection is not None:
             try:
                 return self._post(self._connection, verb, body)
@@ -189,15 +189,15 @@ class ExtenderClient:
         content = msgspec.json.encode(body)
         connection.request("POST", f"{self._path}/{verb}", content, {"Content-Type": "application/json"})
         response = connection.getresponse()
-        found = response.read(MAX_RESPONSE + 1)
+        received = response.read(MAX_RESPONSE + 1)
         if response.status != 200:
             raise HTTPException(f"code {response.status}")
-        if len(found) > MAX_RESPONSE:
+        if len(received) > MAX_RESPONSE:
             raise HTTPException(f"its response has more than {MAX_RESPONSE} bytes")
-        return found
+        return received
 
     def close(self) -> None:
-        """The connection; the next request opens another one."""
+        """Close the connection. The next request opens another one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -208,7 +208,7 @@ class ExtenderClient:
 
 
 def extender_client(settings: HttpExtender) -> ExtenderClient:
-    """Raises InvalidConfiguration for an extender that cannot be used."""
+    """The client of an extender. Raises InvalidConfiguration for an extender that cannot be used."""
     if settings.preempt_verb:
         raise InvalidConfiguration([f"extender {settings.url_prefix}: preemptVerb is not supported: remove it"])
     try:
@@ -226,7 +226,7 @@ def _decode(body: bytes, kind: type[T]) -> T:
 
 
 def _by_row(rows: Mapping[str, int], reasons: Mapping[str, str] | None) -> dict[int, str]:
-    """Ignores nodes that were not in the request."""
+    """The reasons by row, without nodes that were not in the request."""
     return {rows[name]: reason for name, reason in (reasons or {}).items() if name in rows}
 
 

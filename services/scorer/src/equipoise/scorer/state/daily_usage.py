@@ -14,18 +14,18 @@ from equipoise.scorer.decisions.load_correction import is_weighted
 from equipoise.scorer.state.reservations import NegativeReservation
 
 _ENDS_SOON = 60.0
-"""Seconds. Twice the usual grace period."""
+"""A pod that terminates within this number of seconds ends before a new pod is busy: twice the usual grace period."""
 
 _MEAN_LIFETIME = 1.0
 """Seconds for which the cluster's mean is cached: it changes slowly, and requests arrive by the hundred."""
 
 
 class _PodSum(msgspec.Struct, frozen=True, gc=False):
-    """The sum of the profiles of a node's pods: a new measurement of the node does not change it."""
+    """The sum of the profiles of a node's pods. It is kept, since a new measurement of the node does not change it."""
 
     placement: NodePlacement
     version: int
-    """Number of profile changes at the time."""
+    """The version of all profiles from which the sum was computed."""
 
     usage: Array
     """resources × slots."""
@@ -40,9 +40,11 @@ class DailyUsage:
         self._weight = np.array([batch_work_weight.cpu, batch_work_weight.memory])
         self._profiles: dict[Workload, Array] = {}
         self._version = 0
+        """Number of changes of profiles."""
+
         self._pod_sums: dict[int, _PodSum] = {}
         self._share: Array = np.full((1, len(RESOURCES), SLOTS), np.nan)
-        """rows × resources × slots. The last row is always empty, here and below: row −1 is an unknown node."""
+        """rows × resources × slots. The last row of each array is always empty: row −1 is an unknown node."""
 
         self._peak: Array = np.full((len(RESOURCES), 1), np.nan)
         self._base: Array = np.full((len(RESOURCES), 1), np.nan)
@@ -55,8 +57,8 @@ class DailyUsage:
         if profile is None:
             self.remove_workload(workload.workload)
             return
-        known = self._profiles.get(workload.workload)
-        if known is None or not np.array_equal(known, profile):  # a slot is added once an hour
+        before = self._profiles.get(workload.workload)
+        if before is None or not np.array_equal(before, profile):  # a slot is added once an hour
             self._profiles[workload.workload] = profile
             self._version += 1
 
@@ -112,9 +114,9 @@ class DailyUsage:
     ) -> Array:
         """resources × slots. Pods without a profile, and the node outside its pods, use all day what they use now.
 
-        The difference between a pod's current usage and its profile does not count: on a trace of 20 days (Bitbrains),
-        to carry a part of it over to the other hours made every figure worse. A terminating pod counts as measured,
-        unless it ends before a new pod is busy: during a rollout, its node would be unattractive because of it.
+        The difference between a pod's current usage and its profile does not count. On a trace of 20 days (Bitbrains),
+        every figure became worse when a part of it was added to the other hours. A terminating pod counts as measured,
+        unless it ends before a new pod is busy. Otherwise it would make its node unattractive during a rollout.
         """
         constant = system_usage(utilization) + unexpected
         for pod in pods.without_profile:
@@ -160,7 +162,8 @@ class DailyUsage:
         return DailyLoads(share=share, peak=peak, reserved=reserved, mean=mean, base=base)
 
     def _cached_mean(self, now: float) -> tuple[Array, Array, int]:
-        if self._mean is None or not now <= self._mean_expires_at <= now + _MEAN_LIFETIME:  # or this clock was ahead
+        # An expiry in the far future is that of a clock that was ahead.
+        if self._mean is None or not now <= self._mean_expires_at <= now + _MEAN_LIFETIME:
             self._mean, self._mean_expires_at = self._compute_mean(), now + _MEAN_LIFETIME
         return self._mean
 

@@ -1,5 +1,7 @@
 """A queue of batch pods that never ends: Jobs that replace every pod that has finished."""
 
+import math
+
 from equipoise.contracts.colocation.bands import RESOURCE_NAMES
 from equipoise.contracts.load.pod_priority import QOS
 from equipoise.testbed.objects import Manifest, constant_usage_annotations, namespace, pod_template
@@ -9,18 +11,18 @@ PRIORITY_CLASS = "equipoise-batch"
 
 POD_CPU_MILLI = 500
 POD_MEMORY_MIB = 1_024
-"""Requested, and used for as long as a pod runs."""
+"""What each pod requests, and uses for as long as it runs."""
 
 JOBS = 8
 PODS_PER_NODE = 6
-"""Pending or running at a time, on average: more than nodes offer."""
+"""Pods per node that are pending or running at any time: more than nodes offer."""
 
 _NEVER_REACHED = 1_000_000
 _LIFETIME = "pod-complete.stage.kwok.x-k8s.io/delay"
 
 
 def queue_documents(nodes: int, pod_seconds: float) -> list[Manifest]:
-    """`pod_seconds`: real seconds that each pod runs."""
+    """The namespace, the PriorityClass and the Jobs. `pod_seconds`: real seconds that each pod runs."""
     priority = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -29,7 +31,7 @@ def queue_documents(nodes: int, pod_seconds: float) -> list[Manifest]:
         "preemptionPolicy": "Never",
         "description": "Pods of the band batch: they give way to all others.",
     }
-    parallel = -(-nodes * PODS_PER_NODE // JOBS)
+    parallel = math.ceil(nodes * PODS_PER_NODE / JOBS)
     return [namespace(NAMESPACE), priority, *(_job(f"backlog-{index}", parallel, pod_seconds) for index in range(JOBS))]
 
 

@@ -1,4 +1,4 @@
-"""Namespaces, and what programs write about themselves: ConfigMaps, Leases and Events."""
+"""Namespaces, and the objects in which programs keep their state: ConfigMaps, Leases and Events."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class Lease(Object, frozen=True, kw_only=True):
 
 
 class Event(Object, frozen=True, kw_only=True, omit_defaults=False):
-    """events.k8s.io/v1: `note` holds at most 1,024 bytes. Its type is always set: the API server has no default."""
+    """An Event of events.k8s.io/v1. `note` holds at most 1,024 bytes. `type` has no default in the API server."""
 
     event_time: Time | None = None
     type: str = "Normal"

@@ -6,7 +6,7 @@ from equipoise.contracts.configuration.duration import Duration
 
 
 class LateReplacements(CountingLimit, frozen=True, kw_only=True):
-    """Evicted pods of the cluster whose replacements are not ready for too long."""
+    """Limits how many replacements of evicted pods in the cluster take too long to be ready."""
 
     scope = "cluster"
     counts = "replacements that are not ready after {limit.after}"

@@ -1,8 +1,8 @@
 """Usage from metrics as they were scraped: cpu as a counter of seconds, memory as a gauge of bytes.
 
 A mean of cpu is the rate of its counter over the whole window, never a mean of rates. Only queries about raw samples
-(`count`, `newest`, `last`, `spacing`) show whether such a mean is valid: rate() divides by the whole window however
-little of it has samples, and returns values for a whole window after its source died.
+(`count`, `newest`, `last`, `spacing`) show whether such a mean is valid. rate() divides by the whole window even if
+samples cover little of it, and returns values until a whole window after the end of its source.
 """
 
 import msgspec
@@ -14,16 +14,13 @@ OF_POD = "namespace, pod, container, id, image, name, cpu, uid"
 """Labels by which the series of pods on one node usually differ."""
 
 AHEAD = "2m"
-"""How far into the future the newest sample is searched for. A machine whose clock is ahead gives all its samples such
-times, and without this its earlier samples would appear new. Less than Prometheus' lookback (5 min), more than the
-usual time between two scrapes."""
+"""How far into the future the newest sample is searched for. If the clock of a machine is ahead, all its samples have
+future times, and without this an old one would appear to be the newest. Less than Prometheus' lookback (5 min), more
+than the usual time between two scrapes."""
 
 
 def sample_query(query: MetricQuery, samples: str) -> str | None:
-    """The PromQL for a query about raw samples, which this plain selector finds; None for other queries.
-
-    Each pod has one series: there are none of containers.
-    """
+    """The PromQL for a query about the raw samples that the selector `samples` finds; None for other queries."""
     window, step = milliseconds(query.length), milliseconds(query.step)
     match query.aggregate:
         case "count":
@@ -34,7 +31,7 @@ def sample_query(query: MetricQuery, samples: str) -> str | None:
             return f"max_over_time(timestamp({samples})[{window}:{step}])"
         case "spacing":
             return f"{samples}[{window}]"
-        case "pods" if query.subject == "pod" and query.pod_series == "pods":
+        case "pods" if query.subject == "pod" and query.pod_series == "pods":  # one series per pod, none of containers
             return f"count without ({OF_POD}) ({samples})"
     return None
 
@@ -56,10 +53,10 @@ class CpuCounter(msgspec.Struct, frozen=True, kw_only=True):
     has two series."""
 
     one_part: tuple[str, ...] | None = None
-    """Conditions that select one part. A scrape brings all parts or none, so one shows when there were samples."""
+    """Conditions that select one part. A scrape has all parts or none, so one part shows when there were samples."""
 
     of_each_core: tuple[str, ...] = ()
-    """Conditions that select one series of each core, if there are such."""
+    """Conditions that select one series of each core, if cores have series of their own."""
 
     def promql(self, query: MetricQuery, matchers: Matchers) -> str | None:
         window, step = milliseconds(query.length), milliseconds(query.step)
@@ -85,7 +82,7 @@ class CpuCounter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 RECENT = "5m"
-"""How far back the newest value of a gauge is searched for that hardly ever changes."""
+"""How far back the newest value of a gauge is searched for, if the gauge hardly ever changes."""
 
 
 class HugePages(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +95,7 @@ class HugePages(msgspec.Struct, frozen=True, kw_only=True):
     count: str
     size: str
     present: str
-    """A gauge that every exporter has: its nodes without huge pages have 0."""
+    """A gauge that every exporter has. Where only this one exists, the node has no huge pages."""
 
     def mean(self, matchers: Matchers, window: str) -> str:
         """The mean of a window; on an older kernel, the newest value."""
@@ -128,7 +125,7 @@ class MemoryGauge(msgspec.Struct, frozen=True, kw_only=True):
         gauge, pool = selector(self.metric, matchers, *self.conditions, *among(query.pods)), self.minus_huge_pages
         if query.aggregate == "mean":
             # The mean of a difference is the difference of the means.
-            means = [f"avg_over_time({each}[{window}])" for each in self._gauges(matchers)]
+            means = [f"avg_over_time({metric}[{window}])" for metric in self._gauges(matchers)]
             return " - ".join([*means, *([pool.mean(matchers, window)] if pool else [])])
         if query.aggregate == "size":
             return gauge if self.minus else None
@@ -137,7 +134,7 @@ class MemoryGauge(msgspec.Struct, frozen=True, kw_only=True):
         return sample_query(query, gauge) or statistic_query(query, values)
 
     def newest(self, matchers: Matchers) -> str:
-        """The newest value."""
+        """The newest value of the gauge, or of the difference."""
         pool = self.minus_huge_pages
         return " - ".join([*self._gauges(matchers), *([pool.newest(matchers)] if pool else [])])
 

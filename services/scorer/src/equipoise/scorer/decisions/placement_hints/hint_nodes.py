@@ -21,10 +21,10 @@ class HintNode(msgspec.Struct, frozen=True, kw_only=True):
     """Value of the label `kubernetes.io/hostname`; empty for a node without it, which no hint can name."""
 
     remains: bool
-    """No autoscaler removes it."""
+    """Whether no autoscaler is removing the node, or may remove it."""
 
     headroom: Array
-    """What pods can request in addition, per resource, and pods; −∞ if the node is cordoned or not ready."""
+    """Cores, bytes and number of pods that the node can take in addition; −∞ if it is cordoned or not ready."""
 
     taints: frozenset[Taint]
     """The taints that keep pods away."""
@@ -46,7 +46,7 @@ def unknown_node() -> HintNode:
 
 
 def hint_node(placement: NodePlacement) -> HintNode:
-    """The taints do not count for the headroom: some workloads tolerate them."""
+    """The node of a placement. Its headroom is that without its taints, because some workloads tolerate them."""
     without_taints = msgspec.structs.replace(placement, taints=[])
     return HintNode(
         hostname=placement.labels.get(HOSTNAME, ""),

@@ -24,7 +24,7 @@ _CLOCK_STEP = 1.0
 
 
 _LONGEST = 3_600.0
-"""Seconds for which an intent without an outcome counts at most: clocks may be wrong for a while."""
+"""Maximum number of seconds for which an intent without an outcome counts, should a wrong clock set a later expiry."""
 
 
 class ReplacementHint(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class ReplacementHint(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that score 0."""
 
     preferred: str = ""
-    """The preferred node; empty: none."""
+    """The preferred node; empty if there is none."""
 
 
 class _RecentEviction(msgspec.Struct, kw_only=True):
@@ -44,13 +44,13 @@ class _RecentEviction(msgspec.Struct, kw_only=True):
     intent_id: str
     ends_at: float
     evicted: bool = False
-    """An outcome has confirmed it."""
+    """Whether an outcome has confirmed the eviction."""
 
     replacement: str = ""
     """UID of the pod that was taken for the replacement when it was scored."""
 
     replaced: bool = False
-    """The replacement is placed."""
+    """Whether the replacement is placed."""
 
     def is_replaced_by(self, pod: PlacedPod) -> bool:
         message = self.message
@@ -69,26 +69,26 @@ class ExpectedReplacements:
         """Placed pods that may be the replacement of an eviction whose messages have not arrived yet."""
 
     def on_intent(self, intent: EvictionIntent, now: float) -> None:
-        """A pod may be evicted at any time; pods without a workload have no replacement.
+        """Expect the replacement of a pod that may be evicted at any time. A pod without a workload has none.
 
-        A second intent for the same pod was refused by the work queue: the first one still counts.
+        A second intent for the same pod is ignored, because the work queue has refused it.
         """
-        known = self._evictions.get(intent.pod_uid)
-        if intent.workload is not None and intent.expires_at > now and (known is None or known.ends_at <= now):
+        first = self._evictions.get(intent.pod_uid)
+        if intent.workload is not None and intent.expires_at > now and (first is None or first.ends_at <= now):
             self._add(
                 _RecentEviction(message=intent, intent_id=intent.id, ends_at=min(intent.expires_at, now + _LONGEST))
             )
 
     def on_outcome(self, outcome: EvictionOutcome, now: float) -> None:
         """Extend the hint of a pod that was evicted; end it for every other outcome of the same intent."""
-        known = self._evictions.get(outcome.pod_uid)
+        eviction = self._evictions.get(outcome.pod_uid)
         ends_at = min(outcome.settled_at, now) + self._duration
         if outcome.outcome is not Outcome.EVICTED:
-            if known is not None and known.intent_id == outcome.intent_id:
+            if eviction is not None and eviction.intent_id == outcome.intent_id:
                 del self._evictions[outcome.pod_uid]
-        elif known is not None:
-            if not known.evicted:
-                known.evicted, known.ends_at = True, ends_at
+        elif eviction is not None:
+            if not eviction.evicted:
+                eviction.evicted, eviction.ends_at = True, ends_at
         elif outcome.workload is not None and ends_at > now:
             self._add(_RecentEviction(message=outcome, intent_id=outcome.intent_id, ends_at=ends_at, evicted=True))
 
@@ -105,17 +105,21 @@ class ExpectedReplacements:
         for pod in pods:
             if pod.workload is None or pod.placed_at + self._duration + _CLOCK_STEP <= now:
                 continue
-            waiting = [each for each in self._evictions.values() if not each.replaced and each.is_replaced_by(pod)]
-            if waiting:
-                # The eviction whose replacement was scored with this UID, else the oldest one.
-                min(waiting, key=lambda each: (each.replacement != pod.uid, each.message.decided_at)).replaced = True
+            waiting = [
+                eviction
+                for eviction in self._evictions.values()
+                if not eviction.replaced and eviction.is_replaced_by(pod)
+            ]
+            if (eviction := _first_for(pod.uid, waiting)) is not None:
+                eviction.replaced = True
             else:
                 self._unmatched[pod.uid] = pod
 
     def prune(self, now: float) -> None:
-        """Remove what has ended, and what is of the time of a clock that was ahead."""
+        """Remove evictions and pods that are out of date, or that a wrong clock has dated too far in the future."""
         latest, period = now + max(self._duration, _LONGEST), self._duration + _CLOCK_STEP
-        self._evictions = {uid: each for uid, each in self._evictions.items() if now < each.ends_at <= latest}
+        evictions = self._evictions.items()
+        self._evictions = {uid: eviction for uid, eviction in evictions if now < eviction.ends_at <= latest}
         self._unmatched = {uid: pod for uid, pod in self._unmatched.items() if is_recent(pod.placed_at, now, period)}
 
     def reserved(
@@ -123,36 +127,39 @@ class ExpectedReplacements:
     ) -> list[tuple[str, Resources]]:
         """Node and usage of every replacement that is not placed yet.
 
-        Neither the pod with UID `without` counts, nor pods that have a reservation of their own (`reservations`: UIDs).
-        Before the outcome is known, only replacements that were already scored count.
+        The pod with UID `without` does not count, and neither do pods with a reservation (their UIDs are in
+        `reservations`). Before the outcome is known, a replacement counts only if it was already scored.
         """
 
-        def counts(each: _RecentEviction) -> bool:
-            if each.replacement:
-                return each.replacement != without and each.replacement not in reservations
-            return each.evicted
+        def counts(eviction: _RecentEviction) -> bool:
+            if eviction.replacement:
+                return eviction.replacement != without and eviction.replacement not in reservations
+            return eviction.evicted
 
         return [
-            (each.message.target, each.message.expected_reduction)
-            for each in self._evictions.values()
-            if each.message.target and each.ends_at > now and not each.replaced and counts(each)
+            (eviction.message.target, eviction.message.expected_reduction)
+            for eviction in self._evictions.values()
+            if eviction.message.target and eviction.ends_at > now and not eviction.replaced and counts(eviction)
         ]
 
     def expected(self, now: float) -> dict[Workload, tuple[list[str], list[str]]]:
-        """The targets of the replacements that are not placed yet, and the nodes that the evicted pods have left or are
-        about to leave, by workload with recent evictions. The oldest eviction first."""
-        found: dict[Workload, tuple[list[str], list[str]]] = {}
-        for each in sorted(self._evictions.values(), key=lambda each: each.message.decided_at):
-            message = each.message
-            if message.workload is not None and each.ends_at > now:
-                targets, vacated_nodes = found.setdefault(message.workload, ([], []))
+        """Two lists of nodes for each workload with recent evictions, oldest eviction first.
+
+        The first has the targets of the replacements that are not placed yet, the second the nodes that the evicted
+        pods have left or are about to leave.
+        """
+        nodes: dict[Workload, tuple[list[str], list[str]]] = {}
+        for eviction in sorted(self._evictions.values(), key=lambda eviction: eviction.message.decided_at):
+            message = eviction.message
+            if message.workload is not None and eviction.ends_at > now:
+                targets, vacated_nodes = nodes.setdefault(message.workload, ([], []))
                 vacated_nodes.append(message.node)
-                if message.target and not each.replaced:
+                if message.target and not eviction.replaced:
                     targets.append(message.target)
-        return found
+        return nodes
 
     def assign(self, uid: str, workload: Workload | None, nodes: Iterable[str], now: float) -> ReplacementHint:
-        """The hint for a pod with these candidates. The first pod with a target becomes the replacement."""
+        """The hint for a pod with these candidate nodes. A pod whose hint prefers a node is taken for a replacement."""
         hint, eviction = self._match(uid, workload, nodes, now)
         if eviction is not None:
             eviction.replacement = uid
@@ -165,24 +172,30 @@ class ExpectedReplacements:
     def _match(
         self, uid: str, workload: Workload | None, nodes: Iterable[str], now: float
     ) -> tuple[ReplacementHint, _RecentEviction | None]:
-        """The hint, and the eviction whose replacement the pod would be."""
+        """The hint, and the eviction whose target it prefers, if any."""
         if workload is None or not self._evictions:
             return ReplacementHint(), None
         candidates = frozenset(nodes)
         current = [
-            each for each in self._evictions.values() if each.message.workload == workload and each.ends_at > now
+            eviction
+            for eviction in self._evictions.values()
+            if eviction.message.workload == workload and eviction.ends_at > now
         ]
-        avoided = frozenset(each.message.node for each in current)
+        avoided = frozenset(eviction.message.node for eviction in current)
         waiting = [
-            each
-            for each in current
-            if not each.replaced
-            and each.replacement in ("", uid)
-            and each.message.pod_uid != uid
-            and each.message.target in candidates
-            and each.message.target not in avoided
+            eviction
+            for eviction in current
+            if not eviction.replaced
+            and eviction.replacement in ("", uid)
+            and eviction.message.pod_uid != uid
+            and eviction.message.target in candidates
+            and eviction.message.target not in avoided
         ]
-        if not uid or not waiting:
-            return ReplacementHint(avoided=avoided), None
-        eviction = min(waiting, key=lambda each: (each.replacement != uid, each.message.decided_at))
-        return ReplacementHint(avoided=avoided, preferred=eviction.message.target), eviction
+        eviction = _first_for(uid, waiting) if uid else None
+        preferred = "" if eviction is None else eviction.message.target
+        return ReplacementHint(avoided=avoided, preferred=preferred), eviction
+
+
+def _first_for(uid: str, evictions: Iterable[_RecentEviction]) -> _RecentEviction | None:
+    """The eviction whose replacement was scored with this UID, else the oldest one; None if there are no evictions."""
+    return min(evictions, key=lambda eviction: (eviction.replacement != uid, eviction.message.decided_at), default=None)
