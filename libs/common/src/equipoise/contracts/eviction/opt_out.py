@@ -29,15 +29,23 @@ _MAX_EVICTION_COST = str(2**31 - 1)
 
 def opted_out(candidate: Candidate, rules: Rules, now: float) -> str:
     """The annotation of the pod, an owner or its namespace that protects the pod from Equipoise; empty: none."""
+    return annotated(candidate, OPT_OUT)
+
+
+def annotated(candidate: Candidate, name: str) -> str:
+    """The opt-out annotation of this name of the pod, an owner or its namespace, in words; empty: none.
+
+    Any value opts out.
+    """
     objects = [("pod", candidate.pod.metadata)]
     objects += [(owner.kind or "owner", owner.metadata) for owner in candidate.owners]
     if candidate.namespace is not None:
         objects.append(("namespace", candidate.namespace.metadata))
     for kind, metadata in objects:
-        value = metadata.annotations.get(OPT_OUT)
+        value = metadata.annotations.get(name)
         if value is not None:
-            note = '; any value protects, "false" is the documented one' if has_invalid_opt_out(metadata) else ""
-            return f'annotation {OPT_OUT}="{plain_text(value, VALUE_LIMIT)}" of {kind} {metadata.name}{note}'
+            note = "" if value == "false" else '; any value protects, "false" is the documented one'
+            return f'annotation {name}="{plain_text(value, VALUE_LIMIT)}" of {kind} {metadata.name}{note}'
     return ""
 
 

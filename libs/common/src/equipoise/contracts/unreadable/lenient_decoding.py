@@ -32,7 +32,9 @@ at a higher level, and after the last one, only the name is read."""
 
 _REASON_LIMIT = 200
 
-_QUANTITIES = frozenset({"requests", "limits", "allocatable", "capacity", "overhead", "allocatedResources"})
+_QUANTITIES = frozenset(
+    {"requests", "limits", "allocatable", "capacity", "overhead", "allocatedResources", "hard", "used"}
+)
 """Fields in which a number is a quantity, and null is 0."""
 
 _TEXTS = frozenset({"labels", "annotations", "nodeSelector", "matchLabels", "data"})

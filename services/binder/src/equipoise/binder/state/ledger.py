@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from equipoise.binder.state.surge_move import SurgeMove
 from equipoise.contracts.bounds import Count
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
@@ -232,18 +233,36 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The latest evictions and dry runs of the last day, oldest first."""
 
     entries: tuple[LedgerEntry, ...] = ()
+    surge_moves: tuple[SurgeMove, ...] = ()
+    """The moves without a gap that are under way. Each has an entry, too, without an outcome."""
 
     def entry(self, intent_id: str) -> LedgerEntry | None:
         return next((entry for entry in self.entries if entry.intent_id == intent_id), None)
 
+    def surge_move(self, intent_id: str) -> SurgeMove | None:
+        return next((move for move in self.surge_moves if move.intent.id == intent_id), None)
+
+    def with_surge_move(self, move: SurgeMove) -> "Ledger":
+        """The ledger with this move, instead of what it had of it."""
+        return _replace(self, surge_moves=(*self.without_surge_move(move.intent.id).surge_moves, move))
+
+    def without_surge_move(self, intent_id: str) -> "Ledger":
+        return _replace(self, surge_moves=tuple(move for move in self.surge_moves if move.intent.id != intent_id))
+
     def view(self, now: float, *, dry_run: bool, migration_timeout: float, grace_period: float = 0.0) -> LedgerView:
         """The entries that count: for a real eviction the real ones only, for a dry run all.
 
-        So a dry run takes nothing from the limits of evictions, and is limited as a real eviction would be.
+        So a dry run takes nothing from the limits of evictions, and is limited as a real eviction would be. The pod of
+        a move that is under way may be evicted at any time, so its windows have not begun.
         """
+        moved = {move.intent.id for move in self.surge_moves}
+        counted = (entry for entry in self.entries if entry.counted and (dry_run or not entry.dry_run))
         return LedgerView(
             now=now,
-            entries=tuple(entry for entry in self.entries if entry.counted and (dry_run or not entry.dry_run)),
+            entries=tuple(
+                _replace(entry, expires_at=max(now, entry.latest)) if entry.intent_id in moved else entry
+                for entry in counted
+            ),
             migration_timeout=migration_timeout,
             halved=now < self.grace_ends_at(grace_period),
             mean_rate=self.mean_rate(now, dry_run=dry_run),
@@ -349,6 +368,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
                 (now <= entry.expires_at and entry.intent_id not in excess)
                 or (entry.counted and now - entry.latest <= self.retention + clock_tolerance(self.retention))
                 or (entry.counted and entry.failing_since is not None and entry.recovered_at is None)
+                or self.surge_move(entry.intent_id) is not None
             )
         )
         if len(kept.entries) == len(self.entries):

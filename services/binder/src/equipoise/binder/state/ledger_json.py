@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from equipoise.binder.state.ledger import FORMAT_VERSION, HourlyCount, Ledger, LedgerEntry, PastEviction
+from equipoise.binder.state.surge_move import SurgeMove
 from equipoise.contracts.messages.eviction import Outcome
 
 _SUMMARY_ENTRIES = 20
@@ -23,7 +24,7 @@ def encode(ledger: Ledger) -> str:
     """JSON, one line per field and per entry. No line ends in a space, or YAML could not show it as a block."""
     document = _with_unknown(msgspec.to_builtins(ledger))
     document["hours"] = [_with_unknown(hour) for hour in document["hours"]]
-    rows = {name: document.pop(name) for name in ("past", "entries")}
+    rows = {name: document.pop(name) for name in ("past", "entries", "surgeMoves")}
     lines = [f'  "{name}": {_json(value)}' for name, value in document.items()]
     lines += [_listed(name, entries) for name, entries in rows.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
@@ -39,7 +40,7 @@ class NewerFormat(Exception):
 
 
 def decode(text: str) -> Ledger:
-    """The ledger, with the fields that this version does not know, of the document, of each entry and of each hour.
+    """The ledger, with the fields that this version does not know, of the document, of each entry, hour and move.
 
     Raises msgspec.MsgspecError, UnicodeError, RecursionError and NewerFormat.
     """
@@ -51,7 +52,7 @@ def decode(text: str) -> Ledger:
         raise NewerFormat(f"it has format {version}, this version reads formats up to {FORMAT_VERSION}")
     if isinstance(entries := document.get("entries"), list):
         document["entries"] = [_entry(entry) if isinstance(entry, dict) else entry for entry in entries]
-    for name, kind in (("hours", HourlyCount), ("past", PastEviction)):
+    for name, kind in (("hours", HourlyCount), ("past", PastEviction), ("surgeMoves", SurgeMove)):
         if isinstance(rows := document.get(name), list):
             known = kind.__struct_encode_fields__
             document[name] = [_with_known(row, known) if isinstance(row, dict) else row for row in rows]

@@ -15,6 +15,7 @@ from equipoise.binder.state.ledger import (
     LedgerEntry,
     PastEviction,
 )
+from equipoise.binder.state.surge_move import SurgeMove
 
 _replace = msgspec.structs.replace
 
@@ -63,6 +64,8 @@ def _times(ledger: Ledger) -> Iterator[float]:
     for entry in ledger.entries:
         yield from (entry.reserved_at, entry.expires_at - MAX_LIFETIME)
         yield from (time for time in (entry.settled_at, entry.recovered_at, entry.failing_since) if time is not None)
+    for move in ledger.surge_moves:
+        yield from (move.stage_at, move.ready_by - MAX_LIFETIME)
     if ledger.outage_ended_at is not None:
         yield ledger.outage_ended_at
 
@@ -78,6 +81,7 @@ def _not_after(ledger: Ledger, now: float) -> Ledger:
         hours=_hours_not_after(ledger.hours, now),
         past=tuple(_past_not_after(past, now) for past in ledger.past),
         entries=tuple(_entry_not_after(entry, now) for entry in ledger.entries),
+        surge_moves=tuple(_move_not_after(move, now) for move in ledger.surge_moves),
     )
 
 
@@ -91,6 +95,11 @@ def _entry_not_after(entry: LedgerEntry, now: float) -> LedgerEntry:
         recovered_at=_earlier(entry.recovered_at, now),
         failing_since=_earlier(entry.failing_since, now),
     )
+
+
+def _move_not_after(move: SurgeMove, now: float) -> SurgeMove:
+    ready_by = move.ready_by - max(0.0, move.stage_at - now)
+    return _replace(move, stage_at=min(move.stage_at, now), ready_by=min(ready_by, now + MAX_LIFETIME))
 
 
 def _past_not_after(past: PastEviction, now: float) -> PastEviction:

@@ -1,4 +1,4 @@
-"""Namespaces, and the objects in which programs keep their state: ConfigMaps, Leases and Events."""
+"""Namespaces and their quotas, and the objects in which programs keep their state: ConfigMaps, Leases and Events."""
 
 from typing import Any
 
@@ -11,6 +11,15 @@ class NamespaceStatus(ApiValue, frozen=True, kw_only=True):
 
 class Namespace(Object, frozen=True, kw_only=True):
     status: NamespaceStatus = NamespaceStatus()
+
+
+class ResourceQuotaStatus(ApiValue, frozen=True, kw_only=True):
+    hard: dict[str, str] = {}
+    used: dict[str, str] = {}
+
+
+class ResourceQuota(Object, frozen=True, kw_only=True):
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
 class ConfigMap(Object, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ class RollingUpdate(ApiValue, frozen=True, kw_only=True):
 
 
 class UpdateStrategy(ApiValue, frozen=True, kw_only=True):
-    """The update strategy of a StatefulSet, DaemonSet or CloneSet. Fields of Deployments and Rollouts are not read."""
+    """The update strategy of a StatefulSet, DaemonSet or CloneSet."""
 
     type: str = ""
     rolling_update: RollingUpdate | None = None
@@ -23,11 +23,27 @@ class UpdateStrategy(ApiValue, frozen=True, kw_only=True):
     """Whether a CloneSet is paused."""
 
 
+class RollingUpdateOfDeployment(ApiValue, frozen=True, kw_only=True):
+    max_surge: Int64 | str | None = None
+    """The number or percentage of pods that a rollout may add to the desired ones."""
+
+
+class DeploymentStrategy(ApiValue, frozen=True, kw_only=True):
+    type: str = ""
+    rolling_update: RollingUpdateOfDeployment | None = None
+
+
 class WorkloadSpec(ApiValue, frozen=True, kw_only=True):
     replicas: Int64 | None = None
     selector: LabelSelector | None = None
     paused: bool = False
     """Whether a Deployment or Rollout is paused."""
+
+    min_ready_seconds: Int64 = 0
+    """The time for which a pod must be ready before it counts as available."""
+
+    strategy: DeploymentStrategy = DeploymentStrategy()
+    """The strategy of a Deployment. Those of Rollouts have other fields, which are not read."""
 
     update_strategy: UpdateStrategy = UpdateStrategy()
 

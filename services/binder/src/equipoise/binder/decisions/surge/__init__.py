@@ -1,0 +1,1 @@
+"""The decisions about moves without a gap."""

@@ -1,0 +1,117 @@
+"""The next step of a move without a gap, whoever has begun it.
+
+Two rules hold in every stage. A pod is evicted only while its workload is complete without it. It is restored only
+while its ReplicaSet has a pod that is not ready: the ReplicaSet then deletes that pod, and none that serves.
+"""
+
+from equipoise.binder.decisions.surge.observation import (
+    ObservedMove,
+    available_pods,
+    creation_problem,
+    is_rolling_out,
+    needed_pods,
+    replacement_of,
+)
+from equipoise.binder.decisions.surge.step import End, Evict, Record, Restore, Step, Wait
+from equipoise.binder.state.surge_move import (
+    DETACHED,
+    PLACED,
+    READY,
+    RESERVED,
+    RESTORING,
+    STEP_LIFETIME,
+    SurgeMove,
+)
+from equipoise.contracts.eviction.surge import TEMPLATE_HASH
+from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.messages.eviction import Outcome
+
+
+def next_step(move: SurgeMove, observed: ObservedMove, now: float) -> Step:
+    """The next step. `now`: the earliest time that it can be at the API server.
+
+    A request is only ever returned in the stage that states it, so `Record` precedes it.
+    """
+    pod = observed.pod
+    if pod is None or pod.metadata.uid != move.intent.pod_uid or pod.metadata.deletion_timestamp is not None:
+        return _left(move)
+    settled = now - move.stage_at >= STEP_LIFETIME
+    owner, attached = pod.metadata.controller, pod.metadata.labels.get(TEMPLATE_HASH) == move.template_hash
+    if owner is not None and owner.name != move.replica_set:
+        return _when(settled, End(outcome=Outcome.FAILED, detail=f"{owner.kind} {owner.name} has adopted the pod"))
+    if owner is not None and attached:
+        return _attached(move, settled)
+    complete = is_complete(move, observed, now)
+    if move.stage == RESERVED:
+        return Record(stage=DETACHED)
+    if move.stage == READY:
+        return Evict() if complete else Record(stage=DETACHED)
+    if move.stage == RESTORING:
+        if complete or is_rolling_out(observed):
+            return Record(stage=DETACHED)
+        return Wait(why="its ReplicaSet adopts the pod") if attached else Restore()
+    if move.stage not in (DETACHED, PLACED):
+        return Wait(why=f"a later version has written the stage {move.stage}")
+    if complete:
+        return _when(settled, Record(stage=READY))
+    return _while_incomplete(move, observed, now, settled=settled)
+
+
+def is_complete(move: SurgeMove, observed: ObservedMove, now: float) -> bool:
+    """Whether the pod is not needed: the workload has its ready pods without it, or the pod has ended."""
+    if observed.pod is not None and observed.pod.status.phase in ("Succeeded", "Failed"):
+        return True
+    return available_pods(observed, now) >= needed_pods(move, observed)
+
+
+def _left(move: SurgeMove) -> End:
+    """The end of a move whose pod is gone or terminates, by our eviction or by another request."""
+    if move.stage == READY:
+        return End(outcome=Outcome.EVICTED, detail="moved without a gap")
+    return End(outcome=Outcome.ALREADY_GONE, detail="the pod left before its eviction was requested")
+
+
+def _attached(move: SurgeMove, settled: bool) -> Step:
+    """The step of a move whose pod belongs to its ReplicaSet."""
+    if move.stage == RESTORING:
+        return End(outcome=Outcome.FAILED, detail=f"the pod was restored: {move.why}")
+    why = "the label was not removed: the binder that reserved the move has ended, or the API server refused it"
+    if move.stage != RESERVED:
+        why = "another program has restored the label of the pod"
+    return _when(settled, End(outcome=Outcome.FAILED, detail=why))
+
+
+def _while_incomplete(move: SurgeMove, observed: ObservedMove, now: float, *, settled: bool) -> Step:
+    replacement = replacement_of(move, observed)
+    if _is_newly_placed(move, replacement):
+        assert replacement is not None
+        return Record(stage=PLACED, replacement=replacement.metadata.name, node=replacement.spec.node_name)
+    if is_rolling_out(observed):
+        return Wait(why="a rollout replaces the pods of the workload: the pod is evicted when it is complete")
+    if why := _restore_reason(move, observed, now):
+        return _when(settled, Record(stage=RESTORING, why=why))
+    return Wait(why="the workload is not complete without the pod")
+
+
+def _is_newly_placed(move: SurgeMove, replacement: Pod | None) -> bool:
+    if replacement is None or not replacement.spec.node_name:
+        return False
+    return (replacement.metadata.name, replacement.spec.node_name) != (move.replacement, move.replacement_node)
+
+
+def _restore_reason(move: SurgeMove, observed: ObservedMove, now: float) -> str:
+    """Why the pod goes back to its ReplicaSet; empty if the replacement is still waited for."""
+    if observed.leaving:
+        return f"node {move.intent.node}: {observed.leaving}"
+    if why := creation_problem(observed):
+        return f"the replacement cannot be created: {why}"
+    if observed.misplaced:
+        return f"the replacement runs on {move.replacement_node}: {observed.misplaced}"
+    if now >= move.ready_by:
+        return "the replacement was not ready in time (binder.surge.readyTimeout)"
+    return ""
+
+
+def _when(settled: bool, step: Step) -> Step:
+    """The step, once no request of an earlier stage can arrive any more."""
+    return step if settled else Wait(why="a request of the stage before may still arrive")

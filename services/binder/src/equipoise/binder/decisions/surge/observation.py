@@ -1,0 +1,101 @@
+"""What the API server shows of a move without a gap."""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from equipoise.binder.state.surge_move import SurgeMove
+from equipoise.contracts.eviction.protection import cannot_create
+from equipoise.contracts.kubernetes.objects.metadata import ready_condition
+from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
+
+_REVISION = "deployment.kubernetes.io/revision"
+"""The annotation that the newest ReplicaSet of a Deployment has in common with it."""
+
+
+class ObservedMove(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects of a move, all read within `MAX_READ_AGE`."""
+
+    pod: Pod | None
+    """The pod with the name of the one that is moved; None if there is none."""
+
+    deployment: WorkloadObject | None
+    """None if it was deleted."""
+
+    replica_set: WorkloadObject | None
+    """The ReplicaSet that had the pod; None if it was deleted."""
+
+    siblings: tuple[Pod, ...] = ()
+    """The pods of all ReplicaSets of the Deployment, without the one that is moved."""
+
+    leaving: str = ""
+    """Why the node of the pod is about to be emptied; empty if it is not."""
+
+    misplaced: str = ""
+    """Why the replacement must not stay on the node that it is bound to; empty if it may."""
+
+
+def needed_pods(move: SurgeMove, observed: ObservedMove) -> int:
+    """The number of ready pods that the workload must have without the one that is moved.
+
+    Replicas that were added since need no eviction to wait for them: the pod replaces none of these. The ReplicaSet of
+    a Deployment that was deleted with `--cascade=orphan` keeps its pods.
+    """
+    workload = observed.deployment or observed.replica_set
+    if workload is None or workload.metadata.deletion_timestamp is not None:
+        return 0
+    desired = 1 if workload.spec.replicas is None else workload.spec.replicas
+    return min(desired, move.replicas)
+
+
+def available_pods(observed: ObservedMove, now: float) -> int:
+    """The number of siblings that are ready, and have been for `minReadySeconds` of the workload."""
+    workload = observed.deployment or observed.replica_set
+    period = 0 if workload is None else workload.spec.min_ready_seconds
+    return sum(is_available(pod, period, now) for pod in observed.siblings)
+
+
+def is_available(pod: Pod, period: float, now: float) -> bool:
+    """Whether the pod does not terminate and has been ready for `period` seconds."""
+    ready = ready_condition(pod.status.conditions)
+    if pod.metadata.deletion_timestamp is not None or ready is None or ready.status != "True":
+        return False
+    since = ready.last_transition_time
+    return period <= 0 or (since is not None and since.timestamp() + period <= now)
+
+
+def replacement_of(move: SurgeMove, observed: ObservedMove) -> Pod | None:
+    """The newest pod of the ReplicaSet; None if it has no other."""
+    pods = [
+        pod
+        for pod in observed.siblings
+        if (owner := pod.metadata.controller) is not None
+        and owner.name == move.replica_set
+        and pod.metadata.deletion_timestamp is None
+    ]
+    return max(pods, key=lambda pod: (pod.metadata.creation_timestamp or _EPOCH, pod.metadata.name), default=None)
+
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def is_rolling_out(observed: ObservedMove) -> bool:
+    """Whether the ReplicaSet of the pod is not the newest of its Deployment, or may soon not be.
+
+    A ReplicaSet that is scaled down may delete any of its ready pods, a restored one included.
+    """
+    deployment, replica_set = observed.deployment, observed.replica_set
+    if replica_set is None:
+        return True
+    if deployment is None:
+        return False
+    if deployment.status.observed_generation < deployment.metadata.generation:
+        return True
+    newest, own = (each.metadata.annotations.get(_REVISION) for each in (deployment, replica_set))
+    return newest != own
+
+
+def creation_problem(observed: ObservedMove) -> str:
+    """Why the ReplicaSet cannot create the replacement; empty if it can."""
+    return "" if observed.replica_set is None else cannot_create(observed.replica_set)

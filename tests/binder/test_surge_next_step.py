@@ -1,0 +1,262 @@
+"""The next step of a move without a gap, for each state that a binder may find."""
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from binder.replica_sets import Controllers, a_move, observed
+from builders import NOW
+
+from equipoise.binder.decisions.surge.next_step import next_step
+from equipoise.binder.decisions.surge.step import End, Evict, Record, Restore, Step, Wait
+from equipoise.binder.state.surge_move import (
+    DETACHED,
+    PLACED,
+    READY,
+    RESERVED,
+    RESTORING,
+    STEP_LIFETIME,
+    SurgeMove,
+)
+from equipoise.contracts.kubernetes.objects.metadata import Condition
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS, REPLICA_SETS
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
+
+LATER = NOW + STEP_LIFETIME
+STAGES = (RESERVED, DETACHED, PLACED, READY, RESTORING)
+
+
+def a_cluster(replicas: int = 1) -> Controllers:
+    clock = ManualClock(now=NOW)
+    return Controllers(MemoryKube(clock), clock, replicas, random.Random(0))
+
+
+def detached(replicas: int = 1, *, bound: bool = False, ready: bool = False) -> Controllers:
+    """A cluster whose pod web-1 is detached."""
+    cluster = a_cluster(replicas)
+    cluster.set_hash("web-1", "")
+    cluster.synchronize()
+    if bound or ready:
+        cluster.bind("web-rs-new-1")
+    if ready:
+        cluster.set_ready("web-rs-new-1")
+    return cluster
+
+
+def step(cluster: Controllers, move: SurgeMove, now: float = LATER, **fields: Any) -> Step:
+    return next_step(move, observed(cluster, move, **fields), now)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_an_evicted_pod_ends_the_move(stage: str) -> None:
+    cluster = detached(ready=True)
+    cluster.kube.remove(PODS, "web-1", "shop")
+    result = step(cluster, a_move(stage=stage), NOW)
+    assert isinstance(result, End)
+    assert result.outcome == (Outcome.EVICTED if stage == READY else Outcome.ALREADY_GONE)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_another_pod_with_the_same_name_ends_the_move(stage: str) -> None:
+    cluster = a_cluster()
+    move = a_move(stage=stage)
+    cluster.kube.remove(PODS, "web-1", "shop")
+    cluster.synchronize()
+    assert isinstance(step(cluster, move), End)
+
+
+def test_a_removed_label_is_recorded_before_anything_else() -> None:
+    assert step(detached(ready=True), a_move(), NOW) == Record(stage=DETACHED)
+
+
+def test_a_label_that_was_never_removed_ends_the_move_when_no_request_can_arrive_any_more() -> None:
+    cluster, move = a_cluster(), a_move()
+    assert isinstance(step(cluster, move, NOW + 1), Wait)
+    result = step(cluster, move)
+    assert isinstance(result, End)
+    assert result.outcome == Outcome.FAILED
+
+
+def test_a_pod_that_is_not_yet_released_is_waited_for() -> None:
+    cluster, move = a_cluster(), a_move(stage=DETACHED)
+    cluster.set_hash("web-1", "")
+    assert isinstance(step(cluster, move), Wait)
+
+
+def test_a_bound_replacement_is_recorded() -> None:
+    expected = Record(stage=PLACED, replacement="web-rs-new-1", node="node-b")
+    assert step(detached(bound=True), a_move(stage=DETACHED), NOW) == expected
+
+
+def test_the_eviction_is_recorded_before_it_is_requested() -> None:
+    cluster = detached(ready=True)
+    assert step(cluster, a_move(stage=DETACHED)) == Record(stage=READY)
+    assert step(cluster, a_move(stage=READY)) == Evict()
+
+
+def test_a_replacement_counts_when_it_has_been_ready_for_the_time_that_the_workload_requires() -> None:
+    cluster = detached(ready=True)
+    deployment = cluster.deployment
+    assert deployment is not None
+    patient = msgspec.structs.replace(deployment, spec=msgspec.structs.replace(deployment.spec, min_ready_seconds=60))
+    cluster.put_deployment(patient)
+    move = a_move(stage=PLACED, replacement="web-rs-new-1", replacement_node="node-b")
+    assert isinstance(step(cluster, move, NOW + 59), Wait)
+    assert step(cluster, move, NOW + 60) == Record(stage=READY)
+
+
+def test_a_replacement_that_fails_again_stops_the_eviction() -> None:
+    cluster = detached(ready=True)
+    cluster.set_ready("web-rs-new-1", ready=False)
+    assert step(cluster, a_move(stage=READY)) == Record(stage=DETACHED)
+
+
+def test_no_pod_is_evicted_while_another_pod_of_the_workload_is_not_ready() -> None:
+    cluster = detached(3, ready=True)
+    cluster.set_ready("web-2", ready=False)
+    assert step(cluster, a_move(3, READY)) == Record(stage=DETACHED)
+
+
+def test_pods_that_were_added_since_are_not_waited_for() -> None:
+    cluster = detached(2, ready=True)
+    cluster.scale(5)
+    cluster.synchronize()
+    assert step(cluster, a_move(2, READY)) == Evict()
+
+
+PLACEMENT = {"replacement": "web-rs-new-1", "replacement_node": "node-b"}
+
+
+def restored(why: str, cluster: Controllers, now: float = LATER, **fields: str) -> None:
+    """Checks that the pod is restored, for a reason with this text."""
+    move = a_move(stage=PLACED, **PLACEMENT)
+    record = step(cluster, move, now, **fields)
+    assert isinstance(record, Record)
+    assert record.stage == RESTORING
+    assert why in record.why
+    assert step(cluster, a_move(stage=RESTORING, why=record.why), now, **fields) == Restore()
+
+
+def test_a_replacement_that_is_not_ready_in_time_is_given_up() -> None:
+    restored("not ready in time", detached(bound=True), NOW + 300)
+
+
+def test_a_pod_goes_back_when_its_node_is_emptied() -> None:
+    restored("node is cordoned", detached(bound=True), leaving="node is cordoned")
+
+
+def test_a_pod_goes_back_when_its_replacement_is_on_the_wrong_node() -> None:
+    restored("too hot", detached(bound=True), misplaced="too hot")
+
+
+def test_a_pod_goes_back_when_its_replacement_cannot_be_created() -> None:
+    cluster = detached(bound=True)
+    (replica_set,) = cluster.replica_sets
+    failure = Condition(type="ReplicaFailure", status="True", reason="FailedCreate")
+    status = msgspec.structs.replace(replica_set.status, conditions=[failure])
+    cluster.kube.put(REPLICA_SETS, msgspec.structs.replace(replica_set, status=status))
+    restored("FailedCreate", cluster)
+
+
+@pytest.mark.parametrize("stage", [DETACHED, PLACED, READY])
+@pytest.mark.parametrize("fields", [{"leaving": "cordoned"}, {"misplaced": "too hot"}, {}])
+def test_no_pod_is_restored_while_its_workload_is_complete_without_it(stage: str, fields: dict[str, str]) -> None:
+    """Not even after the time for the replacement: the ReplicaSet would choose which of the ready pods it deletes."""
+    result = step(detached(ready=True), a_move(stage=stage, **PLACEMENT), NOW + 1_000, **fields)
+    assert result in (Record(stage=READY), Evict())
+
+
+def test_a_workload_that_is_complete_while_its_pod_is_restored_keeps_the_replacement() -> None:
+    assert step(detached(ready=True), a_move(stage=RESTORING)) == Record(stage=DETACHED)
+
+
+def test_a_restored_pod_ends_the_move_with_the_reason() -> None:
+    result = step(a_cluster(), a_move(stage=RESTORING, why="too late"), NOW)
+    assert result == End(outcome=Outcome.FAILED, detail="the pod was restored: too late")
+
+
+@pytest.mark.parametrize("stage", [DETACHED, PLACED])
+def test_no_pod_is_restored_during_a_rollout(stage: str) -> None:
+    cluster = detached(bound=True)
+    cluster.roll_out()
+    assert isinstance(step(cluster, a_move(stage=stage, **PLACEMENT), NOW + 1_000), Wait)
+    assert step(cluster, a_move(stage=RESTORING), NOW + 1_000) == Record(stage=DETACHED)
+
+
+def test_a_rollout_that_has_finished_replaces_the_pod() -> None:
+    cluster = detached()
+    cluster.roll_out()
+    cluster.synchronize()
+    cluster.bind("web-rs-2-new-2")
+    cluster.set_ready("web-rs-2-new-2")
+    assert step(cluster, a_move(stage=DETACHED)) == Record(stage=READY)
+
+
+def test_the_pod_of_a_deployment_that_was_deleted_is_evicted() -> None:
+    cluster = detached()
+    cluster.delete_deployment()
+    assert step(cluster, a_move(stage=DETACHED)) == Record(stage=READY)
+    assert step(cluster, a_move(stage=READY)) == Evict()
+
+
+def test_the_pod_of_a_deployment_that_was_scaled_to_zero_is_evicted() -> None:
+    cluster = detached()
+    cluster.scale(0)
+    cluster.synchronize()
+    assert step(cluster, a_move(stage=READY)) == Evict()
+
+
+def test_a_replica_set_without_its_deployment_keeps_its_pods() -> None:
+    """After `kubectl delete --cascade=orphan`."""
+    cluster = detached()
+    deployment = cluster.deployment
+    assert deployment is not None
+    cluster.kube.remove(DEPLOYMENTS, "web", "shop")
+    assert isinstance(step(cluster, a_move(stage=DETACHED)), Wait)
+    restored("not ready in time", detached(bound=True), NOW + 300)
+
+
+def test_a_pod_that_has_ended_is_evicted_although_the_workload_is_not_complete() -> None:
+    cluster = detached()
+    pod = cluster.pod("web-1")
+    assert pod is not None
+    cluster.kube.put(PODS, msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Failed")))
+    assert step(cluster, a_move(stage=READY)) == Evict()
+
+
+def test_a_label_that_another_program_has_restored_ends_the_move() -> None:
+    cluster, move = a_cluster(), a_move(stage=DETACHED)
+    result = step(cluster, move)
+    assert isinstance(result, End)
+    assert "another program" in result.detail
+
+
+def test_a_label_that_another_program_has_edited_is_written_back() -> None:
+    cluster = detached(bound=True)
+    cluster.set_hash("web-1", "other")
+    restored("not ready in time", cluster, NOW + 300)
+
+
+def test_a_pod_that_another_controller_has_adopted_ends_the_move() -> None:
+    cluster = detached(bound=True)
+    cluster.put_replica_set(2, 1)
+    cluster.set_hash("web-1", "h2")
+    cluster.synchronize()
+    result = step(cluster, a_move(stage=DETACHED))
+    assert isinstance(result, End)
+    assert "web-rs-2" in result.detail
+
+
+def test_a_stage_of_a_later_version_is_waited_for() -> None:
+    assert isinstance(step(detached(ready=True), a_move(stage="parked")), Wait)
+
+
+@pytest.mark.parametrize("stage", [DETACHED, PLACED])
+def test_contradicting_requests_never_follow_each_other_at_once(stage: str) -> None:
+    """A binder that is slow may still send the request of the stage before."""
+    move = a_move(stage=stage, **PLACEMENT)
+    assert isinstance(step(detached(ready=True), move, NOW + 1), Wait)
+    assert isinstance(step(detached(bound=True), move, NOW + 1, leaving="cordoned"), Wait)
