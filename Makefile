@@ -42,8 +42,8 @@ lock: ## Write the versions and hashes in requirements/ after a change of depend
 monitoring: ## Write the alerts, runbooks and dashboards after a change of monitoring/
 	@./run python -m monitoring
 
-release: ## Build wheels, requirements, SBOM, chart and checksums into dist/ (ARGS="--tag v0.1.0" checks the version)
-	@./run python -m requirements.release $(ARGS)
+release: ## Build a release into dist/: packages, image, chart, SBOM, checksums, signature (ARGS="--tag v0.1.0", ARGS=--without-image)
+	@./run python -m release build $(ARGS)
 
 docs: ## Build the documentation as one site, into site/
 	@./run python docs/build_site.py

@@ -1,1 +1,1 @@
-"""Versions and hashes of everything that is installed (`make lock`), the SBOM of the image, and the release."""
+"""Versions and hashes of everything that is installed (`make lock`), and the SBOM of the image."""

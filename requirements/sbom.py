@@ -1,7 +1,8 @@
 """`python -m requirements.sbom` prints the SBOM of the image: CycloneDX 1.6, JSON, from the same files as the image.
 
 It needs no network and no package. The same files give the same bytes: there is no time in it, and the serial number is
-derived from the contents. The base image, with Python, is not part of it.
+derived from the contents. The base image, with Python, is not part of it: a release adds its packages
+(`release.base_packages`).
 """
 
 import json
@@ -23,8 +24,12 @@ _NOT_PYPY = re.compile(r"\w+ != 'PyPy'( and \w+ != 'PyPy')*")
 """The marker of a package that every image needs: the image has CPython."""
 
 
-def bill_of_materials(root: Path = ROOT) -> dict[str, Any]:
-    """Raises ValueError when a package is only in some images: then one SBOM cannot describe them all."""
+def bill_of_materials(root: Path = ROOT, base: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """The document as CycloneDX has it.
+
+    `base`: components of the base image. Raises ValueError when a package is only in some images: then one SBOM cannot
+    describe them all.
+    """
     pins = read_pins((root / "requirements" / "image.txt").read_text())
     if conditional := [pin.name for pin in pins if pin.marker and not _NOT_PYPY.fullmatch(pin.marker)]:
         raise ValueError(f"requirements/image.txt: only for some environments: {', '.join(conditional)}")
@@ -34,8 +39,9 @@ def bill_of_materials(root: Path = ROOT) -> dict[str, Any]:
         "components": [
             *(_own_component("library", name, project["version"]) for name, project in ours.items()),
             *map(_component, pins),
+            *base,
         ],
-        "dependencies": _dependencies(ours, pins),
+        "dependencies": _dependencies(ours, pins, [each["bom-ref"] for each in base]),
     }
     serial_number = uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(contents, sort_keys=True)).urn
     return {"bomFormat": "CycloneDX", "specVersion": "1.6", "serialNumber": serial_number, "version": 1, **contents}
@@ -86,8 +92,10 @@ def _component(pin: Pin) -> dict[str, Any]:
     }
 
 
-def _dependencies(ours: Mapping[str, Mapping[str, Any]], pins: Sequence[Pin]) -> list[dict[str, Any]]:
-    """Of the image on our packages, of these on one another, and of all on the pinned ones."""
+def _dependencies(
+    ours: Mapping[str, Mapping[str, Any]], pins: Sequence[Pin], base: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Of the image on our packages and on its base, of our packages on one another, and of all on the pinned ones."""
     references = {**{name: name for name in ours}, **{pin.name: f"pkg:pypi/{pin.name}@{pin.version}" for pin in pins}}
     graph = {name: {each for each in _required(project) if each in ours} for name, project in ours.items()}
     for pin in pins:
@@ -95,11 +103,12 @@ def _dependencies(ours: Mapping[str, Mapping[str, Any]], pins: Sequence[Pin]) ->
         for parent in pin.required_by:
             graph.setdefault(parent, set()).add(pin.name)
     return [
-        {"ref": IMAGE, "dependsOn": list(ours)},
+        {"ref": IMAGE, "dependsOn": [*ours, *base]},
         *(
             {"ref": references[name], "dependsOn": sorted(references[each] for each in graph[name])}
             for name in sorted(graph)
         ),
+        *({"ref": reference, "dependsOn": []} for reference in base),
     ]
 
 

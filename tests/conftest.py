@@ -15,7 +15,7 @@ from lanes import FIRST_WORKER, WORKER, Lanes, send_units
 from programs import program
 
 from equipoise.contracts.kubernetes.supported_versions import minor_versions
-from equipoise.testbed.binaries.build import HELM, KUBECONFORM, PROMTOOL, Module, build
+from equipoise.testbed.binaries.build import ACTIONLINT, HELM, KUBECONFORM, PROMTOOL, Module, build
 
 __all__ = ["helm_program", "start_cluster", "testbed_binaries"]
 
@@ -124,7 +124,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
     """Nobody sees the output of a worker, and a build beside tests slows them: build before they start."""
     if config.option.markexpr != "not cluster":
-        _build(config, PROMTOOL, HELM, KUBECONFORM)
+        _build(config, PROMTOOL, HELM, KUBECONFORM, ACTIONLINT)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -111,7 +111,7 @@ def test_every_package_is_type_checked() -> None:
     checked = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
 
     ours = {f"equipoise.{module.name}" for module in pkgutil.iter_modules(equipoise.__path__)}
-    others = {"bench", "charts.generator", "monitoring", "requirements", "scheduling.parity"}
+    others = {"bench", "charts.generator", "monitoring", "release", "requirements", "scheduling.parity"}
     assert ours | others == set(checked["packages"])
     folders = {str(folder.parent.relative_to(ROOT)) for folder in ROOT.glob("*/*/src/equipoise")}
     assert {*folders, ".", "tests"} == set(checked["mypy_path"])

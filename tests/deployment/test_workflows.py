@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 import yaml
 from deployment.base import ROOT
-from requirements.release import parser
+from programs import program
+from release.__main__ import parser
+from release.signature import KEY_VARIABLE
+
+from equipoise.testbed.binaries.build import ACTIONLINT
 
 FILES = sorted((ROOT / ".github" / "workflows").glob("*"))
 RELEASE = ROOT / ".github" / "workflows" / "release.yml"
@@ -19,9 +23,9 @@ PERMISSIONS = {
     "release.yml": {
         "test": {"contents": "read"},
         "check": {"contents": "read"},
-        "image": {"contents": "read", "packages": "write"},
+        "image": {"contents": "read"},
         "publish": {"attestations": "write", "contents": "write", "id-token": "write", "packages": "write"},
-        "wheels": {"contents": "read", "id-token": "write"},
+        "packages": {"contents": "read", "id-token": "write"},
     },
 }
 """What each job needs, and no more."""
@@ -39,6 +43,21 @@ def steps(path: Path) -> Iterator[dict[str, Any]]:
 
 def scripts(path: Path) -> list[str]:
     return [step["run"] for step in steps(path) if "run" in step]
+
+
+@pytest.mark.timeout(600)  # only for the first build of actionlint
+def test_the_workflows_are_correct(tmp_path: Path) -> None:
+    """Fields, types of expressions, and what jobs have of one another; an error is found."""
+    actionlint = program(ACTIONLINT)
+
+    def lint(*files: Path) -> subprocess.CompletedProcess[str]:
+        command = [actionlint, "-shellcheck=", "-pyflakes=", *files]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+
+    assert (0, "") == (lint(*FILES).returncode, lint(*FILES).stdout)
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text(RELEASE.read_text().replace("steps.image.outputs", "steps.absent.outputs"))
+    assert 'property "absent" is not defined' in lint(wrong).stdout
 
 
 def test_there_are_no_other_workflows() -> None:
@@ -71,16 +90,26 @@ def test_every_job_has_the_least_permissions(path: Path) -> None:
 def test_only_a_tag_of_a_version_publishes() -> None:
     """PyYAML reads the key `on` as true."""
     assert workflow(RELEASE)[True] == {"push": {"tags": ["v*"]}}
-    assert all(job["environment"] for name, job in workflow(RELEASE)["jobs"].items() if name in ("publish", "wheels"))
+    assert all(job["environment"] for name, job in workflow(RELEASE)["jobs"].items() if name in ("publish", "packages"))
     needs = {name: job.get("needs", []) for name, job in workflow(RELEASE)["jobs"].items()}
-    assert needs == {"test": [], "check": [], "image": ["test", "check"], "publish": "image", "wheels": "publish"}
+    assert needs == {"test": [], "check": [], "image": ["test", "check"], "publish": "image", "packages": "publish"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_nothing_is_inserted_into_a_script(path: Path) -> None:
     """A name of a branch or tag in `${{ }}` would run as code; a variable does not."""
     assert [script for script in scripts(path) if "${{" in script] == []
-    assert set(re.findall(r"\$\{\{ *(\w+)", path.read_text())) <= {"github", "matrix", "needs", "steps"}, "no secrets"
+    assert set(re.findall(r"\$\{\{ *(\w+)", path.read_text())) <= {"github", "matrix", "needs", "secrets", "steps"}
+
+
+def test_the_only_secret_is_the_key_of_the_step_that_signs() -> None:
+    """After an approval: its job has the environment `release`."""
+    publish = workflow(RELEASE)["jobs"]["publish"]
+    (signing,) = [step for step in publish["steps"] if "secrets." in str(step)]
+
+    assert "".join(path.read_text() for path in FILES).count("secrets") == 1
+    assert signing["env"] == {KEY_VARIABLE: f"${{{{ secrets.{KEY_VARIABLE} }}}}"}
+    assert signing["run"].startswith("make release ")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -105,14 +134,24 @@ def test_no_step_keeps_the_token_and_no_job_runs_for_ever(path: Path) -> None:
     assert [job["runs-on"] for job in jobs if "latest" in job["runs-on"]] == []
 
 
-def test_the_release_is_built_by_the_tested_command() -> None:
+def test_the_release_is_built_by_the_tested_commands() -> None:
     """Each time with the tag, which must be the version; the one that is published also with the image."""
-    text = RELEASE.read_text()
-    arguments = [shlex.split(found) for found in re.findall(r'make release ARGS="(.*)"', text)]
+    text = RELEASE.read_text().replace("\\\n", "")
+    builds = [shlex.split(found) for found in re.findall(r'make release ARGS="(.*?)"', text)]
+    images = [shlex.split(found) for found in re.findall(r"python -m release (image .*)", text)]
+    default = vars(parser().parse_args(["build"]))
 
-    assert [vars(parser().parse_args(each)) for each in arguments] == [
-        {**vars(parser().parse_args([])), "tag": "$GITHUB_REF_NAME"},
-        {**vars(parser().parse_args([])), "tag": "$GITHUB_REF_NAME", "image": "$IMAGE"},
+    assert [vars(parser().parse_args(["build", *each])) for each in builds] == [
+        {**default, "tag": "$GITHUB_REF_NAME", "without_image": True},
+        {
+            **default,
+            "tag": "$GITHUB_REF_NAME",
+            "repository": "ghcr.io/${GITHUB_REPOSITORY,,}",
+            "image_archive": [Path("images/image-amd64.tar"), Path("images/image-arm64.tar")],
+        },
+    ]
+    assert [vars(parser().parse_args(each)) for each in images] == [
+        {"command": "image", "base_image": "$PYTHON_IMAGE", "out": Path("$NAME.tar")}
     ]
 
 
@@ -120,12 +159,12 @@ def test_all_of_a_release_is_published_with_a_signature_or_attestation() -> None
     """In this order: an image is signed after its push, and files are attested before anybody can download them."""
     done = "\n".join(step.get("run") or f"{step['uses']} {step.get('with', '')}" for step in steps(RELEASE))
 
-    assert in_order(done, "docker buildx build .*--sbom true", "imagetools create --tag", "cosign sign .*--recursive")
-    assert in_order(done, "make release ARGS=.*--image", "cosign attest .*--type cyclonedx .*dist/.*cdx.json")
+    assert in_order(done, "make release ARGS=.*--repository", "skopeo copy --all", "cosign sign .*--recursive")
+    assert in_order(done, "skopeo copy", "cosign attest .*--type cyclonedx .*dist/.*cdx.json", "subject-digest")
     assert in_order(done, r"helm push \S+\.tgz", r'cosign sign --yes "\$charts/equipoise@')
     attested = r"actions/attest-build-provenance@\w+ {'subject-path': 'dist/\*'}"
     assert in_order(done, attested, r'gh release create "\$GITHUB_REF_NAME" dist/\*')
-    assert in_order(done, attested, r"uv publish --trusted-publishing always dist/\*\.whl")
+    assert in_order(done, attested, r"uv publish --trusted-publishing always dist/\*")
 
 
 def in_order(text: str, *patterns: str) -> bool:

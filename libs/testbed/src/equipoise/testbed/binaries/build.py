@@ -166,6 +166,14 @@ KUBECONFORM = Module(
 )
 """This one and the two before are built by the tests of the chart only."""
 
+ACTIONLINT = Module(
+    source=SOURCES / "actionlint",
+    package="github.com/rhysd/actionlint/cmd/actionlint",
+    programs={"actionlint": (1, 7)},
+    link="-s -w -X github.com/rhysd/actionlint.version=v1.7.12",
+)
+"""The linter of the workflows in .github, for their test only."""
+
 
 def control_plane(kubernetes: str) -> Module:
     """The control plane of a supported minor version, such as 1.30. Raises BuildError for another one."""

@@ -1,4 +1,4 @@
-"""The images of real nodes, built by buildah without a registry, as archives in the cache."""
+"""The images of real nodes, built by buildah without a registry, as OCI archives in the cache."""
 
 import hashlib
 import importlib.metadata
@@ -22,6 +22,9 @@ BUSYBOX_IMAGE = "docker.io/library/busybox:latest"
 NATS_IMAGE = "docker.io/library/nats:2.15-alpine"
 SOURCES = ("Dockerfile", ".dockerignore", "requirements", "libs/common", "libs/cli", "libs/scheduling", "services")
 """The files of a clone from which the image of Equipoise is built."""
+
+FORMAT = "oci-archive"
+"""The format of archives, as buildah names it. containerd keeps the digest of the image."""
 
 CERTIFICATES = Path("/etc/ssl/certs")
 
@@ -69,13 +72,20 @@ class Images:
         self.busybox()
         return self._small("nats", NATS_IMAGE, _NATS, {"nats-server": Path(nats_server_binary())})
 
-    def product(self, clone: Path) -> Path:
-        """The image of Equipoise, built with the unchanged Dockerfile of a clone."""
-        key = _digest([BASE_TREE.key(), *_contents(clone)])
+    def product(self, clone: Path, base: str | None = None) -> Path:
+        """The image of Equipoise, built with the unchanged Dockerfile of a clone.
+
+        `base`: the image that it is built from, with a registry and a digest; None: the one that is made here.
+        """
+        key = _digest([FORMAT, base or BASE_TREE.key(), *_contents(clone)])
 
         def make(archive: Path) -> None:
-            self._base()
             options = [*_certificate_volumes(archive.parent), "--layers", "--network=host"]
+            if base is None:
+                self._base()
+                options.append("--pull-never")
+            else:
+                options.append(f"--build-arg=PYTHON_IMAGE={base}")
             self._build("equipoise", product_image(), clone, clone / "Dockerfile", archive, options)
 
         archive = self._once("equipoise", key, make)
@@ -90,7 +100,7 @@ class Images:
         def make(archive: Path) -> None:
             file = archive.parent / "Containerfile"
             file.write_text(_BASE)
-            self._build("base", BASE_IMAGE, tree, file, None, [])
+            self._build("base", BASE_IMAGE, tree, file, None, ["--pull-never"])
             archive.touch()
 
         self._once("base", _digest([BASE_TREE.key(), _BASE]), make)
@@ -105,10 +115,10 @@ class Images:
             for target, source in files.items():
                 shutil.copy(source, context / target)
             (context / "Containerfile").write_text(containerfile)
-            self._build(name, image, context, context / "Containerfile", archive, [])
+            self._build(name, image, context, context / "Containerfile", archive, ["--pull-never"])
 
         key = _digest(
-            [image, containerfile, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files.values())]
+            [FORMAT, image, containerfile, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files.values())]
         )
         return self._once(name, key, make)
 
@@ -140,7 +150,6 @@ class Images:
                 "buildah",
                 "bud",
                 "--isolation=chroot",
-                "--pull-never",
                 *options,
                 f"--tag={image}",
                 f"--file={file}",
@@ -151,7 +160,7 @@ class Images:
             **environment,
         )
         if archive:
-            target = f"docker-archive:{archive}:{image}"
+            target = f"{FORMAT}:{archive}:{image}"
             steps.run(f"{name}-archive", ["buildah", "push", image, target], scratch, self._progress, **environment)
 
 

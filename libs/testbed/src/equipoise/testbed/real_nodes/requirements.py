@@ -1,9 +1,10 @@
-"""What a machine needs for real nodes."""
+"""What a machine needs for real nodes, and for the images alone."""
 
 import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGES: Mapping[str, str] = {
@@ -27,9 +28,37 @@ class RealNodesError(RuntimeError):
     """Real nodes cannot be made or do not start; the message states why, and what to do."""
 
 
-def check_machine() -> None:
+@dataclass(frozen=True, kw_only=True)
+class MachineRequirements:
+    """What something needs of a machine, besides Linux and root."""
+
+    needs: str
+    """The begin of a sentence that what is missing completes."""
+
+    programs: tuple[str, ...]
+    controllers: tuple[str, ...]
+    elsewhere: str
+    """What to do on another system than Linux."""
+
+
+REAL_NODES = MachineRequirements(
+    needs="real nodes need",
+    programs=tuple(PACKAGES),
+    controllers=CONTROLLERS,
+    elsewhere="leave out --real-nodes for a cluster with fake nodes",
+)
+IMAGES = MachineRequirements(
+    needs="images need",
+    programs=("buildah", "mmdebstrap", "unshare"),
+    controllers=(),
+    elsewhere="build them on another machine",
+)
+
+
+def check_machine(required: MachineRequirements = REAL_NODES) -> None:
     """Raises RealNodesError with one sentence that names all that is missing."""
     if reason := missing(
+        required,
         linux=sys.platform == "linux",
         root=os.geteuid() == 0,
         installed=lambda program: shutil.which(program, path=search_path()) is not None,
@@ -43,17 +72,19 @@ def search_path(environment: Mapping[str, str] = os.environ) -> str:
     return os.pathsep.join((environment.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"))
 
 
-def missing(*, linux: bool, root: bool, installed: Callable[[str], bool], hierarchies: list[str]) -> str:
+def missing(
+    required: MachineRequirements, *, linux: bool, root: bool, installed: Callable[[str], bool], hierarchies: list[str]
+) -> str:
     """One sentence; empty if nothing is missing. `hierarchies`: controllers that are mounted as cgroup v1."""
     if not linux:
-        return "real nodes need Linux: leave out --real-nodes for a cluster with fake nodes"
+        return f"{required.needs} Linux: {required.elsewhere}"
     needs = []
     if not root:
         needs.append("root (sudo)")
-    if packages := sorted({package for program, package in PACKAGES.items() if not installed(program)}):
+    if packages := sorted({PACKAGES[program] for program in required.programs if not installed(program)}):
         needs.append(f"these packages (apt-get install {' '.join(packages)})")
-    if absent := [name for name in CONTROLLERS if name not in hierarchies]:
+    if absent := [name for name in required.controllers if name not in hierarchies]:
         needs.append(
             f"cgroup v1 with the controllers {', '.join(absent)} (boot with systemd.unified_cgroup_hierarchy=0)"
         )
-    return f"real nodes need {', and '.join(needs)}" if needs else ""
+    return f"{required.needs} {', and '.join(needs)}" if needs else ""

@@ -21,8 +21,13 @@ from cluster_fixtures import StartCluster
 from deployment.base import BASE, NAMESPACE, ROOT
 from deployment.helm import CHART, Helm, documents_in
 from deployment.image import docker_context
+from release import ReleaseError
+from release.__main__ import main
+from release.build import build
+from release.chart import chart_image, package_chart, published_image
+from release.verification import CHECKSUMS, REHEARSAL_KEY, verify_release
+from release.versions import members, release_version
 from requirements.pins import read_pins
-from requirements.release import CHECKSUMS, ReleaseError, build, main, members, package_chart, release_version
 
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.contracts.configuration.section_names import SECTIONS
@@ -68,19 +73,23 @@ def sources(folder: Path) -> dict[str, bytes]:
 
 
 def test_two_builds_have_the_same_bytes(release: Path, tmp_path: Path) -> None:
-    """Whoever builds the same commit can compare the checksums with the published ones."""
+    """Whoever builds the same commit can compare the checksums with the published ones.
+
+    Takes seconds: it builds all packages.
+    """
     build(copied(tmp_path / "copy"), tmp_path / "dist")
 
     assert (release / CHECKSUMS).read_text() == (tmp_path / "dist" / CHECKSUMS).read_text()
 
 
-def test_the_checksums_are_of_all_files(release: Path) -> None:
+def test_the_checksums_are_of_all_files_and_signed(release: Path) -> None:
     listed = dict(reversed(line.split("  ")) for line in (release / CHECKSUMS).read_text().splitlines())
-    files = [path for path in release.iterdir() if path.name != CHECKSUMS]
+    files = verify_release(release, release / REHEARSAL_KEY)
 
     assert listed == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     kinds = {re.sub(rf".*{re.escape(VERSION)}-?", "", path.name) for path in files}
-    assert {"py3-none-any.whl", "requirements.txt", ".cdx.json", ".tgz"} == kinds
+    assert {"py3-none-any.whl", ".tar.gz", "requirements.txt", ".cdx.json", ".tgz"} == kinds
+    assert {path.name for path in release.iterdir()} - listed.keys() == {CHECKSUMS, f"{CHECKSUMS}.sig", REHEARSAL_KEY}
 
 
 @pytest.mark.parametrize("member", members(ROOT), ids=lambda path: path.name)
@@ -96,6 +105,20 @@ def test_a_wheel_contains_every_module_and_data_file_and_the_license(release: Pa
     assert metadata["Name"] == project["name"]
     assert metadata["License-Expression"] == "Apache-2.0"
     assert set(project["dependencies"]) <= set(metadata.get_all("Requires-Dist", []))
+
+
+@pytest.mark.parametrize("member", members(ROOT), ids=lambda path: path.name)
+def test_a_source_distribution_contains_the_sources_and_the_license(release: Path, member: Path) -> None:
+    project = tomllib.loads((member / "pyproject.toml").read_text())["project"]
+    name = f"{project['name'].replace('-', '_')}-{VERSION}"
+    with tarfile.open(release / f"{name}.tar.gz") as archive:
+        found = {each.name.removeprefix(f"{name}/"): archive.extractfile(each) for each in archive if each.isfile()}
+        data = {path: file.read() for path, file in found.items() if file is not None}
+
+    assert {path.removeprefix("src/"): text for path, text in data.items() if path.startswith("src/")} == sources(
+        member / "src"
+    )
+    assert data["LICENSE"] == (ROOT / "LICENSE").read_bytes()
 
 
 def test_the_image_is_built_from_what_the_wheels_contain(release: Path, tmp_path: Path) -> None:
@@ -165,7 +188,7 @@ def test_the_chart_installs_the_image_of_the_release(tmp_path: Path) -> None:
     """And each package of the same files has the same bytes."""
     first, second = (with_chart(tmp_path / name, VERSION) for name in ("first", "second"))
     (first / "Chart.yaml").chmod(0o600)
-    image = f"registry.example.com/team/equipoise@{DIGEST}"
+    image = published_image("registry.example.com/team/equipoise", DIGEST)
     packages = [package_chart(chart, chart.parents[1], VERSION, image) for chart in (first, second)]
 
     assert packages[0].name == f"equipoise-{VERSION}.tgz"
@@ -176,44 +199,52 @@ def test_the_chart_installs_the_image_of_the_release(tmp_path: Path) -> None:
         file = archive.extractfile("equipoise/values.yaml")
         assert file is not None
         values = yaml.safe_load(file)
+    assert image == chart_image(packages[0])
     installed = {"registry": "registry.example.com", "repository": "team/equipoise", "tag": "", "digest": DIGEST}
     assert values == {**yaml.safe_load(VALUES), "image": installed}
 
 
-def test_helm_installs_the_packaged_chart(helm: Helm, tmp_path: Path) -> None:
+def test_helm_installs_the_packaged_chart(helm_program: Path, tmp_path: Path) -> None:
     """It renders the same objects as the folder, with the image of the release."""
-    image = f"registry.example.com/team/equipoise@{DIGEST}"
-    package = package_chart(CHART, tmp_path, VERSION, image)
-    registry, _, repository = image.partition("@")[0].partition("/")
-    values = {"image": {"registry": registry, "repository": repository, "digest": DIGEST}}
+    helm = Helm(program=helm_program, home=tmp_path)
+    package = package_chart(CHART, tmp_path, VERSION, published_image("registry.example.com/team/equipoise", DIGEST))
+    values = {"image": {"registry": "registry.example.com", "repository": "team/equipoise", "digest": DIGEST}}
     rendered = helm.run("template", "equipoise", package, "--kube-version", "v1.36.3", "--namespace", NAMESPACE)
 
     assert f"version: {VERSION}\n" in helm.run("show", "chart", package)
-    assert rendered.count(image) >= len(SERVICES)
+    assert rendered.count(f"registry.example.com/team/equipoise@{DIGEST}") >= len(SERVICES)
     tested = [each for each in documents_in(rendered) if "helm.sh/hook" not in each["metadata"].get("annotations", {})]
     assert tested == helm.template(values)
 
 
-@pytest.mark.parametrize(
-    ("image", "values", "error"),
-    [
-        ("registry.example.com/equipoise:latest", VALUES, "is not an image with a digest"),
-        (f"registry.example.com/equipoise@{DIGEST}", "image: {}\n", r"expected one image\.registry, found 0"),
-    ],
-)
-def test_an_image_that_cannot_be_set_is_refused(tmp_path: Path, image: str, values: str, error: str) -> None:
+@pytest.mark.parametrize("values", ["image: {}\n", VALUES.replace("  digest: ''\nnats", "nats"), ""])
+def test_values_without_a_place_for_the_image_are_refused(tmp_path: Path, values: str) -> None:
     """The chart would otherwise install another one."""
     chart = with_chart(tmp_path, VERSION)
     (chart / "values.yaml").write_text(values)
 
-    with pytest.raises(ReleaseError, match=error):
-        package_chart(chart, tmp_path, VERSION, image)
+    with pytest.raises(ReleaseError, match=r"expected one image\.\w+, found 0"):
+        package_chart(chart, tmp_path, VERSION, published_image(None, DIGEST))
+
+
+@pytest.mark.parametrize(
+    "repository", ["equipoise", "team/equipoise", "registry.example.com/Team/equipoise", "registry.example.com/e:1", ""]
+)
+def test_a_repository_must_have_a_registry_and_no_tag(repository: str) -> None:
+    """Without a registry, each container runtime completes a name in its own way."""
+    with pytest.raises(ReleaseError, match="expected REGISTRY/REPOSITORY, without a tag"):
+        published_image(repository, DIGEST)
+
+
+def test_a_chart_without_the_digest_of_its_image_is_recognized(tmp_path: Path) -> None:
+    with pytest.raises(ReleaseError, match="does not name its image by digest"):
+        chart_image(package_chart(with_chart(tmp_path, VERSION), tmp_path, VERSION))
 
 
 def test_a_folder_that_is_no_earlier_build_is_not_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "thesis.txt").write_text("two years of work")
 
-    assert main(["--out", str(tmp_path)]) == 1
+    assert main(["build", "--out", str(tmp_path)]) == 1
     assert "is not emptied" in capsys.readouterr().err
     assert (tmp_path / "thesis.txt").exists()
 
