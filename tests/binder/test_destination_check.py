@@ -1,19 +1,37 @@
 """Where a replacement could be placed, by the messages on the bus."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
-from builders import GIB, NOW, a_batch_pod, a_gone_pod, a_node_utilization, a_placed_pod, a_placement
+from builders import (
+    GIB,
+    NOW,
+    a_batch_pod,
+    a_gone_pod,
+    a_node_utilization,
+    a_placed_pod,
+    a_placement,
+    a_workload,
+    a_workload_utilization,
+)
 from scheduling.pods import a_pod
 
-from equipoise.binder.decisions.destination_check import no_destination, refused_nodes, source_refusal
+from equipoise.binder.decisions.destination_check import (
+    Obstacle,
+    no_destination,
+    refused_nodes,
+    source_refusal,
+)
 from equipoise.binder.state.cluster_state import NodeState, put_placement
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
 from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.kubernetes.objects.pod import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
-from equipoise.contracts.messages.placement import NodeColocation, NodePlacement
+from equipoise.contracts.load.demand import pod_usage
+from equipoise.contracts.messages.placement import NodeColocation, NodePlacement, PlacedPod
+from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -21,6 +39,7 @@ from equipoise.scheduling.model.volumes import Volumes
 
 POD = a_pod(requests={"cpu": "500m"})
 REDUCTION = Resources(cpu=1.0, memory=2.0**30)
+LOAD = LoadSettings()
 
 
 def a_node(name: str = "node-b", cpu: float | None = 1.0, placement: NodePlacement | None = None) -> NodeState:
@@ -29,7 +48,13 @@ def a_node(name: str = "node-b", cpu: float | None = 1.0, placement: NodePlaceme
     return msgspec.structs.replace(node, utilization=a_node_utilization(name, cpu=cpu))
 
 
-def refusal(*nodes: NodeState, intended: str = "node-b", reduction: Resources = REDUCTION, pod: PodInfo = POD) -> str:
+def obstacle(
+    *nodes: NodeState,
+    intended: str = "node-b",
+    reduction: Resources = REDUCTION,
+    pod: PodInfo = POD,
+    workloads: Sequence[WorkloadUtilization] = (),
+) -> Obstacle | None:
     snapshot = ClusterSnapshot()
     for node in nodes:
         put_placement(snapshot, node.placement)
@@ -39,11 +64,17 @@ def refusal(*nodes: NodeState, intended: str = "node-b", reduction: Resources = 
         reduction,
         nodes,
         refused_nodes(pod, snapshot, Volumes()),
-        load=LoadSettings(),
+        usage_of=pod_usage({each.workload: each for each in workloads}, load=LOAD, now=NOW),
+        load=LOAD,
         thresholds=Thresholds(high=ResourceThresholds(cpu=65)),
         now=NOW,
         skew=0.0,
     )
+
+
+def refusal(*nodes: NodeState, intended: str = "node-b", reduction: Resources = REDUCTION, pod: PodInfo = POD) -> str:
+    found = obstacle(*nodes, intended=intended, reduction=reduction, pod=pod)
+    return "" if found is None else found.why
 
 
 def test_one_node_with_room_is_enough() -> None:
@@ -206,3 +237,70 @@ def test_a_node_with_an_object_that_cannot_be_read_is_no_target() -> None:
     """What is requested there is not known."""
     unreadable = a_placement("node-b", unreadable="pod shop/web-1: cpu is '1e308'")
     assert "node-b: an object cannot be read: pod shop/web-1" in refusal(a_node(placement=unreadable))
+
+
+# What is not known
+
+
+def new_pods(count: int = 6) -> list[PlacedPod]:
+    """Pods of the workload `web` that request a core each and are not measured yet."""
+    return [
+        a_placed_pod(f"new-{number}", placed_at=NOW - 5, running_since=NOW - 4, requests=Resources(cpu=1.0))
+        for number in range(count)
+    ]
+
+
+NODE = a_placement("node-b")
+UNKNOWN: dict[str, Sequence[NodeState]] = {
+    "no message about the load": [NodeState(placement=NODE)],
+    "the load of an earlier node": [a_node(placement=a_placement("node-b", uid="new"))],
+    "an old sample": [NodeState(placement=NODE, utilization=a_node_utilization("node-b", sampled_at=NOW - 121))],
+    "no window": [NodeState(placement=NODE, utilization=a_node_utilization("node-b", windows={}))],
+    "one resource": [a_node(cpu=None)],
+    "no number": [a_node(cpu=float("nan"))],
+    "no message about the target": [a_node("node-c", cpu=9.0)],
+    "no other node": [a_node("node-a")],
+    "no node": [],
+    "pods that are not measured": [a_node(placement=a_placement("node-b", new_pods()))],
+    "the load of the pod's node": [NodeState(placement=a_placement("node-a")), a_node(cpu=7.0)],
+    "the pod's node": [a_node(cpu=7.0)],
+}
+DEFINITE: dict[str, Sequence[NodeState]] = {
+    "too hot": [a_node("node-a", cpu=7.0), a_node(cpu=7.0)],
+    "too hot without new pods": [
+        a_node("node-a", cpu=7.0), a_node(cpu=7.0, placement=a_placement("node-b", new_pods()))
+    ],
+    "one resource is known": [
+        a_node("node-a", cpu=7.0),
+        NodeState(placement=NODE, utilization=a_node_utilization("node-b", cpu=7.0, memory=None)),
+    ],
+    "cordoned, load unknown": [NodeState(placement=a_placement("node-b", cordoned=True))],
+    "not Ready, load unknown": [NodeState(placement=a_placement("node-b", ready=False))],
+    "no capacity, load unknown": [NodeState(placement=a_placement("node-b", [a_placed_pod()], pod_capacity=1))],
+    "load of another node unknown": [
+        a_node("node-a", cpu=7.0), a_node(cpu=7.0), NodeState(placement=a_placement("node-c"))
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_what_is_not_known_is_no_reason_against_a_target(case: str) -> None:
+    """Nor is it one for it: nothing is evicted until it is known."""
+    found = obstacle(*UNKNOWN[case])
+    assert found is not None
+    assert found.unknown, found.why
+
+
+@pytest.mark.parametrize("case", DEFINITE)
+def test_a_target_is_refused_for_what_is_known(case: str) -> None:
+    """However little else is."""
+    found = obstacle(*DEFINITE[case])
+    assert found is not None
+    assert not found.unknown, found.why
+
+
+def test_new_pods_use_as_much_as_their_workload() -> None:
+    """As in the plan of the descheduler, and not what they request."""
+    target = a_node(placement=a_placement("node-b", new_pods()))
+    assert obstacle(target, workloads=[a_workload_utilization(a_workload(), cpu=0.1)]) is None
+    assert obstacle(target, workloads=[a_workload_utilization(a_workload(), cpu=2.0)])

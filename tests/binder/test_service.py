@@ -279,6 +279,7 @@ async def test_an_older_message_does_not_replace_a_newer_one(world: World) -> No
     await world.bus.publish(subjects.utilization_cycle("all"), a_cycle(fresh=0, sequence=3))
     await world.bus.publish(subjects.utilization_cycle("all"), a_cycle(fresh=3, sequence=2))
     await world.propose("web-2")
+    await world.clock.advance(180)
     assert world.outcomes[-1].outcome == Outcome.REJECTED_STALE
 
 

@@ -1,13 +1,11 @@
 """Why an intent is not carried out, whatever its pod."""
 
-from typing import Any
-
 import msgspec
 import pytest
-from binder.worlds import LEADER, a_cycle
+from binder.worlds import LEADER
 from builders import NOW, an_intent
 
-from equipoise.binder.decisions.staleness import check_age, check_coverage, check_epoch, check_readiness
+from equipoise.binder.decisions.staleness import check_age, check_epoch, check_readiness
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
@@ -38,16 +36,6 @@ def test_expired_intents_and_samples_of_the_wrong_age_are_refused(
     intent = an_intent(**({"sampled_at": NOW - 5, "expires_at": NOW + 60} | fields))
     finish = check_age(intent, LOAD, 900, NOW)
     assert (finish and finish.outcome) == outcome
-
-
-@pytest.mark.parametrize(
-    ("cycle", "known", "refused"),
-    [({}, 3, False), ({}, 2, True), ({"problem": "it is down"}, 3, True), ({"queried_at": NOW - 121}, 3, True)],
-)
-def test_an_intent_is_refused_while_too_few_loads_are_known(cycle: dict[str, Any], known: int, refused: bool) -> None:
-    """The rules are those of `contracts/load/node_coverage.py` for evictions."""
-    finish = check_coverage([a_cycle(**cycle)], known, LOAD, NOW)
-    assert (finish and finish.outcome) == (Outcome.REJECTED_STALE if refused else None)
 
 
 def test_a_fifth_of_the_nodes_may_be_not_ready() -> None:

@@ -47,18 +47,25 @@ def test_a_moved_pod_starts_a_cooldown_of_its_workload(outcome: Outcome) -> None
 
 
 def test_a_refusal_starts_a_cooldown_of_the_pod_alone() -> None:
-    """Its siblings may still be movable. A pod that was gone before needs no cooldown."""
+    """Its siblings may still be movable."""
     cooldowns = after_outcome({}, an_outcome(Outcome.BLOCKED_PDB), SETTINGS, NOW)
 
     assert cooldown(cooldowns, NOW + 1, uid="uid-web-1") == "its last eviction was blocked by a PodDisruptionBudget"
     assert not cooldown(cooldowns, NOW + 1)
-    assert after_outcome({}, an_outcome(Outcome.ALREADY_GONE), SETTINGS, NOW) == {}
+
+
+@pytest.mark.parametrize(
+    "outcome", [Outcome.ALREADY_GONE, Outcome.UID_CHANGED, Outcome.REJECTED_STALE, Outcome.EXPIRED]
+)
+def test_an_outcome_that_is_no_reason_against_the_pod_starts_no_cooldown(outcome: Outcome) -> None:
+    """It is gone, or the data of this decision was too old or not known yet."""
+    assert after_outcome({}, an_outcome(outcome), SETTINGS, NOW) == {}
 
 
 def test_a_clock_of_the_api_server_that_was_ahead_makes_no_cooldown_longer() -> None:
     """Times of outcomes are those of the API server."""
     ahead = {"settled_at": NOW + 7_200}
-    refused = an_outcome(Outcome.EXPIRED, **ahead)
+    refused = an_outcome(Outcome.PAUSED, **ahead)
     limited = an_outcome(
         Outcome.REJECTED_LIMIT,
         limit="evictionsPerCluster",

@@ -237,8 +237,8 @@ DEFECTS = (
         "a blocked disruption budget ends the intent",
         (
             f"{BINDER}/decisions/eviction_response.py",
-            '    if response.meaning in ("blocked", "not_approved") and _fresh_at(',
-            "    if False and _fresh_at(",
+            '    if response.meaning in ("blocked", "not_approved") and fresh_at(',
+            "    if False and fresh_at(",
         ),
         tests="tests/binder/test_eviction_response.py::test_after_a_temporary_refusal_the_intent_is_retried_without_its_reservation",
     ),

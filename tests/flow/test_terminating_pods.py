@@ -109,10 +109,12 @@ def test_production_pods_that_terminate_count_for_targets(cores: float, targets:
 
 
 def no_node(*nodes: NodeState) -> str:
-    return no_destination(
+    found = no_destination(
         "node-c", "node-a", Resources(cpu=1.0, memory=GIB), nodes, {},
-        load=LOAD, thresholds=Thresholds(high=ResourceThresholds(cpu=65)), now=NOW, skew=0.0,
+        usage_of=pod_usage({}, load=LOAD, now=NOW), load=LOAD,
+        thresholds=Thresholds(high=ResourceThresholds(cpu=65)), now=NOW, skew=0.0,
     )  # fmt: skip
+    return "" if found is None else found.why
 
 
 def test_a_binder_refuses_a_target_on_which_a_pod_still_terminates() -> None:

@@ -225,7 +225,7 @@ def test_evictions_are_not_based_on_the_last_scrapes() -> None:
     found = [
         predicted_load(
             NodeState(placement=a_placement("victim", new_pods()), utilization=the_victim(recent=recent)),
-            Resources(cpu=0.0, memory=0.0), LOAD, NOW, 0.0,
+            Resources(cpu=0.0, memory=0.0), pod_usage({}, load=LOAD, now=NOW), LOAD, NOW, 0.0,
         )
         for recent in (True, False)
     ]  # fmt: skip

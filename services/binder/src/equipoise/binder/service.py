@@ -106,6 +106,7 @@ class Binder:
         """
         # The bus is available while it delivers measurements, even those of a clock that is wrong.
         await self._bus.follow(channels.NODE_UTILIZATIONS, self.on_node_utilization, keep_future=True)
+        await self._bus.follow(channels.WORKLOAD_UTILIZATIONS, self._cluster.on_workload)
         await self._bus.follow(channels.UTILIZATION_CYCLES, self.on_utilization_cycle, keep_future=True)
         await self._bus.follow(channels.NODE_PLACEMENTS, self.on_node_placement)
         await self._bus.follow(channels.EVICTION_OUTCOMES, lambda message, _: self._published.add(message))
@@ -166,6 +167,8 @@ class Binder:
         try:
             result = await self._carry_out(intent)
             if isinstance(result, Retry):
+                if result.reservation == "returned":
+                    await self._ledger.release(intent)
                 return result
             finish = await self._record(intent, result)
         except KubeError as error:
@@ -260,9 +263,8 @@ class Binder:
         # Another binder that received the intent too may have refused it, which the ledger does not show.
         if (refusal := self._published.get(intent.id)) is not None:
             return msgspec.structs.replace(published(refusal), recorded=False, reservation=not_posted)
-        result: Finish | Retry
         if self._is_recent(valid):
-            result = await self._client.evict(
+            return await self._client.evict(
                 intent,
                 valid.eviction.workload,
                 within=min(valid.read_at + MAX_READ_AGE - self._clock.monotonic(), freshness),
@@ -270,28 +272,24 @@ class Binder:
                 dry_run=entry.dry_run or self._dry_run,
                 taken_over=taken_over,
             )
-        else:
-            why = f"the API server needs more than {MAX_READ_AGE:.0f} s for what must be read before an eviction"
-            result = retry(intent, why, reservation=not_posted)
-        if isinstance(result, Retry) and result.reservation == "returned":
-            await self._ledger.release(intent)
-        return result
+        why = f"the API server needs more than {MAX_READ_AGE:.0f} s for what must be read before an eviction"
+        return retry(intent, why, reservation=not_posted)
 
     def _is_recent(self, valid: ValidIntent) -> bool:
         return self._clock.monotonic() - valid.read_at < MAX_READ_AGE
 
     async def _validate_reserved(
         self, intent: EvictionIntent, entry: LedgerEntry, *, taken_over: bool
-    ) -> Proceed[ValidIntent] | Finish:
+    ) -> Proceed[ValidIntent] | Finish | Retry:
         """Decides about an intent with a reservation as if it were a new one: with new reads only, limits included."""
         result = await self._decide_again(intent)
-        if isinstance(result, Proceed) or result.recorded:
+        if isinstance(result, Proceed) or (isinstance(result, Finish) and result.recorded):
             return result
-        if taken_over and result.outcome in (Outcome.ALREADY_GONE, Outcome.UID_CHANGED):
+        if taken_over and isinstance(result, Finish) and result.outcome in (Outcome.ALREADY_GONE, Outcome.UID_CHANGED):
             return pod_left(dry_run=entry.dry_run)
         return msgspec.structs.replace(result, reservation=_not_posted(taken_over))
 
-    async def _decide_again(self, intent: EvictionIntent) -> Proceed[ValidIntent] | Finish:
+    async def _decide_again(self, intent: EvictionIntent) -> Proceed[ValidIntent] | Finish | Retry:
         read_at = self._clock.monotonic()
         ledger = await self._ledger.read()
         if isinstance(ledger, LedgerClosed):

@@ -82,7 +82,7 @@ WORKLOAD_UTILIZATIONS = Channel(
     tokens=("key", "namespace", "name"),
     example=(subjects.workload_utilization(WORKLOAD), WORKLOAD_UTILIZATION),
     publishers=("collector",),
-    subscribers=("annotator", "scorer", "descheduler", "reclaimer"),
+    subscribers=("annotator", "scorer", "descheduler", "binder", "reclaimer"),
 )
 UTILIZATION_CYCLES = Channel(
     pattern=f"{PREFIX}.utilization.cycle.*",

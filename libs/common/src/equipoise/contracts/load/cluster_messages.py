@@ -66,8 +66,17 @@ class ClusterMessages:
         self.workloads[message.workload] = message
         return True
 
+    def drop_workloads(self, before: float) -> None:
+        """Drops the workloads without a message since `before`."""
+        for workload in [key for key, message in self.workloads.items() if message.queried_at <= before]:
+            del self.workloads[workload]
+
     def on_cycle(self, message: UtilizationCycle, now: float) -> bool:
         return self.cycles.on_cycle(message, now)
+
+    def was_removed(self, node: str, now: float) -> bool:
+        """Whether the node was removed, and not created again, within the last `SILENCE` seconds."""
+        return self._removal(node, now) is not None
 
     def _removal(self, name: str, now: float) -> NodePlacement | None:
         removal, arrived_at = self._removals.get(name, (None, 0.0))

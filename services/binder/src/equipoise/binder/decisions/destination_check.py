@@ -6,6 +6,8 @@ placement on the bus has requests only, and only those of cpu, memory and the ba
 
 from collections.abc import Collection, Mapping, Sequence
 
+import msgspec
+
 from equipoise.binder.state.cluster_state import NodeState
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.eviction.node_eligibility import closed_reason, unsettled_reason
@@ -13,6 +15,7 @@ from equipoise.contracts.kubernetes.placed_objects import REPORTED
 from equipoise.contracts.kubernetes.platforms import OTHER_PLATFORM, Platform, platform_of, runs_on
 from equipoise.contracts.load.correction import (
     RESOURCES,
+    UsageOf,
     corrected,
     is_fresh,
     known,
@@ -23,13 +26,21 @@ from equipoise.contracts.load.correction import (
     total_of,
     usable_window,
 )
-from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import Volumes
 from equipoise.scheduling.replacement import ReplacementFilters
+
+
+class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a pod does not fit on a node, or on none."""
+
+    why: str
+    unknown: bool = False
+    """Whether the reason is a message that has not arrived yet, or a pod that is not measured yet. That ends without a
+    change in the cluster."""
 
 
 def source_refusal(placement: NodePlacement, load: LoadSettings, now: float) -> str:
@@ -53,8 +64,13 @@ def _target_refusal(placement: NodePlacement, load: LoadSettings, now: float) ->
     return closed_reason(cordoned=placement.cordoned, labels=placement.labels, taints=placement.taints)
 
 
-def predicted_load(node: NodeState, added: Resources, load: LoadSettings, now: float, skew: float) -> Resources | None:
-    """The node's load (0..1) with the pod on it; None when it is unknown or not fresh enough for an eviction."""
+def predicted_load(
+    node: NodeState, added: Resources, usage_of: UsageOf, load: LoadSettings, now: float, skew: float
+) -> Resources | None:
+    """The node's load (0..1) with the pod on it; None when it is unknown or not fresh enough for an eviction.
+
+    `usage_of`: the usage of the other pods that ran in a part of the window only.
+    """
     utilization = node.utilization
     if utilization is None or utilization.uid != node.placement.uid:
         return None
@@ -64,10 +80,9 @@ def predicted_load(node: NodeState, added: Resources, load: LoadSettings, now: f
     for window in load.windows:
         value = usable_window(utilization, window, load, now, skew=skew)
         if value is not None:
-            lifetimes = partial_lifetimes(utilization, node.placement, pod_usage({}, load=load, now=now), load=load)
             usage = corrected(
                 value.mean,
-                (lifetime for _, lifetime in lifetimes),
+                (lifetime for _, lifetime in partial_lifetimes(utilization, node.placement, usage_of, load=load)),
                 sampled_at=value.sampled_at,
                 length=window.length,
                 load=load,
@@ -77,34 +92,47 @@ def predicted_load(node: NodeState, added: Resources, load: LoadSettings, now: f
     return None
 
 
-def _load_to_leave(node: NodeState, load: LoadSettings, now: float, skew: float) -> Resources | None:
+def _load_to_leave(node: NodeState, usage_of: UsageOf, load: LoadSettings, now: float, skew: float) -> Resources | None:
     """The load of the node without terminating pods, which leave anyway: it decides whether more pods must leave."""
     if node.utilization is None:
         return None
     measured = node.utilization.pods
     ending = total_of(measured.get(pod.uid, Resources()) for pod in node.placement.pods if pod.terminating)
-    return predicted_load(node, Resources(cpu=-(ending.cpu or 0.0), memory=-(ending.memory or 0.0)), load, now, skew)
+    leaving = Resources(cpu=-(ending.cpu or 0.0), memory=-(ending.memory or 0.0))
+    return predicted_load(node, leaving, usage_of, load, now, skew)
 
 
-def _too_hot(predicted: Resources | None, source: Resources | None, thresholds: Thresholds) -> str:
+def _too_hot(predicted: Resources | None, source: Resources | None, thresholds: Thresholds) -> Obstacle | None:
     """Why the target is too hot: above the high threshold, and not cooler than the node that the pod leaves.
 
     One of the two is allowed: in a busy cluster the descheduler levels around the mean, which may be above the
     threshold.
     """
     if predicted is None:
-        return "its load is unknown"
+        return Obstacle(why="its load is unknown", unknown=True)
+    unknown = None
     for resource in RESOURCES:
         threshold = getattr(thresholds.high, resource)
         if threshold is None:
             continue
         load = known(getattr(predicted, resource))
         if load is None:
-            return f"its {resource} load is unknown"
+            unknown = Obstacle(why=f"its {resource} load is unknown", unknown=True)
+            continue
         source_load = known(getattr(source, resource)) if source is not None else None
-        if load * 100 > threshold and (source_load is None or load >= source_load):
-            return f"its {resource} load would be {load:.0%}: above {threshold:g}% (high threshold) and the pod's node"
-    return ""
+        above = f"its {resource} load would be {load:.0%}: above {threshold:g}% (high threshold)"
+        if load * 100 <= threshold:
+            continue
+        if source_load is None:
+            unknown = Obstacle(why=f"{above}, and the load of the pod's node is unknown", unknown=True)
+        elif load >= source_load:
+            return Obstacle(why=f"{above} and the pod's node")
+    return unknown
+
+
+def _measured(_: object, measured: Resources) -> Resources:
+    """The usage of a pod without what is expected of it."""
+    return measured
 
 
 def refused_nodes(pod: PodInfo, snapshot: ClusterSnapshot, volumes: Volumes) -> Mapping[str, str]:
@@ -134,29 +162,44 @@ def no_destination(
     nodes: Sequence[NodeState],
     refused: Mapping[str, str],
     *,
+    target_removed: bool = False,
+    usage_of: UsageOf,
     load: LoadSettings,
     thresholds: Thresholds,
     now: float,
     skew: float,
-) -> str:
-    """ "" when the pod fits on another node than `source` without making it too hot, else why on none.
+) -> Obstacle | None:
+    """None when the pod fits on another node than `source` without making it too hot, else why it fits on none.
 
     `reduction`: the load that moves with the pod. The intended `target` is checked first, and its reason is returned.
-    `refused`: see `refused_nodes` and `other_platforms`.
+    `refused`: see `refused_nodes` and `other_platforms`. `usage_of`: see `predicted_load`.
     """
-    first_reason = ""
     source_node = next((node for node in nodes if node.placement.node == source), None)
-    source_load = _load_to_leave(source_node, load, now, skew) if source_node is not None else None
+    source_load = _load_to_leave(source_node, usage_of, load, now, skew) if source_node is not None else None
+
+    def obstacle(node: NodeState) -> Obstacle | None:
+        why = _target_refusal(node.placement, load, now) or refused.get(node.placement.node, "")
+        if why:
+            return Obstacle(why=why)
+        too_hot = _too_hot(predicted_load(node, reduction, usage_of, load, now, skew), source_load, thresholds)
+        if too_hot is None or too_hot.unknown:
+            return too_hot
+        as_measured = predicted_load(node, reduction, _measured, load, now, skew)
+        if _too_hot(as_measured, source_load, thresholds) is None:
+            return Obstacle(why=f"{too_hot.why}, with pods that are not measured yet", unknown=True)
+        return too_hot
+
+    first = None
     for node in sorted(nodes, key=lambda node: node.placement.node != target):
-        name = node.placement.node
-        if name == source:
+        if (name := node.placement.node) == source:
             continue
-        why = (
-            _target_refusal(node.placement, load, now)
-            or _too_hot(predicted_load(node, reduction, load, now, skew), source_load, thresholds)
-            or refused.get(name, "")
-        )
-        if not why:
-            return ""
-        first_reason = first_reason or f"{name}: {why}"
-    return f"no node for the replacement: {first_reason or 'no other node is known'}"
+        found = obstacle(node)
+        if found is None:
+            return None
+        first = first or msgspec.structs.replace(found, why=f"{name}: {found.why}")
+    if first is None:
+        first = Obstacle(why="no other node is known", unknown=not target_removed)
+    elif all(node.placement.node != target for node in nodes):
+        why = "the node was removed" if target_removed else "the node is unknown"
+        first = Obstacle(why=f"{target}: {why}", unknown=not target_removed)
+    return msgspec.structs.replace(first, why=f"no node for the replacement: {first.why}")

@@ -4,7 +4,15 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.binder.decisions.result import Finish, Reservation, Retry, pod_left, retry
+from equipoise.binder.decisions.result import (
+    Finish,
+    Reservation,
+    Retry,
+    fresh_at,
+    pod_left,
+    retry,
+    retry_while_fresh,
+)
 from equipoise.contracts.eviction.approval import NOT_APPROVED
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 
@@ -128,7 +136,7 @@ def after_response(
     if response.meaning == "not_approved":
         # Soon at first, then later and later: after as much time as has passed since the decision.
         again = msgspec.structs.replace(again, after=max(_FIRST_APPROVAL_RETRY, now - intent.decided_at))
-    if response.meaning in ("blocked", "not_approved") and _fresh_at(now + again.after, intent, sample_lifetime):
+    if response.meaning in ("blocked", "not_approved") and fresh_at(now + again.after, intent, sample_lifetime):
         return again
     if finish is not None:
         return msgspec.structs.replace(finish, reservation=reservation)
@@ -143,12 +151,4 @@ def while_blocked(
 ) -> Finish | Retry:
     """What becomes of an intent whose disruption budget refused lately and is tried again in `wait` seconds."""
     why = f"PodDisruptionBudget {budget} refused lately and is tried again in {wait:.0f} s"
-    again = retry(intent, why, at_least=wait)
-    if _fresh_at(now + again.after, intent, sample_lifetime):
-        return again
-    return Finish(outcome=Outcome.BLOCKED_PDB, detail=why)
-
-
-def _fresh_at(time: float, intent: EvictionIntent, sample_lifetime: float) -> bool:
-    """Whether an attempt at this time would still be before the intent expires and its samples are too old."""
-    return time < min(intent.expires_at, intent.sampled_at + sample_lifetime)
+    return retry_while_fresh(intent, why, Outcome.BLOCKED_PDB, now=now, sample_lifetime=sample_lifetime, at_least=wait)

@@ -88,6 +88,25 @@ def retry(intent: EvictionIntent, why: str, *, at_least: float = 0.0, reservatio
     return Retry(after=after, why=why, reservation=reservation)
 
 
+def retry_while_fresh(
+    intent: EvictionIntent, why: str, otherwise: Outcome, *, now: float, sample_lifetime: float, at_least: float = 0.0
+) -> Finish | Retry:
+    """Another attempt as long as the intent has not expired by then and its samples are fresh enough, `otherwise`
+    after that.
+
+    `sample_lifetime`: seconds for which a sample is fresh enough for an eviction.
+    """
+    again = retry(intent, why, at_least=at_least)
+    if fresh_at(now + again.after, intent, sample_lifetime):
+        return again
+    return Finish(outcome=otherwise, detail=why)
+
+
+def fresh_at(time: float, intent: EvictionIntent, sample_lifetime: float) -> bool:
+    """Whether an attempt at this time would still be before the intent expires and its samples are too old."""
+    return time < min(intent.expires_at, intent.sampled_at + sample_lifetime)
+
+
 def recorded(entry: LedgerEntry) -> Finish:
     """The outcome that the ledger has. Raises ValueError for an entry without an outcome."""
     if entry.outcome is None:

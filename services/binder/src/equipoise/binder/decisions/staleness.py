@@ -1,16 +1,13 @@
-"""Reasons to refuse an intent that do not depend on its pod: the intent is too old, too few nodes are measured or
-Ready, or its descheduler no longer leads.
+"""Reasons to refuse an intent that do not depend on its pod: the intent is too old, too few nodes are Ready, or its
+descheduler no longer leads.
 """
-
-from collections.abc import Iterable
 
 from equipoise.binder.decisions.result import Finish
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects.cluster import Lease
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, is_fresh
-from equipoise.contracts.load.node_coverage import coverage_problem, readiness_problem
+from equipoise.contracts.load.node_coverage import readiness_problem
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
-from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 
 
@@ -32,12 +29,6 @@ def check_age(intent: EvictionIntent, load: LoadSettings, max_lifetime: float, n
         age = now - intent.sampled_at
         return _stale(f"its oldest sample is {age:.1f} s old, {load.freshness.eviction} allowed (load.freshness)")
     return None
-
-
-def check_coverage(cycles: Iterable[UtilizationCycle], known: int, load: LoadSettings, now: float) -> Finish | None:
-    """Refuses while the load of too few nodes is known. `known`: nodes whose load this binder knows."""
-    why = coverage_problem(cycles, known=known, load=load, use="eviction", now=now)
-    return _stale(why) if why else None
 
 
 def check_readiness(ready: int, nodes: int, load: LoadSettings) -> Finish | None:

@@ -43,7 +43,7 @@ conflicts, a slow write, a slow read, or being suspended. Refusals use a recent 
 
 log = structlog.get_logger()
 
-Recheck = Callable[[Ledger], Finish | None]
+Recheck = Callable[[Ledger], Finish | Retry | None]
 
 
 class HandledByAnotherBinder(Exception):
@@ -163,8 +163,8 @@ class LedgerWriter:
 
     async def reserve(
         self, intent: EvictionIntent, eviction: ProposedEviction, recheck: Recheck
-    ) -> Proceed[LedgerEntry] | Finish:
-        """The reservation, or a refusal. Raises KubeError and HandledByAnotherBinder.
+    ) -> Proceed[LedgerEntry] | Finish | Retry:
+        """The reservation, or a refusal or delay. Raises KubeError and HandledByAnotherBinder.
 
         A refusal writes only what the reads of replacements have shown. `recheck` is called for every ledger that is
         tried, because time passes.
@@ -176,14 +176,15 @@ class LedgerWriter:
                 continue
             except LedgerFull as error:
                 return Finish(outcome=Outcome.REJECTED_LIMIT, detail=str(error), recorded=True)
-            if not isinstance(result, Retry):
+            if not isinstance(result, float):
                 return result
-            await self._clock.sleep(result.after)
+            await self._clock.sleep(result)
         raise KubeError(0, "Busy", f"no reservation in {_CAS_ATTEMPTS} attempts: conflicts, or limits.rate is low")
 
     async def _try_to_reserve(
         self, intent: EvictionIntent, eviction: ProposedEviction, recheck: Recheck
-    ) -> Proceed[LedgerEntry] | Finish | Retry:
+    ) -> Proceed[LedgerEntry] | Finish | Retry | float:
+        """A number of seconds when the intent has to wait for the rate, after which it is tried with a new ledger."""
         async with self._writing:
             stored = await self._read()
             if isinstance(stored, LedgerClosed):
@@ -194,12 +195,15 @@ class LedgerWriter:
                 raise HandledByAnotherBinder(f"intent {intent.id} is reserved by another binder")
             # This time is not later than the POST, and no binder reserves between this read and the write.
             now = self.earliest
-            result: Admission | None = recheck(ledger)
+            changed = recheck(ledger)
+            if isinstance(changed, Retry):
+                return changed
+            result: Admission | None = changed
             if result is None:
                 ledger = await self._with_replacements(ledger, intent, eviction, now)
                 result = admit(intent, eviction, ledger, self._limits, now, dry_run=self._dry_run)
             if isinstance(result, Retry):
-                return result
+                return result.after
             if isinstance(result, Finish):
                 if ledger != stored.ledger:
                     await self._save(stored, self._pruned(ledger))

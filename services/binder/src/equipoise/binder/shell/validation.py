@@ -7,14 +7,15 @@ import msgspec
 import structlog
 
 from equipoise.binder.decisions.destination_check import (
+    Obstacle,
     no_destination,
     other_platforms,
     refused_nodes,
     source_refusal,
 )
 from equipoise.binder.decisions.limits.rule import ProposedEviction
-from equipoise.binder.decisions.result import Finish, Proceed
-from equipoise.binder.decisions.staleness import check_age, check_coverage, check_epoch, check_readiness
+from equipoise.binder.decisions.result import Finish, Proceed, Retry, retry_while_fresh
+from equipoise.binder.decisions.staleness import check_age, check_epoch, check_readiness
 from equipoise.binder.shell.live_reads import Unreadable, read_candidate, read_volumes
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
@@ -23,6 +24,8 @@ from equipoise.contracts.eviction.protection import protection, rules_failed
 from equipoise.contracts.kubernetes.objects.cluster import Lease
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.demand import pod_usage
+from equipoise.contracts.load.node_coverage import coverage_problem
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.runtime.configuration import Shared
@@ -61,18 +64,22 @@ class Validation:
             protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace
         )
 
-    async def validate(self, intent: EvictionIntent, ledger: Ledger, read_at: float) -> Proceed[ValidIntent] | Finish:
+    async def validate(
+        self, intent: EvictionIntent, ledger: Ledger, read_at: float
+    ) -> Proceed[ValidIntent] | Finish | Retry:
         """Checks the installation, then the age, measurements, epoch, pod, protection and fit of the intent.
 
-        Raises KubeError when the API server does not respond now. `read_at`: when the read of the ledger began, on the
-        monotonic clock.
+        The intent is tried again while the bus has not yet delivered what decides about it. Raises KubeError when the
+        API server does not respond now. `read_at`: when the read of the ledger began, on the monotonic clock.
         """
         try:
             return await self._validate(intent, ledger, read_at)
         except UnreadableObject as error:  # a pod is protected while it is unknown whether it is
             return Finish(outcome=Outcome.REJECTED_POLICY, detail=str(error))
 
-    async def _validate(self, intent: EvictionIntent, ledger: Ledger, read_at: float) -> Proceed[ValidIntent] | Finish:
+    async def _validate(
+        self, intent: EvictionIntent, ledger: Ledger, read_at: float
+    ) -> Proceed[ValidIntent] | Finish | Retry:
         why = await self.installation.current_problem()
         if why:
             return Finish(outcome=Outcome.PAUSED, detail=why)
@@ -96,9 +103,11 @@ class Validation:
             why = rules_failed(error)
         if why:
             return Finish(outcome=Outcome.REJECTED_POLICY, detail=why)
-        why = await self._check_fit(intent, pod, candidate.workload)
-        if why:
-            return Finish(outcome=Outcome.REJECTED_FIT, detail=why)
+        obstacle = await self._check_fit(intent, pod, candidate.workload)
+        if obstacle is not None and obstacle.unknown:
+            return self._until_known(intent, obstacle.why)
+        if obstacle is not None:
+            return Finish(outcome=Outcome.REJECTED_FIT, detail=obstacle.why)
         eviction = ProposedEviction(
             namespace=intent.namespace,
             node=intent.node,
@@ -109,7 +118,7 @@ class Validation:
         )
         return Proceed(ValidIntent(eviction=eviction, lease=lease, read_at=read_at))
 
-    def recheck(self, intent: EvictionIntent, lease: Lease | None, ledger: Ledger) -> Finish | None:
+    def recheck(self, intent: EvictionIntent, lease: Lease | None, ledger: Ledger) -> Finish | Retry | None:
         """Checks what time, the collector and another leader may have changed, without any read."""
         if self.kube.server_time_bounds(intent.decided_at)[0] < ledger.created_at:
             return Finish(outcome=Outcome.REJECTED_STALE, detail="decided before the ledger was created")
@@ -124,12 +133,25 @@ class Validation:
         now = self.clock.now()
         return max(now, self.kube.server_time_bounds(now)[0])
 
-    def _check_measurements(self, intent: EvictionIntent) -> Finish | None:
-        now = self._latest_time()
-        return (
-            check_age(intent, self._load, self.max_intent_lifetime, now)
-            or check_coverage(self.cluster.cycles.current(now), self.cluster.known_loads(now), self._load, now)
-            or check_readiness(*self.cluster.ready, self._load)
+    def _check_measurements(self, intent: EvictionIntent) -> Finish | Retry | None:
+        now, cluster = self._latest_time(), self.cluster
+        refusal = check_age(intent, self._load, self.max_intent_lifetime, now)
+        if refusal is not None:
+            return refusal
+        cycles, loads = cluster.cycles.current(now), cluster.known_loads(now)
+        if why := coverage_problem(cycles, known=loads, load=self._load, use="eviction", now=now):
+            return self._until_known(intent, why)
+        return check_readiness(*cluster.ready, self._load)
+
+    def _until_known(self, intent: EvictionIntent, why: str) -> Finish | Retry:
+        """A service or a bus that has just started knows more a moment later: this is a delay, and no reason against
+        the eviction."""
+        return retry_while_fresh(
+            intent,
+            why,
+            Outcome.REJECTED_STALE,
+            now=self._latest_time(),
+            sample_lifetime=self._load.freshness.eviction,
         )
 
     def _with_pod_counts(self, candidate: Candidate) -> Candidate:
@@ -143,13 +165,14 @@ class Validation:
             pods_before=self.cluster.pods_before(workload, now, self._rules.protection.replicas_settling_period),
         )
 
-    async def _check_fit(self, intent: EvictionIntent, pod: Pod, workload: Workload | None) -> str:
+    async def _check_fit(self, intent: EvictionIntent, pod: Pod, workload: Workload | None) -> Obstacle | None:
         source = self.cluster.placements.get(intent.node)
         now = self.clock.now()
         if source is None:
-            return f"node {intent.node} is unknown"
+            removed = self.cluster.was_removed(intent.node, now)
+            return Obstacle(why=f"node {intent.node} is unknown", unknown=not removed)
         if why := source_refusal(source, self._load, now):
-            return f"node {intent.node}: {why}"
+            return Obstacle(why=f"node {intent.node}: {why}")
         platforms = self.cluster.ready_platforms(workload, intent.node)
         try:
             info = PodInfo(pod)
@@ -158,13 +181,15 @@ class Validation:
                 **refused_nodes(info, self.cluster.snapshot, await read_volumes(self.kube, pod)),
             }
         except (Unreadable, ValueError) as error:
-            return str(error)
+            return Obstacle(why=str(error))
         return no_destination(
             intent.node,
             intent.target,
             intent.expected_reduction,
             self.cluster.nodes,
             refused,
+            target_removed=self.cluster.was_removed(intent.target, now),
+            usage_of=pod_usage(self.cluster.workloads, load=self._load, now=now),
             load=self._load,
             thresholds=self.shared.thresholds,
             now=now,

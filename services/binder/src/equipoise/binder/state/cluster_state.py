@@ -11,7 +11,7 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.cluster_messages import ClusterMessages
 from equipoise.contracts.load.correction import is_fresh
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
-from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.recent import is_recent
 from equipoise.scheduling.model.amounts import whole
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -65,14 +65,18 @@ class ClusterState(ClusterMessages):
     def on_cycle(self, message: UtilizationCycle, now: float) -> bool:
         if not super().on_cycle(message, now):
             return False
-        self._drop_utilization_without_node(message.queried_at)
+        self._drop_outdated(message.queried_at)
         return True
 
-    def _drop_utilization_without_node(self, now: float) -> None:
-        """Drop old utilization of nodes without a placement. That of a new node may arrive before its placement."""
+    def on_workload(self, message: WorkloadUtilization, now: float) -> bool:
+        return super().on_workload(msgspec.structs.replace(message, profile={}), now)
+
+    def _drop_outdated(self, now: float) -> None:
+        """Drop old messages. The utilization of a new node may arrive before its placement."""
         for name, latest in list(self.utilizations.items()):
             if name not in self.placements and now - latest.queried_at > self._load.freshness.eviction:
                 del self.utilizations[name]
+        self.drop_workloads(now - self._load.lifetime(self._load.longest))
 
     def known_loads(self, now: float) -> int:
         """How many nodes have a load that is fresh enough for an eviction."""

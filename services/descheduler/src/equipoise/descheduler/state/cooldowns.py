@@ -44,7 +44,9 @@ class CooldownSettings(Section, frozen=True, kw_only=True):
 MOVED = (Outcome.EVICTED, Outcome.DRY_RUN)
 """A dry run starts the same cooldown as an eviction, for dry runs only."""
 
-GONE = (Outcome.ALREADY_GONE, Outcome.UID_CHANGED)
+NO_REFUSALS = (Outcome.ALREADY_GONE, Outcome.UID_CHANGED, Outcome.REJECTED_STALE, Outcome.EXPIRED)
+"""Outcomes that are no reason against the next move: the pod is gone, or the decision was too old or not yet based on
+enough data, and the next one is newer."""
 
 
 class Cooldown(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +116,7 @@ def after_outcome(
     Its times are those of the API server, whose clock may be ahead for a while: a cooldown begins no later than `now`.
     """
     settled_at = min(outcome.settled_at, now)
-    if outcome.outcome in GONE:
+    if outcome.outcome in NO_REFUSALS:
         return dict(cooldowns)
     key = _scope(outcome)
     if outcome.outcome in MOVED:
@@ -140,9 +142,7 @@ _ENDINGS = {
     Outcome.REJECTED_POLICY: "was refused: the pod is protected",
     Outcome.REJECTED_LIMIT: "was refused by a limit",
     Outcome.REJECTED_FIT: "was refused: its replacement fits on no node",
-    Outcome.REJECTED_STALE: "was refused: the data of the decision was out of date",
     Outcome.PAUSED: "was refused: evictions are paused",
-    Outcome.EXPIRED: "expired before it was executed",
     Outcome.FAILED: "failed",
 }
 

@@ -47,6 +47,4 @@ class LatestMessages(ClusterMessages):
         """Drops nodes that are not among `nodes`, and workloads without a message since `before`."""
         self.utilizations = {name: message for name, message in self.utilizations.items() if name in nodes}
         self.placements = {name: message for name, message in self.placements.items() if name in nodes}
-        self.workloads = {
-            workload: message for workload, message in self.workloads.items() if message.queried_at > before
-        }
+        self.drop_workloads(before)

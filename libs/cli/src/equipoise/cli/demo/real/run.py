@@ -29,9 +29,8 @@ RELEASE_NAMESPACE = "equipoise-system"
 CHART = Path("charts") / "equipoise"
 HELM_TIMEOUT = "5m"
 EVICTION_SECONDS = 900.0
-"""How long a proposal and an eviction may take. A new pod moves when its usage is known, after four minutes. If the
-binder refuses an eviction, for example because the load of the target is not known again right after the upgrade, the
-descheduler proposes the next one ten minutes later.
+"""How long a proposal and an eviction may take. A new pod moves when its usage is known, after four minutes. After a
+refusal the descheduler proposes a pod again ten minutes later.
 """
 
 LOAD_SECONDS = 60.0
