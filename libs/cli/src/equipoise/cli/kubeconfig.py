@@ -18,12 +18,12 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """A context of a kubeconfig."""
 
     files: str
-    """One or several, separated by colons, as in KUBECONFIG."""
+    """The path of a kubeconfig, or several separated by colons, as in KUBECONFIG."""
 
     name: str
     cluster: str
     server: str
-    """Empty if the kubeconfig does not name it."""
+    """The URL of the API server; empty if the kubeconfig does not have it."""
 
 
 class ClusterName(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,9 +50,9 @@ def cluster_name(connection: Kubernetes, environment: Mapping[str, str]) -> Clus
 
 
 def chosen_context(files: str, name: str | None) -> Context:
-    """The named context, else the current one; the first of several files that has a name wins.
+    """The context of this name; without a name, the current context.
 
-    Raises InvalidInput, with the contexts that exist.
+    If several files define the same name, the first file counts. Raises InvalidInput, with the contexts that exist.
     """
     documents = [_read(Path(file)) for file in files.split(os.pathsep) if file and Path(file).exists()]
     if not documents:
@@ -71,7 +71,10 @@ def chosen_context(files: str, name: str | None) -> Context:
 def cluster_connection(
     configuration: Path | None, environment: Mapping[str, str], *, kubeconfig: str | None, context: str | None
 ) -> Kubernetes:
-    """Options override environment variables, those the file. Raises ConfigurationError and InvalidInput."""
+    """The connection to the cluster. Options override environment variables, which override the configuration file.
+
+    Raises ConfigurationError and InvalidInput.
+    """
     plain = {} if configuration is None else read_document(read_bounded_text(configuration))
     shared, _ = read_sections(plain, {}, environment)
     cluster = shared.kubernetes
@@ -98,11 +101,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _named(documents: list[dict[str, Any]], plural: str, singular: str) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    named: dict[str, dict[str, Any]] = {}
     for document in documents:
         entries = document.get(plural)
         for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry, dict) and "name" in entry:
                 value = entry.get(singular)
-                found.setdefault(str(entry["name"]), value if isinstance(value, dict) else {})
-    return found
+                named.setdefault(str(entry["name"]), value if isinstance(value, dict) else {})
+    return named

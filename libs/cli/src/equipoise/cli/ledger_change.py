@@ -1,4 +1,4 @@
-"""Writes the field of the ledger that keeps every binder from reserving an eviction."""
+"""Pauses and resumes evictions in the ledger, which all binders obey."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ from equipoise.runtime.process.logging import configure_logging
 
 
 class LedgerChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What `pause` or `resume` did."""
+    """The result of `equipoise pause` or `equipoise resume`."""
 
     cluster: ClusterName
     result: Literal["paused", "not paused", "resumed", "not resumed", "unknown"]
@@ -28,7 +28,7 @@ class LedgerChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 async def pause_evictions(cluster: Kubernetes, why: str, *, output: Output) -> None:
-    """Run the command. Raises CommandFailed if evictions were not paused, or if that is unknown."""
+    """Pause all evictions. Raises CommandFailed if they were not paused, or if that is unknown."""
 
     async def pause(kube: Kube) -> str:
         return await ledger_store.pause(kube, cluster.namespace, why)
@@ -37,7 +37,7 @@ async def pause_evictions(cluster: Kubernetes, why: str, *, output: Output) -> N
 
 
 async def resume_evictions(cluster: Kubernetes, *, forget: bool, output: Output) -> None:
-    """Run the command. Raises CommandFailed if evictions were not resumed, or if that is unknown."""
+    """Resume evictions. Raises CommandFailed if they were not resumed, or if that is unknown."""
 
     async def resume(kube: Kube) -> str:
         return await ledger_store.resume(kube, cluster.namespace, SystemClock(), forget=forget)
@@ -60,8 +60,7 @@ async def _change(
             result = LedgerChange(cluster=name, result=done, message=await change(kube))
     except (ledger_store.NotDone, KubeError) as error:
         result = LedgerChange(cluster=name, result=not_done, message=_not_done_text(done, error))
-        if isinstance(error, KubeError) and (error.status >= 500 or (error.status == 0 and _was_sent(error))):
-            # The response to the write may be what was lost.
+        if isinstance(error, KubeError) and _may_be_written(error):
             text = f"UNKNOWN whether evictions are {done}: {error}; check with `equipoise status`"
             result = LedgerChange(cluster=name, result="unknown", message=text)
     print_result(result, _show, output=output)
@@ -76,12 +75,13 @@ def _not_done_text(done: str, error: Exception) -> str:
     return text if text.startswith(prefix) else f"{prefix}{text}{advice}"
 
 
-def _was_sent(error: KubeError) -> bool:
-    return error.reason != "NoCredentials"
+def _may_be_written(error: KubeError) -> bool:
+    """Whether the API server may have written the ledger, because only its response was lost (status 0) or failed."""
+    return error.status >= 500 or (error.status == 0 and error.reason != "NoCredentials")
 
 
 def _show(result: LedgerChange, to: Console) -> None:
-    """An error is printed by the program."""
+    """Print the cluster and a success. The text of a failure is in CommandFailed."""
     to.print(f"cluster: {result.cluster}", markup=False)
     if result.result in ("paused", "resumed"):
         to.print(result.message, markup=False)

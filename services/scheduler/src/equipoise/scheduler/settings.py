@@ -14,7 +14,7 @@ from equipoise.scorer.decisions.policies import SINGLE_POLICIES
 from equipoise.scorer.settings import ScorerSettings
 
 SCHEDULER_NAME = "equipoise-scheduler"
-"""The schedulerName of a profile without one."""
+"""The schedulerName of a single profile that sets none."""
 
 KUBE_SCHEDULER = "default-scheduler"
 """The schedulerName of kube-scheduler."""
@@ -35,7 +35,7 @@ class SchedulerProgramSettings(msgspec.Struct, frozen=True, kw_only=True):
     configuration: SchedulerConfiguration
     plugins: Mapping[str, Factory] = {}
     load: LoadScoring | None = None
-    """None: nodes are not scored by their load."""
+    """How nodes are scored by their load; None if they are not."""
 
     namespace: str = "kube-system"
     """The namespace of the Lease."""
@@ -47,16 +47,16 @@ class SchedulerProgramSettings(msgspec.Struct, frozen=True, kw_only=True):
         enabled = {
             plugin.name
             for profile in self.configuration.profiles
-            for each in profile.plugins.values()
-            for plugin in each.enabled
+            for plugin_set in profile.plugins.values()
+            for plugin in plugin_set.enabled
         }
         return sorted({*self.plugins, *([NAME] if self.load is not None else [])} - enabled)
 
 
 def scheduler_configuration(text: str | None, plugins: Mapping[str, Factory], *, load: bool) -> SchedulerConfiguration:
-    """Reads a KubeSchedulerConfiguration. Without a `text`: a profile with all plugins.
+    """Read a KubeSchedulerConfiguration; without a `text`, the configuration has one profile with all plugins.
 
-    `load`: a profile may enable the plugin that scores nodes by their load. Raises InvalidConfiguration.
+    With `load`, a profile may enable the plugin that scores nodes by their load. Raises InvalidConfiguration.
     """
     if load and NAME in plugins:
         raise InvalidConfiguration([f"--plugin: {NAME} is the name of the plugin of --policy"])
@@ -72,15 +72,18 @@ def scheduler_configuration(text: str | None, plugins: Mapping[str, Factory], *,
 
 
 def _with_scheduler_name(profiles: Any) -> Any:
-    """The profiles; if there is only one, or none, it has a schedulerName."""
-    found = profiles or [{}]
-    if isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict):
-        return [{"schedulerName": SCHEDULER_NAME} | found[0]]
+    """The profiles. SCHEDULER_NAME is the name of a single profile without one, or of the default profile."""
+    match profiles or [{}]:
+        case [dict(single)]:
+            return [{"schedulerName": SCHEDULER_NAME} | single]
     return profiles
 
 
 def with_policy(scorer: ScorerSettings, name: str) -> ScorerSettings:
-    """The settings with this policy: as configured, or with the policy's defaults. Raises InvalidConfiguration."""
+    """The settings with the policy of this name. If another policy is configured, the new one has its defaults.
+
+    Raises InvalidConfiguration.
+    """
     configured = scorer.policy
     if name == configured.policy_name():
         return scorer

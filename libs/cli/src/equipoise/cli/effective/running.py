@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.cli.terminal import count, duration
+from equipoise.cli.terminal import duration
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.section_names import SECTIONS
 from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, EffectiveConfiguration
@@ -15,7 +15,7 @@ Settings = Mapping[str, Any]
 
 LOCAL_SECTIONS = frozenset({"nats", "logging"})
 LOCAL_SETTINGS = frozenset({"health", "kubeconfig", "context", "service_account", "serviceAccount"})
-"""Settings of one process that do not affect decisions: replicas on this machine and in the cluster differ in them."""
+"""Settings that do not affect decisions. They differ between replicas on this machine and in the cluster."""
 
 SHARED_FROM: Mapping[str, ServiceName] = {
     "load": "collector",
@@ -23,10 +23,10 @@ SHARED_FROM: Mapping[str, ServiceName] = {
     "namespaces": "binder",
     "protection": "binder",
 }
-"""The service by which a shared section is known: it measures, proposes, or decides last."""
+"""The service whose shared section is shown: the one that measures, that proposes, or that decides last."""
 
 MAX_NAMED = 3
-"""Processes that are named."""
+"""The maximum number of processes to name."""
 
 
 class RunningConfiguration(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,10 +36,10 @@ class RunningConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     processes: list[str]
     version: str
     published_at: float
-    """The time at which the latest of them published it."""
+    """The latest time at which one of the processes published it."""
 
     current: bool
-    """False: they published nothing lately, so they are gone, or not connected."""
+    """Whether a process published it lately. If not, the processes have ended or are not connected."""
 
     settings: dict[str, Any]
 
@@ -48,12 +48,10 @@ class RunningConfiguration(msgspec.Struct, frozen=True, kw_only=True):
         """`binder-1`, `binder-1, binder-2`, `binder-1 and 7 more processes`."""
         if len(self.processes) <= MAX_NAMED:
             return ", ".join(self.processes)
-        return (
-            f"{self.processes[0]} and {count(len(self.processes) - 1, 'more process').replace('processs', 'processes')}"
-        )
+        return f"{self.processes[0]} and {len(self.processes) - 1:,} more processes"
 
     def age_text(self, now: float) -> str:
-        """How old it is, and what that means if it is not current."""
+        """The age of the configuration, with a warning if it is not current."""
         age = duration(now - self.published_at)
         return f"published {age} ago" if self.current else f"published {age} ago and not since: it may no longer run"
 
@@ -61,18 +59,19 @@ class RunningConfiguration(msgspec.Struct, frozen=True, kw_only=True):
 def running_configurations(
     messages: Iterable[EffectiveConfiguration], service: str, now: float
 ) -> list[RunningConfiguration]:
-    """The different configurations that processes of the service run with, the latest started first.
+    """The distinct configurations that processes of the service run with. That of the latest process comes first.
 
-    Without a process that published lately: the last one, whose age is then to be shown. A process that has stopped in
-    order runs with nothing.
+    If no process published lately, the last published configuration is returned, and is not current. Processes that
+    published that they stopped are ignored.
     """
-    of_service = [each for each in messages if each.service == service and not each.stopped]
-    current = [each for each in of_service if now - each.at <= CONFIGURATION_LIFETIME]
+    of_service = [message for message in messages if message.service == service and not message.stopped]
+    current = [message for message in of_service if now - message.at <= CONFIGURATION_LIFETIME]
     if not current:
-        return [_running([max(of_service, key=lambda each: each.at)], current=False)] if of_service else []
+        return [_running([max(of_service, key=lambda message: message.at)], current=False)] if of_service else []
     groups: dict[bytes, list[EffectiveConfiguration]] = {}
-    for each in sorted(current, key=lambda each: (-each.started_at, each.id)):
-        groups.setdefault(msgspec.json.encode(decisive(_own_sections(each)), order="deterministic"), []).append(each)
+    for message in sorted(current, key=lambda message: (-message.started_at, message.id)):
+        settings = msgspec.json.encode(decisive(_own_sections(message)), order="deterministic")
+        groups.setdefault(settings, []).append(message)
     return [_running(group, current=True) for group in groups.values()]
 
 
@@ -80,22 +79,22 @@ def _running(group: Sequence[EffectiveConfiguration], *, current: bool) -> Runni
     latest = group[0]
     return RunningConfiguration(
         service=latest.service,
-        processes=sorted(each.id for each in group),
+        processes=sorted(message.id for message in group),
         version=latest.version,
-        published_at=max(each.at for each in group),
+        published_at=max(message.at for message in group),
         current=current,
         settings=_own_sections(latest),
     )
 
 
 def _own_sections(message: EffectiveConfiguration) -> dict[str, Any]:
-    """The shared sections and its own: what it states of other services was not published by them."""
+    """The shared sections and the section of the service itself. Other services may run with other sections."""
     others = {*SECTIONS} - {message.service}
     return {name: section for name, section in message.settings.items() if name not in others}
 
 
 def decisive(settings: Settings) -> dict[str, Any]:
-    """The settings without those of one process."""
+    """The settings that affect decisions: without LOCAL_SECTIONS and LOCAL_SETTINGS."""
     return {
         name: {key: value for key, value in section.items() if key not in LOCAL_SETTINGS}
         if isinstance(section, Mapping)

@@ -1,4 +1,4 @@
-"""Evictions as the API server has them, in the ledger and in Events, which remain when the bus is restarted."""
+"""Evictions in the ledger and in Events. The API server has them, so they are kept when the bus is restarted."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -19,11 +19,11 @@ from equipoise.runtime.kubernetes.client import Kube, KubeError, Resource
 NO_REASON = "not recorded: an earlier version of Equipoise reserved it"
 
 MAX_NAMED = 5
-"""Other evictions that are named."""
+"""The maximum number of other evictions to name."""
 
 
 class RecordedEvent(Object, frozen=True, kw_only=True):
-    """An Event of the core group, whose API server finds those of one object."""
+    """An Event of the core group, whose Events the API server can select by their object."""
 
     message: str = ""
     event_time: datetime | None = None
@@ -38,25 +38,28 @@ POD_EVENTS: Resource[RecordedEvent] = Resource(
 
 
 class RecordedEvictions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API server has of one pod, and of how many evictions it has the reason."""
+    """The evictions of one pod that the API server has."""
 
     evictions: list[EvictionRecord] = []
-    """Oldest first."""
+    """The evictions, oldest first."""
 
     searched: list[str] = []
-    """What was searched, and what it contains: shown if nothing was found about the pod."""
+    """The sources that were searched, each with its contents or an error. They are shown if no eviction was found."""
 
 
 async def read_recorded(kube: Kube, own_namespace: str, namespace: str, pod: str, now: float) -> RecordedEvictions:
-    """The evictions in the ledger, else in the Events of the pod. `searched` states what was read."""
+    """The evictions in the ledger; if it has none, those in the Events of the pod."""
+    evictions: list[EvictionRecord] = []
     try:
         stored = await read_installed(kube, own_namespace)
     except (KubeError, NotInstalled) as error:
-        evictions, searched = [], [f"the ledger cannot be read: {error}"]
+        searched = [f"the ledger cannot be read: {error}"]
     else:
-        ledger = stored if isinstance(stored, LedgerClosed) else stored.ledger
-        evictions = [] if isinstance(ledger, LedgerClosed) else of_ledger(ledger, own_namespace, namespace, pod)
-        searched = [ledger.why if isinstance(ledger, LedgerClosed) else ledger_text(ledger, now)]
+        if isinstance(stored, LedgerClosed):
+            searched = [stored.why]
+        else:
+            evictions = of_ledger(stored.ledger, own_namespace, namespace, pod)
+            searched = [ledger_text(stored.ledger, now)]
     if evictions:
         return RecordedEvictions(evictions=evictions, searched=searched)
     try:
@@ -73,40 +76,43 @@ def of_ledger(ledger: Ledger, own_namespace: str, namespace: str, pod: str) -> l
     """The ledger's evictions of the pod, oldest first: those carried out in the last day, and those reserved."""
     source = f"the ledger, ConfigMap {own_namespace}/{NAME}"
     past = {
-        each.intent_id: _record(each, each.settled_at, source) for each in ledger.past if _is_of(each, namespace, pod)
+        eviction.intent_id: _record(eviction, eviction.settled_at, source)
+        for eviction in ledger.past
+        if _is_of(eviction, namespace, pod)
     }
-    entries = (each for each in ledger.entries if _is_of(each, namespace, pod) and not each.preempted_for)
     latest = {
-        each.intent_id: _record(each, each.settled_at, source)
-        for each in entries
-        if each.outcome is None or each.outcome in CERTAIN
+        entry.intent_id: _record(entry, entry.settled_at, source)
+        for entry in ledger.entries
+        if _is_of(entry, namespace, pod)
+        and not entry.preempted_for
+        and (entry.outcome is None or entry.outcome in CERTAIN)
     }
-    return sorted((latest | past).values(), key=lambda each: each.decided_at)
+    return sorted((latest | past).values(), key=lambda record: record.decided_at)
 
 
-def _is_of(each: LedgerRecord, namespace: str, pod: str) -> bool:
-    return (each.namespace, each.pod) == (namespace, pod)
+def _is_of(eviction: LedgerRecord, namespace: str, pod: str) -> bool:
+    return (eviction.namespace, eviction.pod) == (namespace, pod)
 
 
-def _record(of: LedgerRecord, settled_at: float | None, source: str) -> EvictionRecord:
+def _record(eviction: LedgerRecord, settled_at: float | None, source: str) -> EvictionRecord:
     outcome = None
     if settled_at is not None:
         outcome = converted(
-            of,
+            eviction,
             EvictionOutcome,
-            outcome=Outcome.DRY_RUN if of.dry_run else Outcome.EVICTED,
+            outcome=Outcome.DRY_RUN if eviction.dry_run else Outcome.EVICTED,
             pod_uid="",
             expected_reduction=Resources(),
-            decided_at=of.reserved_at,
+            decided_at=eviction.reserved_at,
             settled_at=settled_at,
         )
     return converted(
-        of,
+        eviction,
         EvictionRecord,
         pod_uid="",
-        reason=of.reason or NO_REASON,
+        reason=eviction.reason or NO_REASON,
         expected_reduction=Resources(),
-        decided_at=of.reserved_at,
+        decided_at=eviction.reserved_at,
         expires_at=None,
         outcome=outcome,
         source=source,
@@ -115,9 +121,12 @@ def _record(of: LedgerRecord, settled_at: float | None, source: str) -> Eviction
 
 def of_events(events: Sequence[RecordedEvent], namespace: str, pod: str) -> list[EvictionRecord]:
     """The evictions in Events that binders wrote about the pod, oldest first."""
-    of_pod = [each for each in events if each.reporting_component == CONTROLLER and each.involved_object.kind == "Pod"]
-    found = [_of_event(each, each.event_time.timestamp(), namespace, pod) for each in of_pod if each.event_time]
-    return sorted(found, key=lambda each: each.decided_at)
+    records = [
+        _of_event(event, event.event_time.timestamp(), namespace, pod)
+        for event in events
+        if event.event_time and event.reporting_component == CONTROLLER and event.involved_object.kind == "Pod"
+    ]
+    return sorted(records, key=lambda record: record.decided_at)
 
 
 def _of_event(event: RecordedEvent, at: float, namespace: str, pod: str) -> EvictionRecord:
@@ -135,9 +144,9 @@ def _of_event(event: RecordedEvent, at: float, namespace: str, pod: str) -> Evic
 
 
 def ledger_text(ledger: Ledger, now: float) -> str:
-    """How many evictions the ledger counts, as `equipoise status` does, and those whose reasons it has."""
+    """The number of evictions in the last day, as `equipoise status` counts them, and the latest recorded evictions."""
     last_day = ledger.last_day(now)
     counts = f"{count(last_day.evictions, 'eviction')}, {count(last_day.dry_runs, 'dry run')}"
-    latest = [f"{each.namespace}/{each.pod} at {time_of_day(each.settled_at)}" for each in ledger.past[::-1]]
+    latest = [f"{past.namespace}/{past.pod} at {time_of_day(past.settled_at)}" for past in ledger.past[::-1]]
     reasons = f", with reasons of {listed(latest, MAX_NAMED)}" if latest else ""
     return f"the ledger counts {counts} in the last 24 hours{reasons}"

@@ -21,12 +21,15 @@ class RetargetedMove(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A node whose state changed; None if the plan does not contain the node."""
+    """A node whose state changed."""
 
     node: str
     strategy: str
     before: PlannedNode | None
+    """The node in the earlier plan; None if that plan does not contain it."""
+
     now: PlannedNode | None
+    """The node in the later plan; None if that plan does not contain it."""
 
 
 class PlanChanges(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +53,7 @@ class PlanChanges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_changes(before: PlanResponse, now: PlanResponse) -> PlanChanges:
-    """A different load or sample alone is no change: these differ every few seconds."""
+    """The changes from plan to plan. Loads and samples are not compared, because they differ every few seconds."""
     old = {(move.strategy, move.namespace, move.pod, move.node): move for move in before.moves}
     new = {(move.strategy, move.namespace, move.pod, move.node): move for move in now.moves}
     return PlanChanges(
@@ -64,8 +67,8 @@ def plan_changes(before: PlanResponse, now: PlanResponse) -> PlanChanges:
             if key in old and old[key].target != move.target
         ],
         nodes=_node_changes(before, now),
-        refused_added=[each for each in now.refused if each not in before.refused],
-        refused_removed=[each for each in before.refused if each not in now.refused],
+        refused_added=[refused for refused in now.refused if refused not in before.refused],
+        refused_removed=[refused for refused in before.refused if refused not in now.refused],
         evictions_before=before.evictions,
         evictions=now.evictions,
     )
@@ -89,20 +92,20 @@ class LastPlans:
     """One file per cluster in the user's cache. The UID of the descheduler's Lease identifies the cluster."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """`environment`: XDG_CACHE_HOME and HOME; a relative path is ignored, as the XDG specification requires."""
+        """`environment` has XDG_CACHE_HOME and HOME. A relative path is ignored, as the XDG specification requires."""
         base = environment.get("XDG_CACHE_HOME", "")
         root = Path(base) if os.path.isabs(base) else Path(environment.get("HOME") or Path.home()) / ".cache"
         self._folder = root / "equipoise" / "plans"
 
     def last(self, plan: PlanResponse) -> PlanResponse | None:
-        """The plan of this cluster that was shown before; None if there is none or it cannot be read."""
+        """The plan that was last shown for the cluster of this plan; None if there is none or it cannot be read."""
         try:
             return msgspec.json.decode(read_bounded(self._file(plan)), type=PlanResponse)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
     def save(self, plan: PlanResponse) -> None:
-        """Raises OSError."""
+        """Replace the last plan of the cluster. Raises OSError."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self._file(plan)
         new = file.with_suffix(f".{os.getpid()}")

@@ -1,4 +1,4 @@
-"""Whether the claim of NATS can get a volume: without one its pod waits, and an installation ends with a timeout."""
+"""Checks whether the claim of NATS can get a volume. Otherwise its pod is Pending, and the installation times out."""
 
 from collections.abc import Iterable
 
@@ -9,17 +9,17 @@ CLAIM = "data-nats-0"
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 BETA_DEFAULT_CLASS = "storageclass.beta.kubernetes.io/is-default-class"
-"""The annotations of the StorageClass of claims that name none. The API server accepts both."""
+"""The two annotations that mark the StorageClass for claims without a StorageClass. The API server accepts both."""
 
 
 def storage_problem(classes: Iterable[StorageClass], volumes: Iterable[PersistentVolume]) -> str:
     """Why a claim without a StorageClass gets no volume, and what to do; empty if it may get one."""
     names = []
-    for each in classes:
-        names.append(each.metadata.name)
-        if "true" in map(each.metadata.annotations.get, (DEFAULT_CLASS, BETA_DEFAULT_CLASS)):
+    for storage_class in classes:
+        names.append(storage_class.metadata.name)
+        if "true" in map(storage_class.metadata.annotations.get, (DEFAULT_CLASS, BETA_DEFAULT_CLASS)):
             return ""
-    if any(not each.spec.storage_class_name and each.status.phase == "Available" for each in volumes):
+    if any(not volume.spec.storage_class_name and volume.status.phase == "Available" for volume in volumes):
         return ""
     return (
         f"the cluster has no default StorageClass for the volume of NATS (it has: {', '.join(names) or 'none'}): set "
@@ -29,7 +29,7 @@ def storage_problem(classes: Iterable[StorageClass], volumes: Iterable[Persisten
 
 
 async def missing_storage(kube: Kube, namespace: str) -> str:
-    """The problem, unless the claim exists already. Raises KubeError."""
+    """The problem of `storage_problem`; empty if the claim already exists. Raises KubeError."""
     if await find(kube, CLAIMS, CLAIM, namespace) is not None:
         return ""
     return storage_problem(await kube.list(STORAGE_CLASSES), await kube.list(VOLUMES))

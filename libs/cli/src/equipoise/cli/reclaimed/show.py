@@ -1,4 +1,4 @@
-"""What nodes offer, as text: the summary, a row per node and resource, the totals, and the nodes without totals."""
+"""Prints what nodes offer: a summary, a row per node and resource, the totals, and the nodes not in the totals."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ MAX_NAMES = 5
 """Nodes that a line names."""
 
 _BAR = 16
-"""Columns."""
+"""Width of the bar of a node, in characters."""
 
 _MARKS = (
     ("used", "█", "cyan"),
@@ -28,7 +28,7 @@ _MARKS = (
 
 
 class ReclaimedList(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes, in the order of `--sort`, and what they are together."""
+    """The nodes, in the order of `--sort`, and their summary."""
 
     cluster: BusCluster
     at: float
@@ -36,26 +36,27 @@ class ReclaimedList(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[NodeBands]
 
 
-def show(found: ReclaimedList, to: Console, *, wide: bool) -> None:
-    """`wide`: also what the forecast leaves, the terms, when the load was measured, and why a node offers less."""
-    to.print(Text(str(found.cluster)))
-    for line in summary_lines(found.summary, found.at):
-        to.print(Text(line, "" if found.summary.state == "on" else "bold yellow"))
+def show(reclaimed: ReclaimedList, to: Console, *, wide: bool) -> None:
+    """Print the list. `wide` adds idle amounts, the terms, when the load was measured, and why a node offers less."""
+    summary = reclaimed.summary
+    to.print(Text(str(reclaimed.cluster)))
+    for line in summary_lines(summary, reclaimed.at):
+        to.print(Text(line, "" if summary.state == "on" else "bold yellow"))
     to.print()
     columns = ["node", "", "capacity>", "mid>", "requested>", "batch>", "requested>", "free now>"]
     if wide:
         columns += ["mid idle>", "batch idle>", "margin>", "system>", "reserved>", "high priority>"]
-    made = table(*columns, "written", "age>", "", *(("sample age>", "note") if wide else ()))
-    for node in found.nodes:
+    rows = table(*columns, "written", "age>", "", *(("sample age>", "note") if wide else ()))
+    for node in reclaimed.nodes:
         for resource in RESOURCES:
-            made.add_row(*_cells(node, resource, found.at, wide=wide), style="dim" if node.outdated else "")
-    if found.summary.totals is not None:
+            rows.add_row(*_cells(node, resource, reclaimed.at, wide=wide), style="dim" if node.outdated else "")
+    if summary.totals is not None:
         for resource in RESOURCES:
-            made.add_row(*_total_cells(found.summary.totals, resource), style="bold")
-    to.print(made)
+            rows.add_row(*_total_cells(summary.totals, resource), style="bold")
+    to.print(rows)
     to.print()
-    to.print(Text.assemble(*_legend(found.nodes)))
-    for line in not_counted_lines(found.summary.not_counted):
+    to.print(Text.assemble(*_legend(reclaimed.nodes)))
+    for line in not_counted_lines(summary.not_counted):
         to.print(Text(line, "yellow"))
 
 
@@ -81,10 +82,10 @@ def summary_lines(summary: ReclaimedSummary, now: float) -> Iterator[str]:
         return
     could = "can" if summary.mode == "enforce" else "could"
     for band in OFFERED_BANDS:
-        each = getattr(totals, band)
+        total = getattr(totals, band)
         yield (
-            f"{band}: {amounts(each.available)} {could} still be requested for {each.hours:g} h; "
-            f"{amounts(each.offered)} offered, {amounts(each.requested)} requested"
+            f"{band}: {amounts(total.available)} {could} still be requested for {total.hours:g} h; "
+            f"{amounts(total.offered)} offered, {amounts(total.requested)} requested"
         )
     yield f"free: {amounts(totals.free)} not used now by pods of high priority. The bands overlap: do not add them"
 
@@ -102,17 +103,17 @@ def _cells(node: NodeBands, resource: str, now: float, *, wide: bool) -> Iterato
     first = resource == RESOURCES[0]
     yield node.node if first else ""
     yield UNIT[resource]
-    for each in (node.capacity, node.mid.offered, node.mid.requested, node.batch.offered, node.batch.requested):
-        yield amount(each, resource, digits=1)
-    yield amount(node.free, resource, digits=1)
+    mid, batch = node.mid, node.batch
+    for value in (node.capacity, mid.offered, mid.requested, batch.offered, batch.requested, node.free):
+        yield amount(value, resource, digits=1)
     if wide:
-        for each in (node.mid.reclaimed, node.batch.reclaimed):
-            yield amount(each, resource, digits=1)
+        for value in (mid.reclaimed, batch.reclaimed):
+            yield amount(value, resource, digits=1)
         terms = node.terms.get(resource)
         for term in ("margin", "system", "reserved", "high_priority"):
             value = Resources() if terms is None else Resources(**{resource: getattr(terms, term)})
             yield amount(value, resource, digits=1)
-    yield "" if not first else _written(node)
+    yield _written(node) if first else ""
     yield duration(now - node.evaluated_at) if first else ""
     yield _bar(node, resource)
     if wide and first:
@@ -131,19 +132,22 @@ def _total_cells(totals: Totals, resource: str) -> Iterator[str]:
     yield f"total of {count(totals.nodes, 'node')}" if first else ""
     yield UNIT[resource]
     mid, batch = totals.mid, totals.batch
-    for each in (totals.capacity, mid.offered, mid.requested, batch.offered, batch.requested, totals.free):
-        yield amount(each, resource, digits=1)
+    for value in (totals.capacity, mid.offered, mid.requested, batch.offered, batch.requested, totals.free):
+        yield amount(value, resource, digits=1)
 
 
 def _bar(node: NodeBands, resource: str) -> Text:
-    """The capacity: used, idle for a day, idle for some hours, idle now, and the margin. Empty if one is unknown."""
+    """The capacity as a bar of five parts: used, idle for a day, idle for some hours, idle now, and the margin.
+
+    Empty if one of these amounts is unknown.
+    """
     terms = node.terms.get(resource)
-    idle = [getattr(each, resource) for each in (node.mid.reclaimed, node.batch.reclaimed, node.free)]
+    idle = [getattr(value, resource) for value in (node.mid.reclaimed, node.batch.reclaimed, node.free)]
     if terms is None or not terms.capacity or None in idle:
         return Text()
-    mid, batch, now = (min(amount, idle[-1]) for amount in idle)
+    mid, batch, free = (min(value, idle[-1]) for value in idle)
     used = min(terms.capacity, max(terms.system, terms.reserved) + terms.high_priority)
-    ends = [used, used + mid, used + max(mid, batch), used + now]
+    ends = [used, used + mid, used + max(mid, batch), used + free]
     bar, drawn = Text(), 0
     for (_, mark, color), end in zip(_MARKS, ends, strict=True):
         until = max(drawn, min(_BAR, round(_BAR * end / terms.capacity)))
@@ -154,7 +158,8 @@ def _bar(node: NodeBands, resource: str) -> Text:
 
 def _legend(nodes: Sequence[NodeBands]) -> Iterator[str | tuple[str, str]]:
     hours = sorted({node.batch.hours for node in nodes if node.batch.hours})
-    names = [name.format(hours=" or ".join(f"{each:g}" for each in hours) or "some") for name, _, _ in _MARKS]
+    text = " or ".join(f"{number:g}" for number in hours) or "some"
+    names = [name.format(hours=text) for name, _, _ in _MARKS]
     for name, (_, mark, color) in zip(names, _MARKS, strict=True):
         yield mark, color
         yield f" {name}   "

@@ -8,7 +8,7 @@ from equipoise.cli.options import ClusterOptions, cluster_options
 @click.command()
 @click.option("--crane", is_flag=True, help="Also remove crane-scheduler's annotations from nodes.")
 @click.option("--rate", type=click.FloatRange(0.1, 1_000), default=10.0, show_default=True, help="Objects per second.")
-@click.option("--yes", "confirmed", is_flag=True, help="Remove all of it. Without it, it is only listed.")
+@click.option("--yes", "confirmed", is_flag=True, help="Remove everything. Without --yes, it is only listed.")
 @cluster_options
 def uninstall(crane: bool, rate: float, confirmed: bool, cluster: ClusterOptions) -> None:
     """Remove Equipoise, and everything that it has written, from the cluster.

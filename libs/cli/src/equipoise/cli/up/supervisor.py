@@ -39,7 +39,7 @@ class ServiceError(CommandFailed):
 
 
 class Supervisor:
-    """Runs services with one configuration file. They stop with `async with`, and with this process."""
+    """Runs services with one configuration file. They stop at the end of `async with`, or when this process ends."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Supervisor:
         except TimeoutError:
             self._report(f"services still running after {STOP_TIMEOUT:g} s are killed")
         finally:
-            self._guard.close()  # at once when we are canceled a second time
+            self._guard.close()  # reached at once if this task is canceled again during the shutdown
 
     async def _ended(self, service: ServiceName) -> None:
         while self.exit_code(service) is None:  # noqa: ASYNC110  the guard is another process
@@ -107,7 +107,7 @@ class Supervisor:
         self._restart_at.pop(service, None)
 
     def kill(self, service: ServiceName) -> None:
-        """SIGKILL, to simulate a crash."""
+        """Send SIGKILL, to simulate a crash."""
         self._guard.stop(self._pids[service], number=signal.SIGKILL)
 
     def exit_code(self, service: ServiceName) -> int | None:
@@ -139,7 +139,7 @@ class Supervisor:
         return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
 
     async def watch(self) -> None:
-        """Restart services that end, with backoff, without end. Raises InvalidInput for an invalid configuration."""
+        """Restart services that end, with backoff, until canceled. Raises InvalidInput for an invalid configuration."""
         while True:
             await asyncio.sleep(POLL_INTERVAL)
             for service in self._services:

@@ -25,13 +25,13 @@ LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 SHUTDOWN_SECONDS = 1.0
 
 LIMITS = ConnectionLimits(total=512, per_address=256)
-"""A browser opens up to six connections and keeps one for the stream; streams have limits of their own."""
+"""A browser opens up to six connections and keeps one for the stream. `Viewers` limits the streams."""
 
 
 async def run_dashboard(address: str, hosts: Sequence[str], server: Nats, options: ClusterOptions) -> None:
     """Run the command until it is interrupted. Raises ConfigurationError, InvalidInput, CommandFailed and BusError."""
     configure_logging(Logging(level="warning"), "dashboard")
-    cancel_on_signals()  # the first process of a container does not end at a signal that it does not handle
+    cancel_on_signals()  # without a handler, SIGTERM does not end the first process of a container
     host, port = split_address(address)
     clock = SystemClock()
     feed = LiveFeed(server, options, clock)
@@ -49,8 +49,8 @@ async def run_dashboard(address: str, hosts: Sequence[str], server: Nats, option
         if changes is not None:
             viewers.publish(msgspec.json.encode(changes))
 
-    async with serving(app, host, port) as bound:
-        click.echo(f"live page: http://{bound}/")
+    async with serving(app, host, port) as bound_address:
+        click.echo(f"live page: http://{bound_address}/")
         if not is_local(host):
             click.echo(f"{address} can be reached from other machines, and the page has no login", err=True)
         try:
@@ -60,7 +60,7 @@ async def run_dashboard(address: str, hosts: Sequence[str], server: Nats, option
 
 
 def allowed_hosts(host: str, further: Sequence[str]) -> frozenset[str]:
-    """Names in the header Host: this machine, the address that is listened on, and what the user allows."""
+    """The names allowed in the header Host: of this machine, of the listen address, and those that the user allows."""
     return LOCAL | {name.lower() for name in (host, *further) if name}
 
 
@@ -73,7 +73,7 @@ def is_local(host: str) -> bool:
 
 @asynccontextmanager
 async def serving(app: web.Application, host: str, port: int, limits: ConnectionLimits = LIMITS) -> AsyncIterator[str]:
-    """Serve while the block runs; gives the address in use, HOST:PORT. Raises CommandFailed if it is taken."""
+    """Serve while the block runs; gives the address in use, HOST:PORT. Raises CommandFailed if it cannot listen."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
     try:
@@ -83,9 +83,9 @@ async def serving(app: web.Application, host: str, port: int, limits: Connection
             raise CommandFailed(
                 f"{host}:{port} cannot be listened on: {error.strerror or error}; use --listen HOST:PORT"
             ) from None
-        name, bound = server.sockets[0].getsockname()[:2]
+        ip, bound_port = server.sockets[0].getsockname()[:2]
         try:
-            yield f"[{name}]:{bound}" if ":" in name else f"{name}:{bound}"
+            yield f"[{ip}]:{bound_port}" if ":" in ip else f"{ip}:{bound_port}"
         finally:
             server.close()
     finally:

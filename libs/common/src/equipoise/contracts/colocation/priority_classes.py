@@ -1,4 +1,4 @@
-"""The PriorityClasses of the bands, and the admission policy that keeps those that profiles use."""
+"""The PriorityClasses of the bands, and the admission policy that prevents the deletion of a class in use."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ CLASSES_POLICY = f"{PREFIX}-classes"
 
 
 def priority_classes() -> list[dict[str, Any]]:
-    """One for each band, with the values of Koordinator's. Only the band prod preempts."""
+    """One manifest for each band, with the values of Koordinator's classes. Only pods of the band prod preempt."""
     values = {"prod": 9000, "mid": 7000, "batch": 5000, "free": 3000}
     return [
         {
@@ -26,7 +26,7 @@ def priority_classes() -> list[dict[str, Any]]:
 
 
 def classes_policy(version: str) -> dict[str, Any]:
-    """Keeps the PriorityClasses of profiles: without its class, every new pod of a profile would be refused."""
+    """The policy that refuses to delete the PriorityClass of a profile. Without it, new pods would be refused."""
     rule = {"apiGroups": ["scheduling.k8s.io"], "apiVersions": ["v1"], "operations": ["DELETE"]}
     used = f"params.metadata.?annotations[?'{PRIORITY_CLASS}'].orValue('')"
     return {
@@ -50,7 +50,7 @@ def classes_policy(version: str) -> dict[str, Any]:
 
 
 def classes_binding() -> dict[str, Any]:
-    """The manifest; with the bindings of all profiles as parameters."""
+    """The binding of the policy. Its parameters are the bindings of all profiles."""
     profiles = {"matchExpressions": [{"key": PROFILE_LABEL, "operator": "Exists"}]}
     return {
         "apiVersion": f"{API_GROUP}/v1",

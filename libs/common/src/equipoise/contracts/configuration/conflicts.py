@@ -1,9 +1,9 @@
 """Settings of different services that conflict.
 
-The scorer would fill nodes that the descheduler empties, or the binder would reject every intent of the descheduler.
+For example, the scorer would fill nodes that the descheduler empties, or the binder would reject every intent.
 
-They are read from the plain document, because each service validates only its own section, and yet must not start with
-a conflict. Invalid values are ignored here: the service that owns the section reports them.
+No service may start with a conflict, but each validates only its own section. So settings are read from the document
+before validation. Invalid values are ignored: the service that owns the section reports them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,11 +47,11 @@ class EmptyingRule(msgspec.Struct, frozen=True, kw_only=True):
     """A strategy (or pool) that evicts pods from nodes above a load."""
 
     path: str
-    """Its path in the configuration."""
+    """The path of the strategy or pool in the configuration."""
 
     thresholds: Thresholds
     relative: bool
-    """Its CPU threshold is relative to the mean: no fixed load is below it."""
+    """The CPU threshold is relative to the mean of nodes, so no fixed load is always below it."""
 
 
 class FilterLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,15 +64,18 @@ class FilterLimit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def configuration_conflicts(document: Mapping[str, Any], thresholds: Thresholds) -> list[str]:
-    """One line per conflict: where, what, and what to change. `thresholds`: those of the document."""
+    """One line per conflict: the setting, the conflict, and the change that resolves it.
+
+    `thresholds` is the validated section of the document.
+    """
     strategies = _strategies(_mapping(document.get("descheduler")))
     scorer = _mapping(document.get("scorer"))
     emptyings: list[EmptyingRule] = []
     faults: list[str] = []
     for path, strategy in strategies:
         if strategy.get("name") == "low_node_load":
-            found, wrong = _emptyings(path, strategy, thresholds)
-            emptyings += found
+            of_strategy, wrong = _emptyings(path, strategy, thresholds)
+            emptyings += of_strategy
             faults += wrong
         elif strategy.get("name") == "level_day":
             emptyings.append(EmptyingRule(path=path, thresholds=thresholds, relative=True))
@@ -100,7 +103,7 @@ def _lifetime_faults(descheduler: Section, binder: Section) -> Iterator[str]:
 
 
 def _window_faults(load: Section, strategies: Sequence[tuple[str, Section]]) -> Iterator[str]:
-    """A strategy would never have a load over a window that is not measured."""
+    """The load in a window that is not measured is always unknown, so that its strategy would never evict a pod."""
     names = [window.get("name") for window in _list(load.get("windows"))] or list(WINDOWS)
     for path, strategy in strategies:
         windows = strategy.get("windows")
@@ -116,25 +119,24 @@ def _strategies(descheduler: Section) -> list[tuple[str, Section]]:
     value = descheduler.get("strategies", [{"name": "low_node_load"}])
     listed = value if isinstance(value, list | tuple) else []
     return [
-        (f"descheduler.strategies[{place}]", entry) for place, entry in enumerate(listed) if isinstance(entry, Mapping)
+        (f"descheduler.strategies[{index}]", entry) for index, entry in enumerate(listed) if isinstance(entry, Mapping)
     ]
 
 
 def _emptyings(path: str, strategy: Section, shared: Thresholds) -> tuple[list[EmptyingRule], list[str]]:
-    whole = strategy.get("deviation")
-    found, faults = [EmptyingRule(path=path, thresholds=shared, relative=_is_relative(whole))], []
-    for place, pool in enumerate(_list(strategy.get("pools"))):
-        where = f"{path}.pools[{place}]"
+    deviation = strategy.get("deviation")
+    rules, faults = [EmptyingRule(path=path, thresholds=shared, relative=_is_relative(deviation))], []
+    for index, pool in enumerate(_list(strategy.get("pools"))):
+        pool_path = f"{path}.pools[{index}]"
         try:
             thresholds = pool_thresholds(pool, shared)
         except ValueError as error:
-            faults.append(f"{where}: {error}; the pool inherits from thresholds what it does not set")
+            faults.append(f"{pool_path}: {error}; the pool inherits from thresholds what it does not set")
             continue
         own = pool.get("deviation")
-        found.append(
-            EmptyingRule(path=where, thresholds=thresholds, relative=_is_relative(whole if own is None else own))
-        )
-    return found, faults
+        relative = _is_relative(deviation if own is None else own)
+        rules.append(EmptyingRule(path=pool_path, thresholds=thresholds, relative=relative))
+    return rules, faults
 
 
 def pool_thresholds(pool: Section, shared: Thresholds) -> Thresholds:
@@ -146,7 +148,7 @@ def pool_thresholds(pool: Section, shared: Thresholds) -> Thresholds:
 
 
 def _is_relative(deviation: object) -> bool:
-    """Whether the CPU threshold is relative to the mean: by default it is with a `deviation`."""
+    """Whether the CPU threshold is relative to the mean. A `deviation` without `high` makes it relative."""
     if not isinstance(deviation, Mapping):
         return False
     return _thresholds(deviation.get("high", {"cpu": 8})).cpu is not None
@@ -173,7 +175,7 @@ def _filter_faults(scorer: Section, emptyings: Sequence[EmptyingRule], shared: T
 
 
 def _strictest(limits: Iterable[FilterLimit]) -> list[FilterLimit]:
-    """Each policy of a mix may refuse a node."""
+    """The lowest limit of each kind and resource, because each policy of a mix may refuse a node."""
     strictest: dict[tuple[str, str], FilterLimit] = {}
     for limit in limits:
         key = (limit.kind, limit.resource)
@@ -183,7 +185,7 @@ def _strictest(limits: Iterable[FilterLimit]) -> list[FilterLimit]:
 
 
 def _filter_limits(scorer: Section, shared: Thresholds) -> list[FilterLimit]:
-    """The limits of the policies with their own thresholds; if none has any, the shared ones."""
+    """The limits of policies that have thresholds of their own; if no policy has any, the shared thresholds."""
     own = [limit for path, policy in _policies(scorer) for limit in _own_limits(path, policy)]
     return own or ([] if scorer.get("neutral") is True else _of_thresholds("thresholds.high", "high", shared.high))
 
@@ -203,13 +205,13 @@ def _own_limits(path: str, policy: Section) -> list[FilterLimit]:
 
 
 def _of_thresholds(path: str, kind: Literal["high", "prodHigh"], thresholds: ResourceThresholds) -> list[FilterLimit]:
-    """0 and null are no limit."""
+    """The limits of one section. 0 and null mean no limit."""
     limits = ((resource, getattr(thresholds, resource)) for resource in FILTERED)
     return [FilterLimit(path=path, kind=kind, resource=resource, max_load=limit) for resource, limit in limits if limit]
 
 
 def _limits(predicates: Sequence[Section]) -> ResourceThresholds:
-    """The strictest predicate of each resource: each of them may refuse a node. 0 is off."""
+    """The strictest predicate of each resource, because each predicate may refuse a node. 0 means no limit."""
     strictest: dict[str, float] = {}
     for predicate in predicates:
         resource, limit = predicate.get("resource"), predicate.get("limit")
@@ -219,7 +221,7 @@ def _limits(predicates: Sequence[Section]) -> ResourceThresholds:
 
 
 def _packing_faults(scorer: Section, emptyings: Sequence[EmptyingRule]) -> Iterator[str]:
-    """target_load_packing fills a node up to its target, whatever the load of the others is."""
+    """target_load_packing fills a node up to its target, whatever the load of other nodes is."""
     for path, policy in _policies(scorer):
         if policy.get("name") != "target_load_packing":
             continue
@@ -261,22 +263,22 @@ def _bin_pack_faults(
             )
     if scorer.get("neutral") is True:
         return
-    for place, policy in _policies(scorer):
+    for policy_path, policy in _policies(scorer):
         target = policy.get("targetUtilization", PACKING_TARGET)
         if policy.get("name") != "target_load_packing":
             yield (
-                f"{path}: bin_pack empties nodes that {place} ({policy.get('name')}) fills first: set scorer.policy to "
-                "target_load_packing, or scorer.neutral: true beside kube-scheduler's MostAllocated"
+                f"{path}: bin_pack empties nodes that {policy_path} ({policy.get('name')}) fills first: set "
+                "scorer.policy to target_load_packing, or scorer.neutral: true beside kube-scheduler's MostAllocated"
             )
         elif isinstance(target, int | float) and sparse.cpu is not None and sparse.cpu + MIN_GAP > target:
             yield (
-                f"{path}.thresholds.cpu: nodes are sparse up to {sparse.cpu:g}%, {place} fills to {target:g}% only: "
-                f"lower the first to {target - MIN_GAP:g} or raise targetUtilization to {sparse.cpu + MIN_GAP:g}"
+                f"{path}.thresholds.cpu: nodes are sparse up to {sparse.cpu:g}%, {policy_path} fills to {target:g}% "
+                f"only: lower the first to {target - MIN_GAP:g} or raise targetUtilization to {sparse.cpu + MIN_GAP:g}"
             )
 
 
 def _apart(left: object, right: object) -> bool:
-    """Whether no node matches both selectors: both require one label, with different values."""
+    """Whether no node can match both selectors, because they require different values of the same label."""
     one, other = (_mapping(_mapping(selector).get("matchLabels")) for selector in (left, right))
     return any(key in other and other[key] != value for key, value in one.items())
 
@@ -285,15 +287,15 @@ def _apart(left: object, right: object) -> bool:
 
 
 def _policies(scorer: Section) -> list[tuple[str, Section]]:
-    """The policy, or the parts of a mix. Without one the default, which has no thresholds."""
+    """The policies with their paths: one policy, or those of a mix. The default policy has no thresholds."""
     policy = _mapping(scorer.get("policy")) or {"name": "profile"}
     if scorer.get("neutral") is True:
         return []
     if policy.get("name") != "mix":
         return [("scorer.policy", policy)]
     return [
-        (f"scorer.policy.parts[{place}].policy", _mapping(part.get("policy")))
-        for place, part in enumerate(_list(policy.get("parts")))
+        (f"scorer.policy.parts[{index}].policy", _mapping(part.get("policy")))
+        for index, part in enumerate(_list(policy.get("parts")))
     ]
 
 

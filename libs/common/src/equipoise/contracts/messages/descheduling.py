@@ -27,7 +27,7 @@ class NodeClassification(Value, frozen=True, kw_only=True):
 
     node: str
     state: NodeState
-    """sparse: its load is so low that bin_pack may empty it."""
+    """The class. A node is sparse if its load is so low that bin_pack may empty it."""
 
     load: Resources
     """0..1 of the base."""
@@ -42,7 +42,7 @@ class NodeClassification(Value, frozen=True, kw_only=True):
 
     @property
     def abnormal(self) -> bool:
-        """Whether it counts towards a move away from the node."""
+        """Whether pods are moved away from a node that stays in this state."""
         return self.state in ("hot", "sparse")
 
 
@@ -53,7 +53,7 @@ class RefusedMove(Value, frozen=True, kw_only=True):
 
 
 class ProposedMove(EvictionMove, frozen=True, kw_only=True):
-    """A proposed move: the fields of its intent, which outlive the intent itself."""
+    """A proposed move. It has the fields of its intent, because the intent itself is removed earlier."""
 
     intent_id: str
     sampled_at: Time
@@ -63,14 +63,14 @@ class ProposedMove(EvictionMove, frozen=True, kw_only=True):
 
 
 class DryRunMove(Move, frozen=True, kw_only=True):
-    """A dry-run move: until it expires its pod counts on the target, and is not proposed again."""
+    """A dry-run move. Until it expires, its pod counts on the target and is not proposed again."""
 
     since: Time
     until: Time
 
 
 ReplacementResult = Literal["as_planned", "elsewhere", "returned"]
-"""The node to which kube-scheduler bound a replacement: the target of the move, another node, or the evicted one's."""
+"""The node to which kube-scheduler bound a replacement: the move's target, another one, or that of the evicted pod."""
 
 
 class ReplacementPlaced(Move, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class ReplacementPlaced(Move, frozen=True, kw_only=True):
 
 
 class LoadReduction(Value, frozen=True, kw_only=True):
-    """How a node's usage changed after evictions, once its shortest window no longer includes the evicted pods."""
+    """The change of a node's usage after evictions, measured when its shortest window excludes the evicted pods."""
 
     node: str
     intents: list[str]
@@ -100,14 +100,14 @@ class LoadReduction(Value, frozen=True, kw_only=True):
     """The resources that are compared."""
 
     before: Resources
-    """Usage when the first of them was proposed, in cores and bytes."""
+    """The usage when the first of these evictions was proposed, in cores and bytes."""
 
     after: Resources
     expected: Resources
     """The sum of the expected reductions."""
 
     reduced: bool
-    """Usage fell by at least half of what was expected."""
+    """Whether usage fell by at least half of the expected reduction."""
 
 
 class NodeCooldown(Value, frozen=True, kw_only=True):
@@ -142,14 +142,16 @@ class DescheduleDecision(Message, frozen=True, kw_only=True):
     """Dry-run moves: the loads of `nodes` include them. At most 50, the newest."""
 
     replacements: list[ReplacementPlaced] = []
-    """Replacements placed since the last evaluation. As `load_reductions`, published by the first strategy only."""
+    """Replacements placed since the last evaluation. Only the first strategy publishes them."""
 
     load_reductions: list[LoadReduction] = []
+    """Load reductions measured since the last evaluation. Only the first strategy publishes them."""
+
     cooldowns: list[NodeCooldown] = []
     """Nodes whose load did not fall after evictions."""
 
     shortened: str = ""
-    """What it lacks because it would be larger than a message of the bus may be; empty: nothing."""
+    """The parts that were left out to keep within the maximum size of a message; empty if none was."""
 
 
 DESCHEDULE_DECISION = DescheduleDecision(

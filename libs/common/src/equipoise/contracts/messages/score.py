@@ -17,7 +17,7 @@ class NodeScore(Value, frozen=True, kw_only=True):
 
     node: str
     score: Points
-    """0..100, the policy's."""
+    """The score of the policy, 0..100."""
 
     extender_score: Number
     """0..10, the integer in the response to kube-scheduler."""
@@ -30,10 +30,11 @@ class ShadowResult(Value, frozen=True, kw_only=True):
 
     policy: str
     best: list[str]
-    """Nodes with its highest score, at most ten; empty when all scores are equal."""
+    """The nodes with the highest score of the second policy, at most ten; empty when all scores are equal."""
 
     agrees: bool
-    """One of its best nodes is also a best node of the response, or one of the two gives equal scores."""
+    """Whether a best node of the second policy is also a best node of the response. Also true when one of the two
+    policies gives all nodes the same score."""
 
 
 class ScoreDecision(Message, frozen=True, kw_only=True):
@@ -56,7 +57,7 @@ class ScoreDecision(Message, frozen=True, kw_only=True):
     why: str = ""
     decided_at: Time
     shadow: ShadowResult | None = None
-    """None: there is no second policy, or no node was scored."""
+    """The result of the second policy; None without one, or if no node was scored."""
 
 
 class ExplainRequest(Message, frozen=True, kw_only=True):
@@ -70,10 +71,10 @@ class ExplainRequest(Message, frozen=True, kw_only=True):
     """A pod instead of a name, even one that does not exist."""
 
     node: str = ""
-    """A node to include in the response, whatever its score. Without a pod: scored for a pod without requests."""
+    """A node to include in the response, whatever its score. Without a pod, it is scored for a pod without requests."""
 
     nodes: list[str] = []
-    """The candidates; empty: all nodes that have room for the pod. The pod's own node and `node` are always
+    """The candidates. If empty, they are all nodes that have room for the pod. The pod's own node and `node` are always
     candidates."""
 
 
@@ -85,18 +86,18 @@ class Correction(Value, frozen=True, kw_only=True):
     """`namespace/name`, at most 10, the largest corrections first."""
 
     count: Count = 0
-    """The number of all of them."""
+    """The number of all corrected pods."""
 
 
 class WindowExplanation(Value, frozen=True, kw_only=True):
     """One window of a node: measured mean + added − subtracted − batch work + reserved = load × base.
 
-    No difference is below 0. With `NodeExplanation.recent` the load is higher if that is, corrected in the same way.
+    No difference is below 0. `NodeExplanation.recent` is corrected in the same way, and is the load where it is higher.
     """
 
     window: str
     measured: WindowUsage | None = None
-    """The mean as published by the collector; None: there is no value."""
+    """The mean as published by the collector; None without a value."""
 
     added: Correction = Correction()
     """The usage of pods that arrived and are not, or not fully, in the mean yet."""
@@ -105,30 +106,30 @@ class WindowExplanation(Value, frozen=True, kw_only=True):
     """The part of the mean of pods that left, and of the explained pod on its own node."""
 
     batch_work: Correction = Correction()
-    """The part of the usage of pods that give way to others which does not count (`load.batchWorkWeight`)."""
+    """The usage of batch work that does not count (`load.batchWorkWeight`)."""
 
     reserved: Resources = Resources()
     """Reserved for pods that are not placed yet."""
 
     load: Resources = Resources()
-    """0..1 of the base, as used by the policy; unknown if the value is outdated."""
+    """The load that the policy uses, 0..1 of the base; unknown if the value is outdated."""
 
     load_with_pod: Resources = Resources()
     statistics: dict[str, Resources] = {}
     """The other statistics that the policy uses, by name, like `load`."""
 
     age: Seconds | None = None
-    """Seconds since the newest sample in it."""
+    """Seconds since the newest sample in the window."""
 
     lifetime: Seconds
-    """Seconds for which its value may be used."""
+    """Seconds for which the value of the window may be used."""
 
     unknown_reason: str = ""
-    """Why its value is not used; empty when it is."""
+    """Why the value of the window is not used; empty when it is used."""
 
 
 class BandExplanation(Value, frozen=True, kw_only=True):
-    """What decides for a pod of a band: reclaimed − requested − reserved − the pod's own request = left."""
+    """The amounts that score a pod of a band: reclaimed − requested − reserved − the pod's own request = left."""
 
     band: OfferedBand
     reclaimed: Resources = Resources()
@@ -142,7 +143,7 @@ class BandExplanation(Value, frozen=True, kw_only=True):
     """The amounts left with the pod; negative if more is requested than was reclaimed."""
 
     capacity: Resources = Resources()
-    """The capacity of the node: `left` counts as a share of it."""
+    """The capacity of the node. The score depends on `left` as a share of it."""
 
     hours: Seconds = 0.0
     """The time for which the reclaimed amounts are expected to last."""
@@ -151,7 +152,7 @@ class BandExplanation(Value, frozen=True, kw_only=True):
     """Seconds since the reclaimer evaluated the node; None: never."""
 
     unknown_reason: str = ""
-    """Why nothing is known of it; empty when it is."""
+    """Why the amounts are unknown; empty when they are known."""
 
 
 class NodeExplanation(Value, frozen=True, kw_only=True):
@@ -165,7 +166,7 @@ class NodeExplanation(Value, frozen=True, kw_only=True):
     """The integer for kube-scheduler: 0..10, or up to `scorer.extender.maxScore`."""
 
     score: Points
-    """0..100, the policy's; 0 for a node to avoid."""
+    """The score of the policy, 0..100; 0 for a node to avoid."""
 
     parts: dict[str, Points] = {}
     """The score of each policy of a mix, by policy."""
@@ -186,34 +187,34 @@ class NodeExplanation(Value, frozen=True, kw_only=True):
     """Seconds after which a node without a new sample is unknown."""
 
     recent: RecentUsage | None = None
-    """What the node has used recently, which counts where it is higher than a window; only while pods are new."""
+    """The usage in the last few scrapes. While pods are new, it counts for the windows in which usage is lower."""
 
     reserved_by_responses: Count = 0
-    """Pods for which it recently had the highest score, and that are not placed yet."""
+    """Pods for which the node recently had the highest score, and that are not placed yet."""
 
     reserved_for_replacements: Count = 0
-    """Evicted pods whose replacements are expected on it."""
+    """Evicted pods whose replacements are expected on the node."""
 
     high_priority_load: Resources = Resources()
-    """0..1 in the shortest window that is known: without the usage of batch work. Only of nodes with batch work; of
-    others it is the load."""
+    """The load without the usage of batch work, 0..1, in the shortest window whose value is known. Empty for a node
+    without batch work, where it equals the load."""
 
     total_load: Resources = Resources()
-    """The same as `high_priority_load`, with all usage of batch work."""
+    """Like `high_priority_load`, with all usage of batch work."""
 
     band: BandExplanation | None = None
-    """The amounts of the pod's band. None: it is not of a band, or is scored by the policy."""
+    """The amounts of the pod's band. None: the pod has no band, or the policy scores it."""
 
     windows: list[WindowExplanation] = []
 
 
 class RankChange(Value, frozen=True, kw_only=True):
-    """What would have changed the order of the first two nodes."""
+    """The change that would have put the second node first."""
 
     best: str
     runner_up: str
     cpu_change: Points | None = None
-    """Smallest change of the best node's CPU load, in points, that makes the runner-up better; None: there is none, or
+    """Smallest change of the best node's CPU load, in points, that makes the runner-up better. None: no change does, or
     the order does not depend on loads."""
 
     why: str
@@ -221,7 +222,7 @@ class RankChange(Value, frozen=True, kw_only=True):
 
 
 class Explanation(Message, frozen=True, kw_only=True):
-    """Response on `score.explain`: of many nodes only the best, the pod's own and the requested one."""
+    """Response on `score.explain`. Of many nodes, it has only the best ones, the pod's own and the requested one."""
 
     checked: ClassVar[bool] = True
 
@@ -229,7 +230,7 @@ class Explanation(Message, frozen=True, kw_only=True):
     """Why nothing can be explained, and what to do; empty when there is an explanation."""
 
     pod: PodDemand | None = None
-    """None: a pod without requests."""
+    """The explained pod; None for a pod without requests."""
 
     current_node: str = ""
     """The node of the pod; it was scored as if the pod were not there."""
@@ -261,7 +262,7 @@ class Explanation(Message, frozen=True, kw_only=True):
     """All nodes get the same score."""
 
     why: str = ""
-    """Why it is neutral; empty if it is not."""
+    """Why the scores are neutral; empty if they are not."""
 
     data_problem: str = ""
     """Why the coverage is too low; empty when the load of enough nodes is known."""
@@ -270,7 +271,7 @@ class Explanation(Message, frozen=True, kw_only=True):
     """The nodes, by rank."""
 
     rank_change: RankChange | None = None
-    """None with fewer than two nodes."""
+    """The change that would have put the second node first; None with fewer than two nodes."""
 
     notes: list[str] = []
     """Remarks about the numbers."""

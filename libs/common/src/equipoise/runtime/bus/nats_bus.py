@@ -95,7 +95,7 @@ class Publisher:
         self._waiting: dict[str, asyncio.Future[Msg]] = {}
 
     async def send(self, subject: str, payload: bytes, headers: Headers) -> asyncio.Future[Msg]:
-        """Send a message to its stream; pass the future to `receipt`. It fails early when no response can arrive."""
+        """Send a message to its stream; returns the future for `receipt`. It fails early if no response can arrive."""
         if self._inbox is None:
             self._inbox = self._link.client.new_inbox()
             await self._link.client.subscribe(f"{self._inbox}.*", cb=self._on_response)
@@ -207,12 +207,12 @@ class NatsBus(ChannelFollower):
         return await self._publisher.receipt(subject, sent, acknowledgement_deadline())
 
     async def _publish_after_removal(self, subject: str, payload: bytes, headers: Headers) -> Receipt:
-        """Publish to a work queue that is full, which services never fill: the limit is thousands of messages.
+        """Publish to a full work queue, after removing messages from it.
 
-        A client with the password of another service can have JetStream store any number of messages in it. Messages
-        of other subjects are removed first. If there are none, all are removed: these cannot be distinguished from work
-        without reading them, and lost intents are proposed again. The queue may be full again at once, so this is
-        repeated until a response would be late.
+        The limit is thousands of messages, which services never reach. But a client with the password of another
+        service can store any number of messages in the queue. Messages of other subjects are removed first. If there
+        are none, all messages are removed: only reading them would show which are work, and lost intents are proposed
+        again. The queue may be full again at once, so this is repeated until a response would be late.
         """
         queue = stream_of(subject)
         assert queue is not None, "only a stream is full"
@@ -248,7 +248,7 @@ class NatsBus(ChannelFollower):
         return len(messages) - len(failures)
 
     async def _publish_batch(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> list[BusError]:
-        """Send all, then wait for all; returns what failed."""
+        """Send all messages, then wait for their acknowledgements; returns the errors."""
         failures: list[BusError] = []
         sent: list[tuple[str, asyncio.Future[Msg]]] = []
         for subject, message in messages:
@@ -261,7 +261,7 @@ class NatsBus(ChannelFollower):
                     sent.append((subject, await self._publisher.send(subject, payload, headers)))
             except BusError as error:
                 failures.append(error)
-        deadline = acknowledgement_deadline()  # one for all: they were sent together
+        deadline = acknowledgement_deadline()  # the same for all messages, because they were sent together
         for subject, acknowledgement in sent:
             try:
                 await self._publisher.receipt(subject, acknowledgement, deadline)
@@ -387,10 +387,11 @@ async def open_bus(
     chance: random.Random | None = None,
     ends_when_refused: bool = False,
 ) -> AsyncIterator[NatsBus]:
-    """See `equipoise.runtime.bus.connect`. `heartbeat`: seconds between heartbeats of a stream without messages.
-    `check_period`: seconds between two checks of the consumer of a work queue.
+    """See `equipoise.runtime.bus.connect`.
 
-    `chance` generates the ids of messages and traces.
+    heartbeat: seconds between heartbeats of a stream without messages.
+    check_period: seconds between two checks of the consumer of a work queue.
+    chance: generates the ids of messages and traces.
     """
     failure: Exception | None = None
     link = NatsConnection(

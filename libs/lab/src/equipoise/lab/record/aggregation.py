@@ -17,7 +17,7 @@ _OFF_GRID = 0.01
 
 
 class ValueCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums and counts over all pods and steps. Usage in the units of the curves."""
+    """Sums and counts over all pods and steps. Usage is in the units of the curves."""
 
     usage: float = 0.0
     unowned: float = 0.0
@@ -27,17 +27,17 @@ class ValueCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Number of values, each of one pod in one step."""
 
     duplicates: int = 0
-    """Values with two series, which are unknown."""
+    """Number of values that several series give. They count as unknown."""
 
     unlabeled: int = 0
-    """Series without pod labels."""
+    """Number of series without pod labels."""
 
     def __add__(self, other: "ValueCounts") -> "ValueCounts":
         return ValueCounts(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
 
 
 class Aggregation:
-    """The steps whose ends are `ends` (Unix seconds, evenly spaced by `step`), of this many workloads."""
+    """Sums of usage by workload and step. `ends` are the ends of the steps (Unix seconds, `step` seconds apart)."""
 
     def __init__(self, *, workloads: int, ends: Sequence[float], step: float) -> None:
         self._first = ends[0]
@@ -49,7 +49,7 @@ class Aggregation:
     def add(self, response: Iterable[Series], owner_of: Callable[[str, str], int], scale: float) -> None:
         """Add the response of a range query.
 
-        No two may contain the same pod and step. `scale`: to the units of the curves.
+        Two responses may not contain the same pod and step. `scale` converts values to the units of the curves.
         """
         series = list(response)
         named = [item for item in series if item.labels.get("namespace") and item.labels.get("pod")]
@@ -68,7 +68,7 @@ class Aggregation:
         return means
 
     def _by_pod(self, series: Sequence[Series], rows: Sequence[int], pods: int) -> tuple[Array, npt.NDArray[np.intp]]:
-        """pods × steps: the value of each cell, and the number of its series."""
+        """pods × steps: the usage of each pod in each step, and the number of series that give it."""
         steps = self._sums.shape[1]
         row = np.repeat(np.array(rows, dtype=np.intp), [len(item.values) for item in series])
         times = np.array([at for item in series for at, _ in item.values], dtype=np.float64)

@@ -32,7 +32,7 @@ class RecordProgress:
         self.bar.update(self._task, description=text)
 
     def set_parts(self, done: int, total: int) -> None:
-        """Set the number of finished parts, and of all."""
+        """Set the number of finished parts, and the number of all parts."""
         self.bar.update(self._task, completed=done, total=total)
 
     def advance(self) -> None:

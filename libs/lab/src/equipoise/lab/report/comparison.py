@@ -17,7 +17,7 @@ SCENARIOS: dict[Scenario, str] = {
 _SAMPLES = {"in": "in sample", "out": "out of sample"}
 
 REFERENCES = frozenset({GREEDY})
-"""Unattainable references: compared with, never the best."""
+"""Policies that a cluster cannot use. Cases are compared with them, but they are never the best case."""
 
 BEST = (
     "Best is the lowest sum of the spread at the peak hour and the median spread. Excluded are cases with a violation "
@@ -36,7 +36,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """The name as displayed, including `reference`, `hints` and, where the scenario has both, the sample."""
 
     runs: tuple[RunFigures, ...]
-    """The runs, one for each order of arrivals, at least one; the most level first."""
+    """The runs, one for each order of arrivals and at least one. The most level run comes first."""
 
     @property
     def median(self) -> RunFigures:
@@ -49,7 +49,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stock(self) -> bool:
-        """kube-scheduler alone."""
+        """Whether the case is kube-scheduler alone."""
         return self.median.policy == STOCK and not self.median.descheduler
 
     @property
@@ -69,13 +69,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     scenario: Scenario
     cases: tuple[Case, ...]
-    """The cases, at least one. The stock scheduler first, then the most level; references last."""
+    """The cases, at least one: first the stock scheduler, then the others from the most level on, last references."""
 
     best: Case | None
-    """None when every case is excluded."""
+    """The best case; None when every case is excluded."""
 
     excluded: tuple[Case, ...]
-    """The cases that are not the best however level they are."""
+    """The cases that cannot be the best, because of violations or unplaced pods. See `BEST`."""
 
     @property
     def stock(self) -> Case | None:
@@ -101,12 +101,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return "best" if case is self.best else "stock" if case.stock else "reference" if case.reference else ""
 
     def names(self, case: Case) -> tuple[str, str, str, str]:
-        """The first cells of its row: best or excluded, scenario, policy, and whether with the descheduler."""
+        """The first cells of the case's row: best or excluded, scenario, policy, and whether a descheduler runs."""
         rank = "best" if case is self.best else "excluded" if case in self.excluded else ""
         return rank, self.scenario, case.policy, "yes" if case.median.descheduler else "no"
 
     def change(self, value: Callable[[RunFigures], float]) -> str:
-        """The change from the stock scheduler to the best case, rounded: "78 → 26"; "26" if one is missing."""
+        """The values of the stock scheduler and of the best case, rounded, such as "78 → 26".
+
+        A single value if they are equal, or if one of the cases is missing.
+        """
         ends = [case for case in (self.stock, self.headline_case) if case is not None]
         return " → ".join(dict.fromkeys(f"{value(case.median):.0f}" for case in ends))
 
@@ -161,7 +164,7 @@ def _named(policy: str, hints: bool, sample: str) -> str:
 
 
 def _valid(cases: Sequence[Case]) -> list[Case]:
-    """The cases of which one is the best."""
+    """The cases that are not excluded, and are no reference. The best is one of them."""
     baseline = max((case.median.unplaced for case in cases if case.stock), default=0)
     most = baseline + cases[0].median.pods // PODS_PER_TOLERATED
     return [

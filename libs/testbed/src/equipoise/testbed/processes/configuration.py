@@ -12,7 +12,8 @@ ADMIN = "admin"
 CONTROLLER_MANAGER = "system:kube-controller-manager"
 SCHEDULER = "system:kube-scheduler"
 KUBELET = "kwok"
-# The audit log distinguishes them. All are administrators: a throwaway cluster needs no isolation of its components.
+# The audit log shows which of these users made a request. All are administrators, because a throwaway cluster needs no
+# isolation of its components.
 USERS = (ADMIN, CONTROLLER_MANAGER, SCHEDULER, KUBELET)
 
 
@@ -27,8 +28,8 @@ class PrometheusConfiguration:
 
 
 def audit_policy() -> Document:
-    """Evictions, bindings and the status of nodes that a service writes with bodies, other writes without; no reads,
-    Leases or Events."""
+    """The audit policy: evictions, bindings and writes of a node's status by a service are logged with bodies, other
+    writes without. Reads, Leases and Events are not logged."""
     unlogged = [
         {"group": "coordination.k8s.io", "resources": ["leases"]},
         {"group": "events.k8s.io", "resources": ["events"]},
@@ -85,7 +86,7 @@ def signing_key() -> str:
 
 
 def scheduler(configuration: Document, kubeconfig_file: str) -> Document:
-    """The caller's KubeSchedulerConfiguration, completed by what only the testbed knows."""
+    """The caller's KubeSchedulerConfiguration, with the connection and the leader election of the testbed."""
     connection = {"qps": 1000, "burst": 2000, **configuration.get("clientConnection", {})}
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -99,9 +100,10 @@ def scheduler(configuration: Document, kubeconfig_file: str) -> Document:
 def prometheus(
     configuration: PrometheusConfiguration, *, kwok_port: int | None, rule_file: str, generation: int
 ) -> Document:
-    """`generation` is in the discovery's address: a reload with another one requests new nodes at once.
+    """The configuration of Prometheus; without kwok, only with the scrape configurations of the caller.
 
-    Without kwok, only the caller's entries.
+    `generation` is a part of the address from which nodes are discovered. After a reload with another generation,
+    Prometheus discovers new nodes at once.
     """
     interval = f"{round(configuration.scrape_interval * 1000)}ms"
     nodes = {
@@ -109,11 +111,11 @@ def prometheus(
         "http_sd_configs": [
             {
                 "url": f"http://127.0.0.1:{kwok_port}/discovery/prometheus?generation={generation}",
-                # Prometheus backs off to 5 s between updates that come more often than that.
+                # Prometheus applies updates of targets at most every 5 s.
                 "refresh_interval": "7s",
             },
         ],
-        # All nodes have one address: without this they would be one series.
+        # kwok serves all nodes at one address: without another label, their series would be the same.
         "relabel_configs": [
             {
                 "source_labels": ["__metrics_path__"],

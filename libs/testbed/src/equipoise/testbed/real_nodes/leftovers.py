@@ -1,6 +1,6 @@
 """The cgroups and the folder of a cluster with real nodes, named after the process that owns them.
 
-A later start removes those of a process that was killed.
+If this process was killed, a later start of a cluster removes them.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from equipoise.testbed.running_clusters import process_start
 
 PREFIX = "equipoise-testbed-nodes"
 SHARES = 4096
-"""Weight of all nodes together. The default, 1024, is that of one process of the machine."""
+"""CPU weight of all nodes together. A single process in the root cgroup has 1024, the default of a cgroup."""
 
 REMOVE_SECONDS = 20.0
 POLL_SECONDS = 0.05
@@ -28,13 +28,13 @@ def own_name() -> str:
 
 
 def has_ended(name: str) -> bool:
-    """Whether `name` is that of a process that does not run anymore."""
-    found = re.fullmatch(rf"{PREFIX}-(\d+)-(\d+)", name)
-    return found is not None and process_start(int(found[1])) != found[2]
+    """Whether the process that owns this name has ended."""
+    match = re.fullmatch(rf"{PREFIX}-(\d+)-(\d+)", name)
+    return match is not None and process_start(int(match[1])) != match[2]
 
 
 def create_groups(name: str, node: str) -> list[Path]:
-    """One cgroup per controller. A new one of cpuset has no CPUs until it gets those of its parent."""
+    """Create one cgroup per controller. A new cpuset has no CPUs, so it gets those of the root."""
     groups = []
     for controller in CONTROLLERS:
         top = CGROUPS / controller
@@ -51,7 +51,10 @@ def create_groups(name: str, node: str) -> list[Path]:
 
 
 def remove_groups(name: str) -> None:
-    """Waits for the processes in them, which must have been killed. Raises OSError if they do not end."""
+    """Remove the cgroups as soon as their processes, which must have been killed, have ended.
+
+    Raises OSError if they do not end.
+    """
     deadline = time.monotonic() + REMOVE_SECONDS
     for controller in CONTROLLERS:
         top = CGROUPS / controller / name
@@ -73,7 +76,7 @@ def create_folder(name: str) -> Path:
 
 
 def remove_leftovers() -> None:
-    """Remove what belongs to processes that have ended."""
+    """Remove the cgroups and folders of processes that have ended."""
     for name in {path.name for controller in CONTROLLERS for path in (CGROUPS / controller).glob(f"{PREFIX}-*")}:
         if has_ended(name):
             remove_groups(name)

@@ -1,4 +1,4 @@
-"""A network namespace of this process, with a bridge for nodes. It ends with the processes in it."""
+"""A network namespace of this process, with a bridge for nodes. The kernel removes it when its last process ends."""
 
 import ctypes
 import os
@@ -13,9 +13,10 @@ CLONE_NEWNET = 0x40000000
 
 
 def enter_private_network(nodes: int) -> Path:
-    """Leave the network of the machine. Returns the file of the new namespace, by which other processes can enter it.
+    """Move this thread to a new network namespace; returns the namespace's file, with which processes can enter it.
 
-    Threads and processes that this thread starts from now on are in it, so call it before there are others.
+    Threads and processes that this thread starts later are in the namespace too. Threads that already run are not, so
+    call this function before any other thread starts.
     """
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
         raise RealNodesError(f"no network namespace could be made: {os.strerror(ctypes.get_errno())}")

@@ -16,7 +16,7 @@ _CONTAINERD = f"""\
 version = 2
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{SANDBOX_IMAGE}"
-  # Without CAP_SYS_RESOURCE no process may lower its value.
+  # A process without CAP_SYS_RESOURCE may not lower its oom_score_adj.
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
@@ -31,7 +31,7 @@ version = 2
 
 
 def node_files(number: int, certificates: ClusterCertificates, api_server_port: int) -> Mapping[str, str]:
-    """Texts by their path in the node. The documents are JSON, which is valid YAML."""
+    """The texts of the files, by their paths in the node. Documents are JSON, which is valid YAML."""
     name = node_name(number)
     server = f"https://{HUB}:{api_server_port}"
     files: dict[str, Any] = {
@@ -104,7 +104,7 @@ def _kubelet() -> dict[str, Any]:
         },
         "authorization": {"mode": "Webhook"},
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
-        # Used because containerd 1.7 does not report its driver. The kubelet requires that from 1.38 on.
+        # Needed because containerd 1.7 does not report its driver. Kubelets from 1.38 on require a runtime that does.
         "cgroupDriver": "cgroupfs",
         "failCgroupV1": False,
         "failSwapOn": False,

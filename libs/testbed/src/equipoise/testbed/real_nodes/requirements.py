@@ -1,4 +1,4 @@
-"""What a machine needs for real nodes, and for the images alone."""
+"""The requirements of real nodes, and of images alone, on the machine."""
 
 import os
 import shutil
@@ -25,20 +25,20 @@ CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blki
 
 
 class RealNodesError(RuntimeError):
-    """Real nodes cannot be made or do not start; the message states why, and what to do."""
+    """Real nodes cannot be created or do not start. The message has the reason, and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineRequirements:
-    """What something needs of a machine, besides Linux and root."""
+    """The requirements of real nodes or images on the machine, besides Linux and root."""
 
     needs: str
-    """The begin of a sentence that what is missing completes."""
+    """The first words of a sentence that ends with the missing requirements."""
 
     programs: tuple[str, ...]
     controllers: tuple[str, ...]
     elsewhere: str
-    """What to do on another system than Linux."""
+    """The advice for a system other than Linux."""
 
 
 REAL_NODES = MachineRequirements(
@@ -56,7 +56,7 @@ IMAGES = MachineRequirements(
 
 
 def check_machine(required: MachineRequirements = REAL_NODES) -> None:
-    """Raises RealNodesError with one sentence that names all that is missing."""
+    """Raises RealNodesError, with one sentence that names all missing requirements."""
     if reason := missing(
         required,
         linux=sys.platform == "linux",
@@ -75,7 +75,10 @@ def search_path(environment: Mapping[str, str] = os.environ) -> str:
 def missing(
     required: MachineRequirements, *, linux: bool, root: bool, installed: Callable[[str], bool], hierarchies: list[str]
 ) -> str:
-    """One sentence; empty if nothing is missing. `hierarchies`: controllers that are mounted as cgroup v1."""
+    """One sentence that names all missing requirements; empty if nothing is missing.
+
+    `hierarchies`: the controllers that are mounted as cgroup v1.
+    """
     if not linux:
         return f"{required.needs} Linux: {required.elsewhere}"
     needs = []

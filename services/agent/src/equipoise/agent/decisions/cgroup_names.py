@@ -1,4 +1,4 @@
-"""The names of pods' cgroups: those of the kubelet with the driver cgroupfs, and of systemd."""
+"""The names of the cgroups of pods, for both cgroup drivers of the kubelet: cgroupfs and systemd."""
 
 import re
 from typing import Literal
@@ -8,12 +8,12 @@ QosGroup = Literal["guaranteed", "burstable", "besteffort"]
 KUBEPODS = (
     "kubepods.slice",
     "kubepods",
-    "kubelet.slice/kubelet-kubepods.slice",  # kind
+    "kubelet.slice/kubelet-kubepods.slice",  # nodes of kind
     "kubelet/kubepods",
     "kubelet/kubepods.slice",
     "kubelet.slice/kubepods.slice",
 )
-"""The paths at which the group of all pods can be, below the root of a hierarchy."""
+"""The possible paths of the group of all pods, below the root of a hierarchy."""
 
 _UID = r"[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32}"
 _POD = re.compile(rf"(?:kubelet-)?(?:kubepods-)?(?:(?:burstable|besteffort)-)?pod({_UID})(?:\.slice)?")
@@ -22,16 +22,17 @@ _CONTAINER = re.compile(r"(?:(?!crio-conmon-)[a-z-]+-)?[0-9a-f]{64}(?:\.scope)?|
 
 
 def pod_uid(name: str) -> str | None:
-    """The uid of the pod whose group has this name; of a static pod the hash of its manifest. None: it is no pod's.
+    """The UID of the pod whose group has this name; None if it is not the group of a pod.
 
-    systemd separates the parts of a name with dashes, so those of a uid are underscores there.
+    For a static pod it is the hash of the manifest. Names of systemd have underscores instead of the dashes of a UID,
+    because systemd separates the parts of a name with dashes.
     """
     match = _POD.fullmatch(name)
     return match[1].replace("_", "-") if match else None
 
 
 def qos_group(name: str) -> QosGroup | None:
-    """None: the group is not that of a QoS class."""
+    """The QoS class whose group has this name; None if it is not the group of a QoS class."""
     match = _QOS.fullmatch(name)
     if match is None:
         return None
@@ -39,5 +40,8 @@ def qos_group(name: str) -> QosGroup | None:
 
 
 def is_container(name: str) -> bool:
-    """crun adds a group `container` below that of a container. CRI-O has another one for its monitor."""
+    """Whether the group with this name is that of a container, or the group `container` that crun adds below it.
+
+    The group of CRI-O's monitor (conmon) is not.
+    """
     return _CONTAINER.fullmatch(name) is not None

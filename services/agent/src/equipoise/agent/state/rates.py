@@ -1,4 +1,4 @@
-"""Usage per second, from counters that only grow."""
+"""Usage per second, computed from counters that only grow."""
 
 
 class Rates:
@@ -9,7 +9,10 @@ class Rates:
         self._seen: set[str] = set()
 
     def rate(self, key: str, counter: float | None, now: float) -> float | None:
-        """The rate per second since the last call. None: not known yet, not readable, or its group was recreated."""
+        """The rate per second since the last call.
+
+        None at the first call, if the counter cannot be read (None), or if it was reset because its cgroup is new.
+        """
         if counter is None:
             self._last.pop(key, None)
             return None
@@ -21,7 +24,7 @@ class Rates:
         return (counter - before[0]) / (now - before[1])
 
     def forget_others(self) -> None:
-        """Forgets the counters that were not read since the last call: their groups are gone."""
+        """Forget the counters that were not read since the last call, because their cgroups were removed."""
         for key in self._last.keys() - self._seen:
             del self._last[key]
         self._seen.clear()

@@ -1,7 +1,7 @@
 """Which replicas are alive, and which Lease a replica holds.
 
-Membership is a Lease with our label. A new replica takes a free one before it creates another, so that there are never
-more Leases than there were replicas at the same time.
+Each replica holds a Lease with the label of the annotator. A new replica takes a free Lease before it creates one, so
+there are never more Leases than there were replicas at the same time.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,15 @@ NAME = "equipoise-annotator"
 
 
 def live_members(leases: Sequence[Lease], now: datetime) -> frozenset[str]:
-    """Identities of the replicas whose Lease has not expired: after `annotator.membership.leaseDuration` (30 s)."""
+    """Identities of the replicas whose Lease has not expired.
+
+    A Lease expires `annotator.membership.leaseDuration` (30 s) after its last renewal.
+    """
     return frozenset(lease.spec.holder_identity for lease in leases if _is_held(lease, now))
 
 
 def lease_for(identity: str, leases: Sequence[Lease], namespace: str, now: datetime, duration: float) -> Lease:
-    """The Lease to write: our own renewed, else a free one, else a new one (without a resource version).
+    """The Lease to write: the renewed Lease of this replica, else a free one, else a new one (no resource version).
 
     When two replicas take the same Lease, the API server accepts only the first write.
     """
@@ -58,5 +61,6 @@ def _is_held(lease: Lease, now: datetime) -> bool:
     spec = lease.spec
     if not spec.holder_identity or spec.renew_time is None:
         return False
-    # A Lease of the future was renewed while the API server's clock was ahead, by a replica that has ended since.
+    # The absolute value, because a replica that has ended may have renewed its Lease while the API server's clock was
+    # ahead. Such a Lease would otherwise be held until its time is reached.
     return abs((now - spec.renew_time).total_seconds()) <= spec.lease_duration_seconds

@@ -8,14 +8,14 @@ from equipoise.annotator.decisions.write_decision import DueWrite
 
 @dataclass(kw_only=True)
 class ObjectQueue:
-    """Urgent objects first, else first come first served."""
+    """Gives urgent objects first. Otherwise the objects are in the order in which they were put."""
 
     urgent: dict[str, None] = field(default_factory=dict)
     due: dict[str, None] = field(default_factory=dict)
     filled: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, key: str, write: DueWrite | None) -> None:
-        """None removes the object."""
+        """Add the object, or remove it if no write is due (None)."""
         if write is None:
             self.urgent.pop(key, None)
             self.due.pop(key, None)

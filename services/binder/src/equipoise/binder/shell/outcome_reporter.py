@@ -30,7 +30,7 @@ class OutcomeReporter:
         *,
         now: Callable[[], float],
     ) -> None:
-        """`now`: the API server's time."""
+        """`now` returns the API server's time."""
         self._published = published
         self._bus = runtime.bus
         self._kube = runtime.kube
@@ -40,7 +40,7 @@ class OutcomeReporter:
         self._metrics = metrics
 
     async def publish(self, intent: EvictionIntent, finish: Finish) -> None:
-        """One outcome per intent: the bus drops a second message with the same id. Raises BusError."""
+        """Publish the outcome of an intent once: the bus drops a second message with the same id. Raises BusError."""
         settled_at = self._now() if finish.settled_at is None else finish.settled_at
         message = finish.message(intent, settled_at, dry_runs=self._dry_runs)
         subject = subjects.eviction_outcome(intent.namespace, intent.pod)
@@ -59,18 +59,20 @@ class OutcomeReporter:
         )
 
     async def write_events(self, intent: EvictionIntent, finish: Finish) -> None:
-        """An eviction on the pod and its workload; on the workload what its owner has to change.
+        """Write Events about an eviction, for its pod and workload.
 
-        An Event that cannot be written is only logged.
+        A refusal that the owner of the workload must resolve is written for the workload. For other outcomes, no Event
+        is written. An Event that cannot be written is only logged.
         """
         evicted = finish.outcome == Outcome.EVICTED
         if not evicted and not finish.owner_must_act:
             return
         refusal = "" if evicted else finish.detail
-        regarding = [pod_reference(intent)] if evicted else []
+        pod = pod_reference(intent) if evicted else None
         workload = await self._reference(finish.workload or intent.workload)
-        for each in [*regarding, workload] if workload is not None else regarding:
-            await self._write(intent_event(intent, self._now(), self._identity, each, refusal=refusal))
+        for regarding in (pod, workload):
+            if regarding is not None:
+                await self._write(intent_event(intent, self._now(), self._identity, regarding, refusal=refusal))
 
     async def _reference(self, workload: Workload | None) -> ObjectReference | None:
         """The reference to a workload, with the UID, without which `kubectl describe` does not find the Event."""
@@ -86,6 +88,6 @@ class OutcomeReporter:
         try:
             await self._kube.create(EVENTS, event)
         except Conflict:
-            pass  # written at an earlier delivery of the intent
+            pass  # the Event was written at an earlier delivery of the intent
         except KubeError as error:
             log.warning("event not written", name=event.metadata.name, error=str(error))

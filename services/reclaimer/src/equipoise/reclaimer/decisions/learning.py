@@ -11,36 +11,37 @@ from equipoise.reclaimer.decisions.forecast_error import (
 from equipoise.reclaimer.state.deviations import RECENT_STEPS, STEPS, Deviations
 
 LEARNED_AT_A_TIME = 20
-"""Nodes: some 10 ms."""
+"""The number of nodes whose errors are learned in one step, which takes about 10 ms."""
 
 EXPECTED_AT_A_TIME = 250
+"""The number of nodes whose expected deviations are updated in one step."""
 
 
 def expect(deviations: Deviations, now: float) -> bool:
-    """Update what is expected of some nodes, once a quarter hour. False: it was done for all."""
+    """Update the expected deviations of some nodes. Returns False if those of all nodes are of this quarter hour."""
     rows = deviations.outdated(EXPECTED_AT_A_TIME, now)
     if not len(rows):
         return False
     recent, persistence = deviations.latest(rows, RECENT_STEPS), _persistence(deviations)
-    expected = [expected_deviation(recent[:, row], persistence[row]) for row in range(len(RESOURCES))]
+    expected = [expected_deviation(recent[:, index], persistence[index]) for index in range(len(RESOURCES))]
     deviations.on_expected(rows, np.stack(expected, axis=1))
     return True
 
 
 def learn(deviations: Deviations, now: float) -> bool:
-    """Learn the errors of some nodes, those first that were learned longest ago. False: none is due."""
+    """Learn the errors of the nodes whose errors were learned longest ago. Returns False if no node is due."""
     rows = deviations.due(LEARNED_AT_A_TIME, now)
     if not len(rows):
         return False
-    known = deviations.latest(rows, STEPS)
-    moments = [learn_moments(known[:, row], deviations.hours) for row in range(len(RESOURCES))]
+    latest = deviations.latest(rows, STEPS)
+    moments = [learn_moments(latest[:, index], deviations.hours) for index in range(len(RESOURCES))]
     deviations.moments[rows] = np.stack(moments, axis=1)
     persistence = _persistence(deviations)
-    levels = [learn_levels(known[:, row], persistence[row]) for row in range(len(RESOURCES))]
+    levels = [learn_levels(latest[:, index], persistence[index]) for index in range(len(RESOURCES))]
     deviations.on_learned(rows, np.stack(levels, axis=1), now)
     return True
 
 
 def _persistence(deviations: Deviations) -> Array:
     """resources × hours ahead × means, learned over all nodes."""
-    return np.stack([persistence_of(each) for each in deviations.moments.sum(axis=0, dtype=np.float64)])
+    return np.stack([persistence_of(moments) for moments in deviations.moments.sum(axis=0, dtype=np.float64)])

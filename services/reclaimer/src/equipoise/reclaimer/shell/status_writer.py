@@ -1,4 +1,4 @@
-"""Writes amounts to the status of nodes, at the configured rate, and reports what the API server refuses."""
+"""Writes amounts to the status of nodes, at the configured rate, and reports writes that the API server refuses."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +18,7 @@ from equipoise.runtime.kubernetes.paced_requests import PacedRequests
 from equipoise.runtime.process.lifecycle import Runtime
 
 FENCE = "equipoise-reclaimer-fence"
-"""The admission policy without which a ServiceAccount writes nothing."""
+"""The admission policy that must be in effect before the reclaimer writes anything."""
 
 MANIFEST = "k8s/colocation/reclaimer-fence.yaml"
 
@@ -55,18 +55,18 @@ class StatusWriter:
 
     @property
     def is_ready(self) -> bool:
-        """The admission policy is in effect, and no older installation works in the cluster."""
+        """Whether the admission policy is in effect, and no older installation works in the cluster."""
         return self._ready and not self._installation.problem
 
     def request(self, node: str, uid: str, amounts: Mapping[str, int | None], *, shrinks: bool) -> None:
-        """Write these amounts (milli-cores and bytes; None: remove) as soon as the rate permits."""
+        """Write these amounts as soon as the rate permits: milli-cores and bytes, None to remove an amount."""
         self._drop(node)
         (self._shrinking if shrinks else self._growing)[node] = (uid, amounts)
         self._pending.set()
         self._count()
 
     def cancel(self, node: str) -> None:
-        """The node has what it should have."""
+        """End the pending write and the failure of a node, because its status has the right amounts."""
         self._drop(node)
         self._end_failure(node)
 
@@ -75,7 +75,7 @@ class StatusWriter:
         self._growing.pop(node, None)
 
     async def run(self) -> NoReturn:
-        """Writes until canceled. Requests that wait then are dropped."""
+        """Write until canceled. Pending requests are then dropped."""
         try:
             probe = Lease(metadata=ObjectMeta(name=PROBE, namespace=self._namespace))
             await until_fenced(self._kube, FENCE, LEASES, probe, self._clock, self._health, manifest=MANIFEST)
@@ -84,7 +84,7 @@ class StatusWriter:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._installation.run())
                 tasks.create_task(self._write_all())
-            raise AssertionError  # both run until they are canceled
+            raise AssertionError  # both tasks run until they are canceled
         finally:
             self._ready = False
             self._shrinking.clear()
@@ -95,9 +95,9 @@ class StatusWriter:
     async def _write_all(self) -> NoReturn:
         while True:
             await self._pending.wait()
-            found = await self._limiter.acquire(self._next)
-            if found is not None:
-                await self._write(*found)
+            request = await self._limiter.acquire(self._next)
+            if request is not None:
+                await self._write(*request)
 
     def _next(self) -> "tuple[str, _Write] | None":
         self._count()
@@ -115,7 +115,7 @@ class StatusWriter:
         uid, amounts = write
         try:
             await self._requests.send(self._kube.set_node_amounts(node, amounts, uid=uid))
-        except (NotFound, Conflict):  # the node was deleted: its removal arrives as a message
+        except (NotFound, Conflict):  # the node was deleted, so a message with its removal will arrive
             self._metrics.writes.labels("gone").inc()
             self._end_failure(node)
         except (KubeError, TimeoutError) as error:
@@ -133,7 +133,7 @@ class StatusWriter:
             self._report_failures()
 
     def _report_failures(self) -> None:
-        """Reports the nodes whose last write failed, and the latest reason."""
+        """Report the nodes whose last write failed, and the latest reason."""
         text = None
         if self._failed:
             node, why = next(reversed(self._failed.items()))

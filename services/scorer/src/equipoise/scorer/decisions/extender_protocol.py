@@ -17,17 +17,17 @@ from equipoise.scorer.decisions.demand import pod_demand
 from equipoise.scorer.decisions.filtering import FilteredNodes
 
 MAX_NODES = 15_000
-"""Nodes of a request: three times as many as Kubernetes supports."""
+"""Maximum number of nodes in a request, which is three times as many as Kubernetes supports."""
 
 MAX_CONTAINERS = 1_000
-"""Containers of a pod: more than fit on a node."""
+"""Maximum number of containers of a pod, which is more than fit on a node."""
 
 MAX_PARTS = 50_000
-"""Characters of a Pod that begin or separate values (`{`, `[` and `,`), those in texts included."""
+"""Maximum number of values in a Pod, counted by the characters `{`, `[` and `,`, even within strings."""
 
 
 class InvalidRequest(ValueError):
-    """The body is not a valid request. The text quotes nothing of the body: it contains env values of pods."""
+    """The body is not a valid request. The text does not quote the body, which contains env values of pods."""
 
 
 class ExtenderRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class ExtenderRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     pod: PodDemand
     names: list[str]
-    """Each node once, in the order of the request."""
+    """The names of the nodes in the order of the request, without duplicates."""
 
     objects: list[msgspec.Raw] | None = None
     """The node objects, if the caller does not cache nodes (nodeCacheCapable: false)."""
@@ -73,7 +73,7 @@ class _NodeList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Arguments(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """ExtenderArgs with the keys of kube-scheduler. All others are skipped, however many there are."""
+    """ExtenderArgs with the keys of kube-scheduler. Any number of other keys is skipped."""
 
     pod: msgspec.Raw = msgspec.Raw()
     nodes: msgspec.Raw = msgspec.Raw()
@@ -81,10 +81,10 @@ class _Arguments(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 _MAX_KEYS = 50_000
-"""Keys of a request whose arguments are in another case."""
+"""Maximum number of keys in a request whose arguments are not in the case of kube-scheduler."""
 
 _MAX_NODE_VALUES = 300_000
-"""Objects in Nodes: with 100 in each, 3,000 nodes."""
+"""Maximum number of JSON objects in Nodes. 3,000 nodes with 100 objects in each are accepted."""
 
 _ARGUMENTS = msgspec.json.Decoder(_Arguments)
 _ARGUMENTS_IN_ANY_CASE = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -95,10 +95,10 @@ _NAMES = msgspec.json.Decoder(list[str] | None)
 
 
 def parse_request(body: bytes) -> ExtenderRequest:
-    """Raises InvalidRequest. If the body has both Nodes and NodeNames, NodeNames count.
+    """Parse ExtenderArgs. If the body has both Nodes and NodeNames, NodeNames count. Raises InvalidRequest.
 
-    The event loop waits meanwhile. So the number of values is limited, which determines the time much more than the
-    length does, and is counted before they are decoded.
+    Parsing blocks the event loop, and its time depends on the number of values much more than on the length. So values
+    are counted before they are decoded, and their number is limited.
     """
     try:
         return _parse(body)
@@ -127,7 +127,7 @@ def _parse(body: bytes) -> ExtenderRequest:
         objects = _parse_nodes(bytes(arguments.nodes))
         names = [_NODE.decode(node).metadata.name for node in objects]
     _limit(len(names), MAX_NODES, "nodes")
-    # A lone surrogate can be decoded but not encoded. Joined, all names are checked at once.
+    # A lone surrogate can be decoded but not encoded. All names are joined to check them at once.
     "".join((pod.namespace, pod.name, *names)).encode()
     if len(set(names)) < len(names):
         names = list(dict.fromkeys(names))
@@ -139,10 +139,9 @@ def _parse_arguments(body: bytes) -> _Arguments:
     if bytes(arguments.pod) and (bytes(arguments.nodes) or bytes(arguments.node_names)):
         return arguments
     _limit(body.count(b'":'), _MAX_KEYS, "keys")
-    found = {key.lower(): value for key, value in _ARGUMENTS_IN_ANY_CASE.decode(body).items()}
-    return _Arguments(
-        **{name: found[key] for name in _Arguments.__struct_fields__ if (key := name.replace("_", "")) in found}
-    )
+    arguments_by_key = {key.lower(): value for key, value in _ARGUMENTS_IN_ANY_CASE.decode(body).items()}
+    keys = {name: name.replace("_", "") for name in _Arguments.__struct_fields__}
+    return _Arguments(**{name: arguments_by_key[key] for name, key in keys.items() if key in arguments_by_key})
 
 
 def _parse_pod(text: bytes) -> PodDemand:
@@ -152,7 +151,7 @@ def _parse_pod(text: bytes) -> PodDemand:
     except msgspec.ValidationError as error:
         if "datetime" not in str(error):
             raise
-        pod = read_object(text, Pod)  # no score depends on a time
+        pod = read_object(text, Pod)  # ignores invalid times, on which no score depends
     _limit(len(pod.spec.containers or ()) + len(pod.spec.init_containers), MAX_CONTAINERS, "containers")
     return pod_demand(pod)
 
@@ -172,7 +171,7 @@ def _limit(number: int, limit: int, what: str) -> None:
 
 
 def write_priorities(names: Sequence[str], scores: Rows) -> bytes:
-    """HostPriorityList: one integer per host."""
+    """The HostPriorityList with one integer per host."""
     text = "".join(names)
     if not names or len(msgspec.json.encode(text)) > len(text.encode()) + 2:  # a character is escaped
         return msgspec.json.encode(list(map(HostPriority, names, scores.tolist())))
@@ -184,9 +183,9 @@ def write_priorities(names: Sequence[str], scores: Rows) -> bytes:
 
 
 def write_filter_result(request: ExtenderRequest, filtered: FilteredNodes) -> bytes:
-    """ExtenderFilterResult, with names or objects as in the request.
+    """The ExtenderFilterResult, with names or objects as in the request.
 
-    Refusals are "unresolvable": otherwise kube-scheduler would try to preempt pods on a node that is only too hot.
+    Refusals are "unresolvable", because kube-scheduler would otherwise try to preempt pods on a node that is too hot.
     """
     nodes: dict[str, Any] | None = None
     if request.objects is not None:
@@ -205,5 +204,5 @@ def write_filter_result(request: ExtenderRequest, filtered: FilteredNodes) -> by
 
 
 def write_error(text: str) -> bytes:
-    """The body of every status except 200."""
+    """The body of a response with any status except 200."""
     return msgspec.json.encode({"Error": text})

@@ -1,4 +1,4 @@
-"""Advice on a placed pod: the rank of its node among all nodes with headroom, and the regret."""
+"""Advice on a placed pod: the rank of its node among all nodes with headroom, and the points to the best (regret)."""
 
 import msgspec
 
@@ -16,9 +16,10 @@ from equipoise.scorer.state.scoring_state import ScoringState
 
 
 def deserves_advice(pod: PlacedPod, node: str, *, max_age: float, now: float) -> bool:
-    """Whether the scheduler had a choice, and placed the pod so recently (seconds) that loads are still the same.
+    """Whether the scheduler could choose the node of this pod, and placed it at most `max_age` seconds ago.
 
-    DaemonSet pods and static pods (whose name ends in their node's name) have only one possible node.
+    The loads of nodes are then still the same. DaemonSet pods and static pods (whose name ends in their node's name)
+    have only one possible node.
     """
     daemon = pod.workload is not None and pod.workload.kind == "DaemonSet"
     static = pod.workload is None and pod.name.endswith(f"-{node}")
@@ -28,9 +29,9 @@ def deserves_advice(pod: PlacedPod, node: str, *, max_age: float, now: float) ->
 def advise(
     state: ScoringState, pod: PlacedPod, node: str, high: ResourceThresholds, now: float
 ) -> PlacementAdvice | None:
-    """Score a placed pod as if it were pending; None if it is no longer on the node. Changes nothing.
+    """Score a placed pod as if it were pending; None if it is no longer on the node. `state` does not change.
 
-    Its own usage is subtracted from its node. Pods placed at the same time count on their nodes.
+    The usage of the pod is subtracted from its node. Pods placed at the same time count on their nodes.
     """
     _, placement = latest_messages(state.nodes.messages, node)
     if placement is None or all(placed.uid != pod.uid for placed in placement.pods):
@@ -76,7 +77,7 @@ def advise(
 
 
 def _advised_node(ranking: Ranking, index: int) -> AdvisedNode:
-    """Both loads are those of one window, so that their difference is the pod."""
+    """The node with its load without and with the pod, both in the same window so that they differ by the pod only."""
     _, load, with_pod = ranking.shortest_window(index)
     return AdvisedNode(
         node=ranking.names[index],

@@ -1,4 +1,4 @@
-"""What would have put the second node first: how much more CPU load the first one would need."""
+"""Finds the change of CPU load on the first node that would have put the second node first."""
 
 import itertools
 import math
@@ -15,16 +15,16 @@ from equipoise.scorer.decisions.ranking import AVOIDED, PREFERRED, Ranking, poin
 from equipoise.scorer.state.node_table import UNCHANGED_BY_PODS
 
 _STEPS = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0, 55.0, 89.0)
-"""Points of CPU load that are tried first: small changes matter most."""
+"""Changes of CPU load that are tried first, in points. They are denser where they are small."""
 
 _PRECISION = 1e-4
-"""Points."""
+"""Precision of the found change, in points of CPU load."""
 
 _CPU = RESOURCES.index("cpu")
 
 
 def rank_change(policy: ScoringPolicy, ranking: Ranking, rows: Rows) -> RankChange:
-    """What would have put the second node first. `rows` are the nodes' rows in `ranking.nodes.cluster`."""
+    """The change that would have put the second node first. `rows`: rows of the nodes in `ranking.nodes.cluster`."""
     best, second = map(int, ranking.order[:2])
     first, runner_up, hint = ranking.names[best], ranking.names[second], ranking.hint
 
@@ -55,8 +55,9 @@ def rank_change(policy: ScoringPolicy, ranking: Ranking, rows: Rows) -> RankChan
 def smallest_change(policy: ScoringPolicy, nodes: CandidateNodes, demand: Demand, pair: Rows, row: int) -> float | None:
     """Points of CPU load in every window by which the first of two nodes must change so that the second is better.
 
-    Rounded up to tenths; negative: less load. 0 if their scores are equal, None if no change between an empty node and
-    100 points more is enough. `row` is the first node's in `nodes.cluster`: the cluster's level changes too.
+    The change is rounded up to tenths and negative if the load must fall. It is 0 if the scores are equal. None if no
+    change is enough, from an empty node to 100 points more. `row` is the first node's row in `nodes.cluster`, because
+    the level of the cluster changes too.
     """
 
     def lead(points: float) -> float:
@@ -69,20 +70,20 @@ def smallest_change(policy: ScoringPolicy, nodes: CandidateNodes, demand: Demand
     highest = 100.0 * np.nan_to_num(nodes.load[pair[0], :, _CPU]).max()
     up = _crossing(lead, 1.0, 100.0)
     down = _crossing(lead, -1.0, min(highest, math.inf if up is None else up))
-    found = [change for change in (up, None if down is None else -down) if change is not None]
-    return min(found, key=abs, default=None)
+    changes = [change for change in (up, None if down is None else -down) if change is not None]
+    return min(changes, key=abs, default=None)
 
 
 def _crossing(lead: Callable[[float], float], sign: float, limit: float) -> float | None:
-    """The smallest change (> 0) up to the limit at which the lead is lost; None if it never is.
+    """The size of the smallest change up to the limit at which the lead is lost; None if it is not lost.
 
-    Coarse steps, then bisection: a lead that is lost and regained within one step is not found.
+    The first step that loses the lead is bisected. So a lead that is lost and regained within one step is not found.
     """
-    steps = [step for step in _STEPS if step < limit]
-    lost = ((low, high) for low, high in itertools.pairwise([0.0, *steps, limit]) if lead(sign * high) < 0.0)
-    low, high = next(lost, (0.0, math.inf))
-    if high == math.inf:
+    steps = [0.0, *(step for step in _STEPS if step < limit), limit]
+    crossing = next(((low, high) for low, high in itertools.pairwise(steps) if lead(sign * high) < 0.0), None)
+    if crossing is None:
         return None
+    low, high = crossing
     while high - low > _PRECISION:
         middle = (low + high) / 2.0
         low, high = (low, middle) if lead(sign * middle) < 0.0 else (middle, high)
@@ -90,22 +91,22 @@ def _crossing(lead: Callable[[float], float], sign: float, limit: float) -> floa
 
 
 def _changed(nodes: CandidateNodes, pair: Rows, row: int, share: float) -> CandidateNodes:
-    """Two of the nodes, the first with `share` more CPU load (negative: less)."""
+    """The two nodes, where the load of the first is changed by `share` of its CPU."""
 
     def shifted(values: Array, index: int) -> Array:
         values = values.copy()
         values[index, ..., _CPU] = np.maximum(values[index, ..., _CPU] + share, 0.0)
         return values
 
-    some = nodes.take(pair)
-    if some.daily is not None and row >= 0:
-        some.daily.reserved[0, _CPU] += share  # in every hour
+    both = nodes.take(pair)
+    if both.daily is not None and row >= 0:
+        both.daily.reserved[0, _CPU] += share  # in every hour
     return msgspec.structs.replace(
-        some,
-        load=shifted(some.load, 0),
+        both,
+        load=shifted(both.load, 0),
         cluster=nodes.cluster if row < 0 else ClusterLoad(shifted(nodes.cluster.load, row)),
         statistics={
             name: values if name in UNCHANGED_BY_PODS else shifted(values, 0)
-            for name, values in some.statistics.items()
+            for name, values in both.statistics.items()
         },
     )

@@ -12,10 +12,10 @@ from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 
 
 class BandScoring(Section, frozen=True, kw_only=True):
-    """Pods of the bands mid and batch are scored by what is left of their band: see docs/decisions/0037."""
+    """Pods of the bands mid and batch are scored by the amounts left of their band: see docs/decisions/0037."""
 
     enabled: bool = False
-    """Needs the reclaimer (`reclaimer.enabled`). Without it, such pods are scored by the policy, as any others."""
+    """Needs the reclaimer (`reclaimer.enabled`). Without it, the policy scores these pods like all other pods."""
 
     lifetime: Duration = Duration(300)
     """The time after an evaluation of the reclaimer for which its amounts may be used."""
@@ -39,8 +39,8 @@ class ScoringSettings(Section, frozen=True, kw_only=True):
     reservation_timeout: Annotated[float, Meta(ge=0)] = 2.0
     """Seconds for which the usage of a scored pod counts on its best nodes, if it is not placed earlier.
 
-    Covers the time from the response until the placement is received. It depends on the API server, not on the load:
-    not divided by time compression.
+    It covers the time from the response until the placement is received. This time depends on the API server, so time
+    compression does not divide it.
     """
 
     replacement_hint_duration: Duration = Duration(600)

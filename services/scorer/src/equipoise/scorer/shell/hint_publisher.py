@@ -18,7 +18,7 @@ from equipoise.scorer.state.scoring_state import ScoringState
 
 
 class HintPublisher:
-    """Publishes the hints of one replica: each namespace is published by one."""
+    """Publishes the hints of the namespaces of this replica. Each namespace belongs to one replica."""
 
     def __init__(
         self, scoring: ScoringState, settings: HintSettings, clock: Clock, metrics: ScorerMetrics, identity: str
@@ -32,7 +32,7 @@ class HintPublisher:
         self._evicted = asyncio.Event()
 
     def on_heartbeat(self, heartbeat: Heartbeat, _: float) -> None:
-        """Receives a heartbeat of any scorer."""
+        """Receive a heartbeat of a scorer."""
         self._replicas.on_heartbeat(heartbeat, self._clock.monotonic())
 
     def on_placement(self, message: NodePlacement, placed: Sequence[PlacedPod]) -> None:
@@ -41,21 +41,21 @@ class HintPublisher:
         self._table.on_placement(message, placed, now)
         evicted = self._table.evicted_workloads(now)
         if any(pod.workload in evicted for pod in placed):
-            self._evicted.set()  # the next pod is no replacement
+            self._evicted.set()  # the replacement is placed, so the hint for the next pod changes
 
     def on_eviction(self) -> None:
-        """An eviction was intended or carried out: its replacement is created within seconds."""
+        """Publish soon, because the replacement of an intended or carried out eviction is created within seconds."""
         self._evicted.set()
 
     async def run(self, publish: Callable[[str, Message], Awaitable[bool]]) -> None:
-        """Publishes until cancelled. `publish` returns False if it failed."""
+        """Publish until canceled. `publish` returns False if it failed."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._update_regularly(publish))
             tasks.create_task(self._publish_after_evictions(publish))
 
     async def _update_regularly(self, publish: Callable[[str, Message], Awaitable[bool]]) -> None:
         while True:
-            # Also before the first time: until then the heartbeats of the other replicas are received.
+            # The first update waits too, so that the heartbeats of the other replicas are received before it.
             await self._clock.sleep(self._interval)
             started = self._clock.monotonic()
             for _ in self._table.update(self._clock.now()):

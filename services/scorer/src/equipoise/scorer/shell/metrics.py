@@ -88,7 +88,7 @@ class ScorerMetrics:
             "hint",
         )
         for hint in (*get_args(NodeInHint), "unknown"):
-            self.placed_pods.labels(hint)  # from 0 on: increase() does not count the first value of a series
+            self.placed_pods.labels(hint)  # the series starts at 0, because increase() ignores the first value
         followed = gauge(
             "equipoise_scores_followed_ratio",
             "Share of the last 1,000 placed pods that were placed on a best node of their response; NaN without any.",
@@ -120,21 +120,27 @@ class ScorerMetrics:
         """Requests of kube-scheduler."""
 
         self._placed: deque[tuple[bool, float]] = deque(maxlen=_MAX_PLACED)
-        # Computed when metrics are scraped, in another thread: pods are placed far more often.
-        followed.set_function(lambda: _mean([each for each, _ in tuple(self._placed)]))
-        by_chance.set_function(lambda: _mean([each for _, each in tuple(self._placed)]))
+        """The last placed pods: whether the score of each was followed, and the probability of that by chance."""
+
+        # The means are computed only when metrics are scraped, because pods are placed far more often. A scrape runs in
+        # another thread, so it reads a copy.
+        followed.set_function(lambda: _mean([followed for followed, _ in tuple(self._placed)]))
+        by_chance.set_function(lambda: _mean([chance for _, chance in tuple(self._placed)]))
 
     def scores_followed(self) -> ScoresFollowed:
-        """The same two shares, as a message."""
-        followed, chance = [each for each, _ in self._placed], [each for _, each in self._placed]
-        if not followed:
+        """The shares of placed pods whose scores were followed, and would be by chance, as a message."""
+        if not self._placed:
             return ScoresFollowed(requests=self.extender_requests)
+        followed, chance = zip(*self._placed, strict=True)
         return ScoresFollowed(
             requests=self.extender_requests, placed=len(followed), followed=_mean(followed), by_chance=_mean(chance)
         )
 
     def on_cluster(self, load: Array, requested: Array) -> None:
-        """Both are nodes × resources, as a share of the base. NaN is unknown: of such a node, neither counts."""
+        """Set the gauges of the cluster from the load and the requests of nodes (rows) by resource (columns).
+
+        Both are shares of the base. A node of which one of the two is unknown (NaN) is not counted.
+        """
         statistics: Mapping[str, Callable[[Array], float]] = {
             "min": np.min,
             "mean": np.mean,
@@ -157,5 +163,5 @@ class ScorerMetrics:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """NaN without values: 0 would mean that no score was ever followed."""
+    """The mean; NaN without values, because 0 would mean that no score was ever followed."""
     return sum(values) / len(values) if values else math.nan

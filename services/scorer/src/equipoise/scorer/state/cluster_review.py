@@ -14,10 +14,10 @@ from equipoise.scorer.decisions.arrays import resources
 HOUR = 3_600.0
 
 PUBLISH_INTERVAL = 300.0
-"""Seconds after which a growing period is published again: at most this much is lost when a scorer crashes."""
+"""Seconds between publications of an unfinished period. A scorer that crashes loses at most this much of it."""
 
 MAX_STEP = 60.0
-"""Seconds between two observations above which the time between them counts as not observed."""
+"""The maximum of seconds between two observations. A longer time between them counts as not observed."""
 
 
 class ClusterReviewer:
@@ -30,13 +30,13 @@ class ClusterReviewer:
         self._skipped = 0
 
     def skip(self) -> None:
-        """Count a placement without advice: placements arrive too fast."""
+        """Count a placement that gets no advice because placements arrive too fast."""
         self._skipped += 1
 
     def observe(self, names: Sequence[str], load: Array, now: float, *, known: bool) -> list[ClusterReview]:
-        """Add the load (nodes × resources, 0..1; NaN unknown) since the last call. Returns the reviews to publish.
+        """Add the load since the last call: nodes × resources, 0..1, NaN if unknown. Returns the reviews to publish.
 
-        `known`: whether coverage is sufficient; without it the time counts as not observed.
+        `known`: whether coverage is sufficient. If not, the time counts as not observed.
         """
         period = self._period
         if period is None or not 0.0 <= now - period.until <= MAX_STEP:
@@ -67,7 +67,7 @@ class _Period:
         self.seen = 0.0
         self._nodes = 0.0
         self._over: defaultdict[str, float] = defaultdict(float)
-        # Second row: the seconds in which the resource was known for any node.
+        # The first row has sums, the second the seconds in which the load of any node was known.
         self._spread = np.zeros((2, len(RESOURCES)))
         self._deviation = np.zeros((2, len(RESOURCES)))
 

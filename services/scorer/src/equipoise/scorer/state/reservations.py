@@ -1,4 +1,4 @@
-"""Reservations: until a scored pod is placed, its expected usage counts on the best nodes of its response.
+"""Reservations. Until a scored pod is placed, its expected usage counts on the best nodes of its response.
 
 Without them, every pod of a burst would get the same best node, because placements arrive with a delay. A negative
 reservation takes a placed pod off its node, so that a request can score the pod as if it were pending.
@@ -14,7 +14,7 @@ class PodReservation(msgspec.Struct, frozen=True, kw_only=True):
     """The expected usage of one scored pod, divided evenly among the best nodes of its response."""
 
     rows: Rows
-    """Rows of the node table, each once."""
+    """Rows of the node table, without duplicates."""
 
     usage: Array
     """windows × resources: cores and bytes on each of these rows."""
@@ -29,25 +29,26 @@ class PodReservation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NegativeReservation(msgspec.Struct, frozen=True, kw_only=True):
-    """What changes in a node's row if one placed pod is not counted. To be added: amounts are usually negative."""
+    """The amounts to add to the row of a node so that one placed pod is not counted. Most are negative."""
 
     row: int
     load: Array
     """(mean, then each statistic) × windows × resources: share of the base."""
 
     requests: Array
-    """Amounts per resource, cores and bytes; `limits` alike."""
+    """Requested amounts per resource, cores and bytes."""
 
     limits: Array
+    """Limits per resource, cores and bytes."""
 
     daily_load: Array | None
     """resources × slots: share of the base; None where daily loads are not kept."""
 
     placed_at: float
-    """The pod is not counted among recent placements either."""
+    """The time of the placement, so that the pod does not count among recent placements."""
 
     band_requests: Array | None = None
-    """bands × resources: what the pod requests, to be added to what is left; None: nothing of a band."""
+    """bands × resources: the requests of the pod, which are added to the amounts left; None: it has no band."""
 
 
 class Reservations:
@@ -84,11 +85,11 @@ class Reservations:
             return None
         self._sum[reservation.rows] -= reservation.usage
         if not self._reservations:
-            self._sum[:] = 0.0  # sums and differences leave rounding errors
+            self._sum[:] = 0.0  # additions and subtractions leave rounding errors
         return reservation
 
     def prune(self, now: float) -> None:
-        """End expired reservations, and those of the time of a clock that was ahead."""
+        """End expired reservations, and those made before the clock was set back."""
         while self._reservations:
             uid, reservation = next(iter(self._reservations.items()))
             if now < reservation.expires_at <= now + self._lifetime + FUTURE_TOLERANCE:
@@ -96,9 +97,10 @@ class Reservations:
             self.release(uid)
 
     def total(self, capacity: int, now: float, *, without: str = "") -> Array | None:
-        """rows × windows × resources: all that is reserved, except for rounding errors; None when nothing is.
+        """rows × windows × resources: the sum of all reservations, up to rounding errors; None without reservations.
 
-        `without`: UID of a pod whose reservation does not count. The array is the internal one: do not change it.
+        `without`: UID of a pod whose reservation does not count. Do not change the returned array: it may be the
+        internal one.
         """
         self.prune(now)
         if not self._reservations:
@@ -111,8 +113,8 @@ class Reservations:
         return total
 
     def count(self, row: int, *, without: str = "") -> int:
-        """Number of reservations on a row; `without` as above."""
-        return sum(uid != without and row in each.rows for uid, each in self._reservations.items())
+        """Number of reservations on a row, without that of the pod with the UID `without`."""
+        return sum(uid != without and row in reserved.rows for uid, reserved in self._reservations.items())
 
     def _resize(self, rows: int, cell: Array) -> None:
         if self._sum.shape[1:] != cell.shape:

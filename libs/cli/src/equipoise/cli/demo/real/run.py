@@ -1,4 +1,7 @@
-"""A run on real nodes, as an operator would do it: image, chart in mode observe, then evict, until a pod has moved."""
+"""A demo run on real nodes. Like an operator, it installs the chart in mode observe and then changes it to mode evict.
+
+It ends when a pod has moved.
+"""
 
 import asyncio
 import json
@@ -29,8 +32,8 @@ RELEASE_NAMESPACE = "equipoise-system"
 CHART = Path("charts") / "equipoise"
 HELM_TIMEOUT = "5m"
 EVICTION_SECONDS = 900.0
-"""How long a proposal and an eviction may take. A new pod moves when its usage is known, after four minutes. After a
-refusal the descheduler proposes a pod again ten minutes later.
+"""How long a proposal may take, and how long an eviction. A new pod moves when its usage is known, after four minutes.
+After a refusal, the descheduler proposes a pod again ten minutes later.
 """
 
 LOAD_SECONDS = 60.0
@@ -38,7 +41,7 @@ POLL_SECONDS = 1.0
 
 
 class RealDemoResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of a run. Seconds since the start of the cluster, unless a field says otherwise."""
+    """The figures of a run. Times are seconds since the start of the cluster, unless stated otherwise."""
 
     kubernetes: str
     nodes: int
@@ -74,7 +77,7 @@ class RealDemoResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_real_demo(cluster: RealCluster, nodes: int, screen: Screen, *, keep: bool) -> RealDemoResult:
-    """Raises CommandFailed if no pod moves in time, and the errors of a cluster that does not start."""
+    """Run the demo. Raises CommandFailed if no pod moves in time, and the errors of a cluster that does not start."""
     began = time.monotonic()
     screen.print(f"starting a control plane of Kubernetes and {nodes} nodes with containers on this machine")
     timeout = aiohttp.ClientTimeout(total=10)
@@ -100,7 +103,7 @@ async def run_real_demo(cluster: RealCluster, nodes: int, screen: Screen, *, kee
 
 @dataclass(kw_only=True)
 class RealDemo:
-    """One run on one cluster."""
+    """A run of the demo on a cluster."""
 
     cluster: RealCluster
     api: Api
@@ -141,14 +144,14 @@ class RealDemo:
             replacement=replacement,
             replacement_node=node,
             on_target=node == evicted["target"],
-            evictions=sum(each.succeeded for each in self.cluster.cluster.evictions()),
+            evictions=sum(eviction.succeeded for eviction in self.cluster.cluster.evictions()),
             load_before=_rounded(before),
             load_after=_rounded(await self.loads.of_all()),
             seconds=round(self._elapsed(), 1),
         )
 
     async def _start_pods(self, nodes: list[str]) -> dict[str, str]:
-        """All of them on the first node: the others are cordoned meanwhile."""
+        """Start all pods on the first node, while the other nodes are cordoned. Returns the node of each pod."""
         for node in nodes[1:]:
             await self._run(self.cluster.kubectl, "cordon", node)
         await self.api.apply([burning_pods(os.cpu_count() or 1)])
@@ -161,7 +164,7 @@ class RealDemo:
         return pods
 
     async def _helm(self, action: str, mode: str) -> float:
-        """Seconds."""
+        """Install or upgrade the chart in this mode. Returns the seconds that helm took."""
         file = self.cluster.directory / f"values-{mode}.yaml"
         file.write_text(yaml.safe_dump(values(mode, self.cluster.prometheus_url)))
         create = ["--create-namespace"] if action == "install" else []
@@ -182,7 +185,7 @@ class RealDemo:
         )
 
     async def _outcome(self, wanted: Callable[[Mapping[str, Any]], bool], what: str) -> Mapping[str, Any]:
-        """The first such outcome of the workload."""
+        """Wait for the first wanted outcome for a pod of the workload."""
         deadline = time.monotonic() + EVICTION_SECONDS
         log = self.cluster.cluster.log("tap")
         while time.monotonic() < deadline:
@@ -197,22 +200,21 @@ class RealDemo:
         raise CommandFailed(f"Equipoise has not moved a pod within {EVICTION_SECONDS:g} s ({what}). Its plan:\n{plan}")
 
     async def _replacement(self, before: Mapping[str, str]) -> tuple[str, str]:
-        """The first new pod of the workload that runs, and its node."""
-        found: Any = await self.api.wait(
+        """Wait for the first new running pod of the workload. Returns its name and node."""
+        pods: Any = await self.api.wait(
             self._pods_path,
             lambda pods: bool(pods_of(pods["items"]).keys() - before.keys()),
             what="the replacement runs",
             timeout=120,
         )
-        new = {name: node for name, node in pods_of(found["items"]).items() if name not in before}
-        return next(iter(new.items()))
+        return next((name, node) for name, node in pods_of(pods["items"]).items() if name not in before)
 
     @property
     def _pods_path(self) -> str:
         return f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app%3D{WORKLOAD}"
 
     async def _run(self, *argv: str | Path, check: bool = True) -> str:
-        """The output of a program. Raises CommandFailed with it."""
+        """Run a program and return its output. Raises CommandFailed, with the output, if it fails."""
         process = await asyncio.create_subprocess_exec(
             *argv,
             env={**os.environ, "KUBECONFIG": str(self.cluster.cluster.kubeconfig)},

@@ -11,7 +11,7 @@ Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""The API server has no other integers; JSON, and so a custom resource, does."""
+"""The fields of the API are Int32 or Int64. JSON, and so a custom resource, may have larger integers."""
 
 
 class ApiValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
@@ -42,10 +42,10 @@ class ObjectMeta(ApiValue, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
     owner_references: list[OwnerReference] = []
     unreadable: str = ""
-    """Why a part of the object could not be decoded (`contracts.unreadable`): it is unknown. Never of the API."""
+    """Why a part of the object could not be decoded and is unknown. `contracts.unreadable` sets it, not the API."""
 
     requests_known: bool = False
-    """What a pod with `unreadable` requests is known nevertheless (`contracts.unreadable.known_amounts`)."""
+    """The requests of a pod are known although `unreadable` is set (`contracts.unreadable.known_amounts`)."""
 
     @property
     def controller(self) -> OwnerReference | None:
@@ -77,7 +77,7 @@ class Condition(ApiValue, frozen=True, kw_only=True):
 
 
 class ExplainedCondition(Condition, frozen=True, kw_only=True):
-    """A condition as it is written: with the text that people read. It is not read back, to save memory."""
+    """A condition to write, with a message for people. To save memory, messages are not read: see `Condition`."""
 
     message: str = ""
 

@@ -1,4 +1,4 @@
-"""The three scoring strategies of NodeResourcesFit: how full the requested resources would be."""
+"""The three scoring strategies of NodeResourcesFit, which score a node by the used share of its resources."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from equipoise.scheduling.model.arrays import Flags, Ints
 
 
 class ResourceWeight(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource that is scored. The weight is 1..100."""
+    """A resource that is scored, with a weight of 1..100."""
 
     name: str
     weight: int = 1
@@ -20,7 +20,7 @@ CPU_AND_MEMORY = (ResourceWeight(name="cpu"), ResourceWeight(name="memory"))
 
 
 class ShapePoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A point of the function of RequestedToCapacityRatio: percent used (0..100), and a score of 0..10."""
+    """A point of the function of RequestedToCapacityRatio: a used share of 0..100 percent, and its score of 0..10."""
 
     utilization: int
     score: int
@@ -32,62 +32,69 @@ MAX_SHAPE_SCORE = 10
 _MAX_SCORE, _ZERO = np.array(MAX_SCORE), np.array(0)
 
 Strategy = Callable[[Ints, Ints, Flags, Ints], Ints]
-"""Requested with the pod, capacity, and whether the resource counts: resources × nodes; and the weight of each."""
+"""Scores nodes (0..100) by four arguments: the requests with the pod, the capacity and whether the resource counts,
+which are resources × nodes; and the weights of the resources."""
 
 
 def least_allocated(requested: Ints, capacity: Ints, counts: Flags, weights: Ints) -> Ints:
-    """What is left, in percent: the emptier the better."""
-    left = (capacity - requested) * MAX_SCORE
-    return _weighted_mean(np.where(requested > capacity, 0, _divided(left, np.maximum(capacity, 1))), counts, weights)
+    """The unused share in percent, so that the emptiest node is the best."""
+    unused = (capacity - requested) * MAX_SCORE
+    return _weighted_mean(np.where(requested > capacity, 0, _divided(unused, np.maximum(capacity, 1))), counts, weights)
 
 
 def least_allocated_exactly(requested: Ints, capacity: Ints, weights: Ints, total: Ints) -> Ints:
-    """The same if all resources count, capacities are above 0, and no amount is above EXACT.
+    """The result of `least_allocated` if all resources count, capacities are above 0, and no amount is above EXACT.
 
     `total`: the sum of the weights, as an array without dimensions.
     """
-    left = capacity - requested
-    left *= _MAX_SCORE
-    left //= capacity
-    np.maximum(left, _ZERO, out=left)
-    mean: Ints = weights.dot(left)
+    unused = capacity - requested
+    unused *= _MAX_SCORE
+    unused //= capacity
+    np.maximum(unused, _ZERO, out=unused)
+    mean: Ints = weights.dot(unused)
     mean //= total
     return mean
 
 
 def most_allocated(requested: Ints, capacity: Ints, counts: Flags, weights: Ints) -> Ints:
-    """What is used, in percent: the fuller the better."""
+    """The used share in percent, so that the fullest node is the best."""
     used = np.minimum(requested, capacity)
     return _weighted_mean(_divided(used * MAX_SCORE, np.maximum(capacity, 1)), counts, weights)
 
 
 def _divided(dividend: Ints, divisor: Ints) -> Ints:
-    """Divides as Go, towards zero. The dividend is negative if a multiplication of more than 92 PB has overflowed."""
-    found: Ints = np.where(dividend < 0, -(-dividend // divisor), dividend // divisor)
-    return found
+    """The quotient rounded towards zero, as in Go.
+
+    The dividend is negative if its multiplication has overflowed, which amounts above 92 PB cause.
+    """
+    quotient: Ints = np.where(dividend < 0, -(-dividend // divisor), dividend // divisor)
+    return quotient
 
 
 def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> Strategy:
-    """The score of what is used, by a piecewise linear function. A resource that scores 0 does not count."""
+    """Scores the used share by a piecewise linear function. A resource that scores 0 does not count."""
 
     def strategy(requested: Ints, capacity: Ints, counts: Flags, weights: Ints) -> Ints:
         total = np.zeros(len(requested[0]), dtype=np.int64)
-        weight = np.zeros_like(total)
-        for used, size, counting, each in zip(requested, capacity, counts, weights, strict=True):
+        total_weight = np.zeros_like(total)
+        for used, size, counting, weight in zip(requested, capacity, counts, weights, strict=True):
             percent = np.where((used > size) | (size == 0), MAX_SCORE, used * MAX_SCORE // np.maximum(size, 1))
             scores = broken_linear(shape, percent)
-            counted = counting & (scores > 0)
-            total += np.where(counted, scores * each, 0)
-            weight += np.where(counted, each, 0)
-        # math.Round of Go: halves away from zero.
-        mean: Ints = np.floor(total / np.maximum(weight, 1) + 0.5).astype(np.int64)
+            scoring = counting & (scores > 0)
+            total += np.where(scoring, scores * weight, 0)
+            total_weight += np.where(scoring, weight, 0)
+        # As with Go's math.Round, a half is rounded away from zero.
+        mean: Ints = np.floor(total / np.maximum(total_weight, 1) + 0.5).astype(np.int64)
         return mean
 
     return strategy
 
 
 def broken_linear(shape: Sequence[ShapePoint], percent: Ints) -> Ints:
-    """0..100. Constant outside of the points; between two of them with the division of Go, towards zero."""
+    """The score (0..100) of each used share in percent, by the function through the points of `shape`.
+
+    It is constant outside of the points. Between two points it is rounded towards zero, as in Go.
+    """
     factor = MAX_SCORE // MAX_SHAPE_SCORE
     result = np.full_like(percent, shape[-1].score * factor)
     for right in range(len(shape) - 1, 0, -1):
@@ -97,12 +104,12 @@ def broken_linear(shape: Sequence[ShapePoint], percent: Ints) -> Ints:
         inside = percent <= right_point.utilization
         result = np.where(inside, left_point.score * factor + np.sign(rise) * steps, result)
     result = np.where(percent <= shape[0].utilization, shape[0].score * factor, result)
-    found: Ints = result.astype(np.int64)
-    return found
+    scores: Ints = result.astype(np.int64)
+    return scores
 
 
 def _weighted_mean(scores: Ints, counts: Flags, weights: Ints) -> Ints:
-    """0 where no resource counts."""
+    """The mean over the resources that count, for each node; 0 where no resource counts."""
     if np.count_nonzero(counts) == counts.size:
         mean: Ints = np.dot(weights, scores)
         mean //= np.add.reduce(weights)

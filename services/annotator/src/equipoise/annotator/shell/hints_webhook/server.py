@@ -35,14 +35,13 @@ log = structlog.get_logger()
 _SETTING = "annotator.hints.webhook"
 
 _LIMITS = ConnectionLimits(total=256, per_address=256, handshake_seconds=TIMEOUT_SECONDS, request_seconds=math.inf)
-"""An API server needs a connection for each pod at a time, and several API servers may have the same address."""
+"""An API server opens a connection for each pod created at the same time. Several API servers may share an address."""
 
 _KEEP_ALIVE_SECONDS = 120.0
-"""The seconds for which an idle connection stays open: more than the 90 s of the API server, so that the API server
-closes an idle connection."""
+"""The seconds for which an idle connection stays open. The API server closes it after 90 s, before the webhook does."""
 
 _STOP_SECONDS = 2.0
-"""The time for pending responses at the end."""
+"""The time that pending requests have when the server stops."""
 
 PROBE_HINTS = HintsObject(
     metadata=ObjectMeta(resource_version="probe"),
@@ -50,7 +49,7 @@ PROBE_HINTS = HintsObject(
     hostnames=("probe",),
     hints={PROBE_KEY: Hint(prefer=(HintTerm(weight=1, nodes=(0,)),))},
 )
-"""The hint of the pods that only measure the webhook."""
+"""The hints for requests that only test the webhook."""
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +69,7 @@ class _Response(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     patch: str = ""
 
 
-class _Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _ResponseReview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     response: _Response
     api_version: str = "admission.k8s.io/v1"
     kind: str = "AdmissionReview"
@@ -82,15 +81,15 @@ REVIEW_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def review(body: bytes, hints: Callable[[str], HintsObject | None]) -> tuple[str, bytes]:
-    """What happened to the pod of an AdmissionReview (v1), and the response.
+    """The result for the pod of an AdmissionReview (v1), as a label of the metric, and the body of the response.
 
-    `hints`: the hints of a namespace. Raises REVIEW_ERRORS for any other document.
+    `hints` returns the hints of a namespace. Raises REVIEW_ERRORS for any other document.
     """
     request = _read(body).request
-    found = admit(request.object, hints(request.namespace))
-    patch = base64.b64encode(msgspec.json.encode(found.patch)).decode() if found.patch else ""
+    admission = admit(request.object, hints(request.namespace))
+    patch = base64.b64encode(msgspec.json.encode(admission.patch)).decode() if admission.patch else ""
     response = _Response(uid=request.uid, allowed=True, patch_type="JSONPatch" if patch else "", patch=patch)
-    return found.result, msgspec.json.encode(_Answer(response=response))
+    return admission.result, msgspec.json.encode(_ResponseReview(response=response))
 
 
 @dataclass(kw_only=True)
@@ -188,9 +187,9 @@ class WebhookServer:
                 return self._error(400, "unreadable", f"no AdmissionReview (v1) of a pod: {error}")
             except ConnectionError:
                 raise
-            except Exception as error:  # whatever it is, the pod is created without a hint
+            except Exception as error:  # after any error, the pod is created without a hint
                 frame = traceback.extract_tb(error.__traceback__)[-1]
-                kind = type(error).__name__  # its text may quote a pod
+                kind = type(error).__name__  # not the text of the error, which may quote a pod
                 log.error("request failed", error=kind, at=f"{frame.name}:{frame.lineno}")  # noqa: TRY400  a traceback may quote a pod
                 return self._error(500, "failed", f"the webhook failed: {kind}")
             finally:

@@ -16,9 +16,9 @@ log = structlog.get_logger()
 
 
 async def serve(runtime: Runtime[AnnotatorSettings]) -> None:
-    """Runs until it is canceled. It is ready, so that the Service sends requests to it, once it has the hints."""
+    """Run the webhook until canceled. It is ready once it has the hints; then its Service sends requests to it."""
     settings = runtime.own.hints.webhook
-    # Users may create others, which would fill the memory.
+    # Only objects of this name, because users may create others, which would fill the memory.
     reflector = Reflector(runtime.kube, HINTS, clock=runtime.clock, field_selector=f"metadata.name={NAME}")
     runtime.health.include_problems(
         lambda: [f"the hints may be outdated: {reflector.problem}"] * bool(reflector.problem)

@@ -21,10 +21,10 @@ ClockTime = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$", desc
 
 
 class WeeklyTimes(Section, frozen=True, kw_only=True):
-    """A part of some days of the week, in one time zone."""
+    """A period that repeats on some days of the week, such as Mon and Tue 22:00 to 06:00, in one time zone."""
 
     days: tuple[Day, ...] = DAYS
-    """Mon to Sun: the days on which it begins."""
+    """The days on which the period begins, of Mon to Sun."""
 
     begin: ClockTime = msgspec.field(name="from", default="00:00")
 
@@ -32,7 +32,7 @@ class WeeklyTimes(Section, frozen=True, kw_only=True):
     """The end. If it is not later than `from`, it is on the next day."""
 
     time_zone: str = "UTC"
-    """An IANA name: Europe/Berlin."""
+    """An IANA name such as Europe/Berlin."""
 
     def __post_init__(self) -> None:
         if not self.days:
@@ -59,7 +59,7 @@ class WeeklyTimes(Section, frozen=True, kw_only=True):
         return datetime.combine(day, time.fromisoformat(clock), self.zone).timestamp()
 
     def contain(self, now: float) -> bool:
-        """Is `now` in one of these times? The end is not."""
+        """Whether `now` is in an occurrence. An occurrence does not include its end."""
         return any(begin <= now < end for begin, end in self.occurrences(now))
 
     def __str__(self) -> str:
@@ -99,6 +99,6 @@ class Maintenance(Limit, frozen=True, kw_only=True):
         return f"{why}, until {clock_time(opens_at)}" if opens_at is not None else why
 
     def opens_at(self, now: float) -> float | None:
-        """The time from which pods may be evicted again; None when not within the next week."""
+        """The time from which pods may be evicted again; None if that is not within the next week."""
         edges = {edge for times in (*self.only, *self.never) for span in times.occurrences(now) for edge in span}
         return next((edge for edge in sorted(edges) if edge > now and not self.refusal_at(edge)), None)

@@ -11,7 +11,7 @@ class MigratingPerWorkload(CountingLimit, frozen=True, kw_only=True):
     counts = "migrating pods of {eviction.workload}"
 
     max: ShareOrCount | None = None
-    """Default: 10%, but 2 of 4 to 10 replicas and 1 of fewer."""
+    """The default is 10% of more than 10 replicas, 2 of 4 to 10 replicas, and 1 of fewer replicas."""
 
     def entries(self, view: LedgerView) -> list[LedgerEntry]:
         return view.migrating()

@@ -1,4 +1,4 @@
-"""What every limit is: settings, the evictions that it counts, and its refusal of one more."""
+"""The base classes of limits. A limit has settings, counts evictions, and may refuse one more."""
 
 import math
 from collections import Counter
@@ -46,33 +46,33 @@ class ProposedEviction(msgspec.Struct, frozen=True, kw_only=True):
     """Desired replicas of the workload."""
 
     unready: int
-    """Replicas of the workload that are missing or not ready; this pod and migrating ones included."""
+    """Replicas of the workload that are missing or not ready, including this pod and migrating pods."""
 
     cluster_pods: int
     """Pods on all known nodes. A number that is too low makes limits stricter."""
 
 
 class Limit(Section, frozen=True, kw_only=True):
-    """One rule. More counted entries only make a limit stricter."""
+    """A limit for evictions. It never becomes less strict when more entries are counted."""
 
     scope: ClassVar[LimitScope] = "pod"
-    """What is refused together with the pod: the descheduler proposes nothing in this scope until the limit may agree
-    again. "pod": other pods of its workload may still be evicted."""
+    """The pods to which a refusal applies: the descheduler proposes none of them until the limit may permit it. With
+    "pod", other pods of the same workload may still be evicted."""
 
     delays: ClassVar[bool] = False
-    """True: an eviction waits until the limit agrees, and is not refused."""
+    """Whether an eviction waits until the limit permits it, instead of being refused."""
 
     @property
     def retention(self) -> float:
-        """Seconds for which the ledger must keep an eviction for this limit, beyond its migration."""
+        """Seconds after the end of its migration for which the ledger must keep an eviction for this limit."""
         return 0.0
 
     def refusal(self, eviction: ProposedEviction, view: LedgerView) -> str:
-        """ "" when the pod may be evicted, else the reason for people."""
+        """Why the pod may not be evicted, for people; "" when it may be."""
         raise NotImplementedError
 
     def usage(self, view: LedgerView) -> Mapping[str, int]:
-        """How much is counted now, by what it is counted for ("node node-a"). For `equipoise status`."""
+        """The number of entries counted now for each object, such as "node node-a". For `equipoise status`."""
         return {}
 
     @property
@@ -81,10 +81,10 @@ class Limit(Section, frozen=True, kw_only=True):
         return ""
 
     def retry_at(self, eviction: ProposedEviction, view: LedgerView) -> float | None:
-        """The time at which the limit agrees if nothing else happens; None when time alone does not help."""
+        """The time at which the limit permits the eviction if nothing else happens; None if waiting is not enough."""
         if not self.retention:
             return None
-        # One millisecond more: times are floats, and the end of a window belongs to it.
+        # One millisecond is added because a window includes its end, and times are floats.
         after = self.retention + clock_tolerance(self.retention) + 0.001
         ends = sorted(entry.latest + after for entry in view.entries)
         later = (msgspec.structs.replace(view, now=end) for end in ends if end > view.now)
@@ -95,10 +95,10 @@ class CountingLimit(Limit, frozen=True, kw_only=True):
     """Refuses when `max` entries of the ledger are counted."""
 
     per: ClassVar[Literal["node", "workload", "namespace", "cluster"]] = "cluster"
-    """Entries count together when they have this in common with the eviction."""
+    """The kind of the object for which entries are counted. An eviction counts with those of the same object."""
 
     counts: ClassVar[str]
-    """What is counted, for refusals: a format string with `limit` and `eviction`."""
+    """The counted evictions in the text of a refusal: a format string with `limit` and `eviction`."""
 
     max: Count | ShareOrCount | None
 
@@ -107,7 +107,7 @@ class CountingLimit(Limit, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def key(self, of: ProposedEviction | LedgerEntry) -> Hashable:
-        """The object that it is counted for."""
+        """The object for which the eviction is counted."""
         match self.per:
             case "workload":
                 return of.workload
@@ -161,7 +161,7 @@ class WindowedLimit(CountingLimit, frozen=True, kw_only=True):
 
 
 def amount(setting: int | str, of: int) -> float:
-    """The number that a setting means; infinite for "unlimited". A share is a share of `of`."""
+    """The number for a setting: infinite for "unlimited", and for a share, that share of the number `of`."""
     if isinstance(setting, int):
         return setting
     if setting == UNLIMITED:
@@ -171,9 +171,10 @@ def amount(setting: int | str, of: int) -> float:
 
 
 def replicas_amount(setting: int | str | None, replicas: int) -> float:
-    """How many of a workload's replicas; of two or more, never all.
+    """The number of a workload's replicas for a setting. Of two or more replicas it is never all of them.
 
-    None: a tenth (rounded down) of more than 10, 2 of 4 to 10, 1 of fewer. Source: koordinator, GetMaxUnavailable.
+    The default (None) is a tenth of more than 10 replicas, rounded down; 2 of 4 to 10 replicas; and 1 of fewer. Source:
+    koordinator, GetMaxUnavailable.
     """
     if setting is None:
         maximum: float = replicas // 10 if replicas > 10 else 2 if replicas >= 4 else 1
@@ -183,5 +184,5 @@ def replicas_amount(setting: int | str | None, replicas: int) -> float:
 
 
 def halved(maximum: float) -> float:
-    """Half, rounded up; 0 stays 0."""
+    """Half of the maximum, rounded up. Infinity is not halved."""
     return maximum if maximum == math.inf else math.ceil(maximum / 2)

@@ -1,4 +1,4 @@
-"""Stops all evictions when there are many more than on other days: then the descheduler may be at fault."""
+"""Stops all evictions when there are many more than usual, because then the descheduler may be at fault."""
 
 import math
 
@@ -16,7 +16,7 @@ class UnusualRate(WindowedLimit, frozen=True, kw_only=True):
     """The allowed multiple of the mean."""
 
     min: Count = 1
-    """The mean counts as at least this many in a window, so that a cluster without evictions can begin."""
+    """The least number that counts as usual in a window. It permits the first evictions of a cluster."""
 
     window: Duration = Duration(600)
 

@@ -1,7 +1,7 @@
 """The usage of nodes in a window, each with the reason if it is unknown.
 
-It is unknown when its value is none, when two series claim to be the same node, or when its samples cover too little of
-the window, are stale, lie in the future, or belong to an earlier node of the same name.
+The usage is unknown when it has no valid value, when two series claim to be the same node, or when the samples cover
+too little of the window, are stale, lie in the future, or belong to an earlier node of the same name.
 """
 
 import math
@@ -32,7 +32,7 @@ class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
     mean: float | None = None
     statistics: Mapping[Statistic, float] = {}
     sampled_at: float | None = None
-    """Time of the newest raw sample; None when there is none at all."""
+    """Time of the newest raw sample; None when there is no sample."""
 
     unknown: UnknownUsage | None = None
     """Why the mean is unknown; None when it is known."""
@@ -50,16 +50,16 @@ Readings = Mapping[ResourceName, Mapping[str, NodeReading]]
 def validate_nodes(
     targets: Mapping[str, MeasurementTarget], resource: ResourceName, samples: Samples, criteria: WindowCriteria
 ) -> tuple[dict[str, NodeReading], Scrapes]:
-    """A reading for every target, and what measured each node; samples of other nodes are ignored."""
+    """A reading for every target, and the scrape that measured each node. Samples of other nodes are ignored."""
     names = criteria.names
     live = [sample for aggregate in ("newest", "last") for sample in samples.get(aggregate, ())]
     scrapes = choose_scrapes(live, names, criteria.scrapes.get(resource, {}))
     by_node: dict[str, dict[Aggregate, list[Sample]]] = {node: {} for node in targets}
     nodes: dict[Origin, str] = {}
-    for aggregate, found in samples.items():
-        # The other queries are about series that these two show.
+    for aggregate, of_aggregate in samples.items():
+        # These two choose the series of a node. `_node_reading` uses the samples of the same series in the others.
         shows_series = aggregate in ("newest", "last")
-        for sample in found:
+        for sample in of_aggregate:
             origin = sample.origin
             if (node := nodes.get(origin)) is None:
                 node = nodes[origin] = names.of(origin.node)
@@ -82,7 +82,7 @@ def _node_reading(
     alive = samples.get("newest", [])
     if len(alive) > 1:
         return unknown("duplicate", f"{len(alive)} series claim to be this node")
-    # Without a live series (it ended, or its last scrape failed) the last sample before that gives the age.
+    # If no series is alive (it ended, or its last scrape failed), its last sample gives the age.
     ended = [sample for sample in samples.get("last", []) if math.isfinite(sample.value)]
     newest = alive[0] if alive else max(ended, key=lambda sample: sample.value, default=None)
     if newest is None and (shared := criteria.names.shared.get(node)):

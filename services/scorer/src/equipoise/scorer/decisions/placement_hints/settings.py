@@ -14,18 +14,18 @@ TermWeight = Annotated[int, Meta(ge=1, le=100)]
 class HintSettings(Section, frozen=True, kw_only=True):
     """Placement hints (`placement.hints`): preferred nodes of new pods, for a kube-scheduler without the extender.
 
-    `annotator.hints` has the settings of their writes, and how long they are valid.
+    The section `annotator.hints` has the settings for writing hints and for how long they are valid.
     """
 
     interval: Duration = Duration(15)
     """How often hints are computed."""
 
     terms: Annotated[int, Meta(ge=1, le=6)] = 4
-    """Preferred terms. The weight of a node is the sum of those that name it: 4 terms distinguish 15 grades of nodes.
-    kube-scheduler needs more time for more terms, but not for more nodes."""
+    """The number of preferred terms. The weight of a node is the sum of the weights of the terms that name it, so 4
+    terms distinguish 15 grades of nodes. kube-scheduler needs more time for more terms, but not for more nodes."""
 
     preferred_weight: Annotated[int, Meta(ge=32, le=100)] = 32
-    """Weight of the first term. Each of the others has half of the weight of the one before."""
+    """Weight of the first term. Each further term has half the weight of the term before it."""
 
     preferred_nodes: Annotated[int, Meta(ge=1, le=MAX_HOSTNAMES)] = 50
     """The maximum number of nodes that are preferred."""
@@ -40,7 +40,7 @@ class HintSettings(Section, frozen=True, kw_only=True):
     """Weight that all other nodes get."""
 
     min_change: Annotated[float, Meta(ge=0, le=100)] = 1.0
-    """Points by which another node must be better than the one in its place, before a hint changes."""
+    """A hint keeps a node until another node for the same position is better by more than this number of points."""
 
     @property
     def grades(self) -> int:

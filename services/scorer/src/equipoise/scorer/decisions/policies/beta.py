@@ -9,7 +9,7 @@ _NARROWEST = 1e4
 """Upper limit of alpha + beta: the distribution is then less than 0.005 wide, and the fraction converges quickly."""
 
 _CERTAIN = 25.0
-"""The exponent of a tail, e⁻²⁵, below which it counts as 0."""
+"""A tail with a probability below e⁻²⁵ counts as 0."""
 
 _ACCURACY = 1e-10
 _TERMS = 200
@@ -24,9 +24,10 @@ def greatest_variance(mean: Array) -> Array:
 
 
 def matched(mean: Array, deviation: Array) -> tuple[Array, Array]:
-    """Alpha and beta of the distribution with these moments: k = mean·(1 − mean)/deviation² − 1; NaN if there is none.
+    """Alpha and beta of the distribution with these moments; NaN if no distribution has them.
 
-    A deviation is increased if alpha + beta would be above 10,000.
+    alpha = mean·k and beta = (1 − mean)·k, with k = mean·(1 − mean)/deviation² − 1. A deviation for which k would be
+    above 10,000 is increased.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         k = np.minimum(greatest_variance(mean) / deviation**2 - 1.0, _NARROWEST)
@@ -37,42 +38,42 @@ def matched(mean: Array, deviation: Array) -> tuple[Array, Array]:
 def beta_cdf(x: Array, alpha: Array, beta: Array) -> Array:
     """Probability (0..1) of a value up to x: the regularized incomplete beta function I_x(alpha, beta).
 
-    0 where alpha or beta is not above 0: there is no such distribution. Uses the continued fraction of DLMF 8.17.22.
+    0 where alpha or beta is not above 0, and so no distribution exists. Uses the continued fraction of DLMF 8.17.22.
     """
     x, alpha, beta = np.broadcast_arrays(x, alpha, beta)
     exists = (alpha > 0.0) & (beta > 0.0)
-    found: Array = np.where(exists & (x >= 1.0), 1.0, 0.0)
+    probability: Array = np.where(exists & (x >= 1.0), 1.0, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         total = alpha + beta
         mean = alpha / total
-        # It is sub-Gaussian with a variance of at most 1/(4·(alpha + beta + 1)) (Marchal and Arbel 2017).
+        # The distribution is sub-Gaussian with a variance of at most 1/(4·(alpha + beta + 1)) (Marchal and Arbel 2017).
         far = 2.0 * (total + 1.0) * (x - mean) ** 2 > _CERTAIN
-    found[exists & far & (x > mean)] = 1.0
+    probability[exists & far & (x > mean)] = 1.0
     inner = exists & ~far & (x > 0.0) & (x < 1.0)
     if inner.any():
-        found[inner] = _regularized(x[inner], alpha[inner], beta[inner])
-    return found
+        probability[inner] = _regularized(x[inner], alpha[inner], beta[inner])
+    return probability
 
 
 def _regularized(x: Array, a: Array, b: Array) -> Array:
     """I_x(a, b) for 0 < x < 1. Above the mean it is 1 − I_(1 − x)(b, a), whose fraction converges faster."""
-    turned = x * (a + b + 2.0) > a + 1.0
-    x, complement = np.where(turned, 1.0 - x, x), np.where(turned, x, 1.0 - x)
-    a, b = np.where(turned, b, a), np.where(turned, a, b)
+    mirrored = x * (a + b + 2.0) > a + 1.0
+    x, complement = np.where(mirrored, 1.0 - x, x), np.where(mirrored, x, 1.0 - x)
+    a, b = np.where(mirrored, b, a), np.where(mirrored, a, b)
     logarithm = a * np.log(x) + b * np.log(complement) - _log_beta(a, b)
     below = np.exp(logarithm) / a / _fraction(x, a, b)
-    found: Array = np.clip(np.where(turned, 1.0 - below, below), 0.0, 1.0)
-    return found
+    probability: Array = np.clip(np.where(mirrored, 1.0 - below, below), 0.0, 1.0)
+    return probability
 
 
 def _fraction(x: Array, a: Array, b: Array) -> Array:
-    """1 + d₁/(1 + d₂/(1 + …)) from the front, by Lentz's method; converged elements are left out."""
-    found = np.ones_like(x)
-    left = np.arange(len(x))
+    """1 + d₁/(1 + d₂/(1 + …)) by Lentz's method, for each element. Converged elements are not computed further."""
+    fraction = np.ones_like(x)
+    remaining = np.arange(len(x))
     value, c, d = np.ones_like(x), np.ones_like(x), np.zeros_like(x)
     for term in range(_TERMS):
         even = a + 2.0 * term
-        # Two steps: d₂ₘ₊₁ and d₂ₘ₊₂.
+        # Each pass computes two steps: d₂ₘ₊₁ and d₂ₘ₊₂.
         step = -(a + term) * (a + b + term) * x / (even * (even + 1.0))
         d = 1.0 / (1.0 + step * d)
         c = 1.0 + step / c
@@ -85,12 +86,12 @@ def _fraction(x: Array, a: Array, b: Array) -> Array:
         value *= change
         if term % _CHECK_EVERY == _CHECK_EVERY - 1:
             unconverged = np.abs(change - 1.0) > _ACCURACY
-            found[left] = value
-            left, x, a, b = left[unconverged], x[unconverged], a[unconverged], b[unconverged]
+            fraction[remaining] = value
+            remaining, x, a, b = remaining[unconverged], x[unconverged], a[unconverged], b[unconverged]
             value, c, d = value[unconverged], c[unconverged], d[unconverged]
-            if not len(left):
+            if not len(remaining):
                 break
-    return found
+    return fraction
 
 
 def _log_beta(a: Array, b: Array) -> Array:

@@ -1,15 +1,15 @@
-"""dynamic: the Dynamic plugin of crane-scheduler. Least used first, by a weighted list of statistics.
+"""dynamic: the Dynamic plugin of crane-scheduler. Prefers the least used nodes, by a weighted list of statistics.
 
 A node is refused if one of its statistics is above a limit, and loses points for pods that were placed on it recently.
 The pod's own demand is not used. Source: crane-scheduler, pkg/plugins/dynamic and pkg/controller/annotator.
 
-The defaults are crane's, in our windows: its `*_usage_avg_5m` is the mean of `5m`, its `*_usage_max_avg_1h` and
-`_1d` (the highest five-minute average) the `max` of `1h` and `1d`, whose inner step is shorter. The collector must
-measure them: `statistics: [max]` and `statisticsWindowLimit: 1d`. A statistic that is not measured counts as fully
-used on every node.
+The defaults are those of crane, with the windows of Equipoise. Crane's `*_usage_avg_5m` is the mean of `5m`. Its
+`*_usage_max_avg_1h` and `_1d` (the highest five-minute average) are the `max` of `1h` and `1d`, which has a shorter
+inner step. The collector must measure these statistics: `statistics: [max]` and `statisticsWindowLimit: 1d`. A
+statistic that is not measured counts as fully used on every node.
 
-Crane only counts new pods. Here, the expected usage of a new pod is part of the load as soon as it is placed (unless
-`load.compensation` is off), and the count comes on top; `hotValue: []` switches the count off.
+Crane only counts new pods. In Equipoise, the expected usage of a new pod is part of the load as soon as it is placed
+(unless `load.compensation` is off), and the count is subtracted in addition; `hotValue: []` disables the count.
 """
 
 from typing import Annotated, Literal
@@ -24,14 +24,14 @@ from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, Statistic
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight, above
 
 _PENALTY = 10.0
-"""Points subtracted per hot value."""
+"""Points subtracted for each unit of the hot value."""
 
 
 class DynamicStatistic(Section, frozen=True, kw_only=True):
     """One statistic of one window and resource."""
 
     window: str
-    """A name in `load.windows`; any other window is unknown."""
+    """A name in `load.windows`. The statistic is unknown for any other window."""
 
     statistic: Literal["mean", "p95", "max"] = "mean"
     resource: Literal["cpu", "memory"]
@@ -40,12 +40,12 @@ class DynamicStatistic(Section, frozen=True, kw_only=True):
         return f"{self.resource} {self.statistic} of {self.window}"
 
     def of(self, nodes: CandidateNodes) -> Array:
-        """Share (0..) of each node; NaN is unknown."""
+        """The statistic of each node, as a share (0 or more) of the base; NaN if unknown."""
         if self.window not in nodes.windows:
             return np.full(len(nodes.load), np.nan)
         values = nodes.load if self.statistic == "mean" else nodes.statistics[self.statistic]
-        found: Array = values[:, nodes.windows.index(self.window), RESOURCES.index(self.resource)]
-        return found
+        shares: Array = values[:, nodes.windows.index(self.window), RESOURCES.index(self.resource)]
+        return shares
 
 
 class Predicate(DynamicStatistic, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ _PRIORITIES = (
 
 
 class Dynamic(ScoringPolicy, frozen=True, kw_only=True, tag="dynamic"):
-    """Scores by the unused share, as the weighted mean of `priorities`."""
+    """Scores nodes by their unused share, which is the weighted mean over `priorities`."""
 
     predicates: tuple[Predicate, ...] = _PREDICATES
     priorities: tuple[Priority, ...] = _PRIORITIES
@@ -103,8 +103,8 @@ class Dynamic(ScoringPolicy, frozen=True, kw_only=True, tag="dynamic"):
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        used = (*self.priorities, *self.predicates)
-        return tuple(dict.fromkeys(each.statistic for each in used if each.statistic != "mean"))
+        used = (entry.statistic for entry in (*self.priorities, *self.predicates))
+        return tuple(dict.fromkeys(statistic for statistic in used if statistic != "mean"))
 
     @property
     def placement_spans(self) -> tuple[float, ...]:
@@ -112,10 +112,10 @@ class Dynamic(ScoringPolicy, frozen=True, kw_only=True, tag="dynamic"):
 
     @property
     def windows(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(each.window for each in (*self.priorities, *self.predicates)))
+        return tuple(dict.fromkeys(entry.window for entry in (*self.priorities, *self.predicates)))
 
     def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
-        """The unused share in percent, minus 10 per hot value. An unknown statistic counts as fully used."""
+        """The unused share in percent, minus 10 times the hot value. An unknown statistic counts as fully used."""
         unused = np.zeros(len(nodes.load))
         for priority in self.priorities:
             unused += priority.weight * np.maximum(1.0 - np.nan_to_num(priority.of(nodes), nan=1.0), 0.0)
@@ -130,6 +130,10 @@ class Dynamic(ScoringPolicy, frozen=True, kw_only=True, tag="dynamic"):
         return values
 
     def refuse(self, nodes: CandidateNodes, demand: Demand) -> dict[str, str]:
-        """Nodes above a limit without the pod, with the reason by the first predicate; none for a DaemonSet's pod."""
-        predicates = [predicate for predicate in self.predicates if predicate.limit and not demand.daemon]
-        return above(nodes.names, [(f"{each} is", 100.0 * each.of(nodes), each.limit) for each in predicates])
+        """The nodes that a predicate refuses, with the first reason. The demand of the pod is not added.
+
+        No node is refused for the pod of a DaemonSet.
+        """
+        active = [predicate for predicate in self.predicates if predicate.limit and not demand.daemon]
+        checks = [(f"{predicate} is", 100.0 * predicate.of(nodes), predicate.limit) for predicate in active]
+        return above(nodes.names, checks)

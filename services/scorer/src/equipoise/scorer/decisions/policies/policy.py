@@ -26,31 +26,31 @@ class ScoringPolicy(Section, frozen=True, kw_only=True, tag_field="name"):
 
     @property
     def demand_chain(self) -> tuple[EstimateSource, ...]:
-        """Sources of a pod's expected usage, in order."""
+        """Sources of a pod's expected usage, in order of precedence."""
         return MEASURED_FIRST
 
     @property
     def uses_daily_loads(self) -> bool:
-        """Whether it needs the load of the next 24 hours. It is computed only for a policy that does."""
+        """Whether the policy needs the load of the next 24 hours, which is not computed otherwise."""
         return False
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """The statistics that it needs besides the mean."""
+        """The statistics that the policy needs besides the mean."""
         return ()
 
     @property
     def placement_spans(self) -> tuple[float, ...]:
-        """Spans in seconds for which it needs the number of pods placed on a node."""
+        """The policy needs the number of pods placed on a node in the last seconds, for each of these spans."""
         return ()
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """Names of the windows it uses, the most important first; empty if it uses daily loads."""
+        """Names of the windows that the policy uses, the most important first; empty if it uses daily loads."""
         return ()
 
     def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
-        """One score per node, 0..100. 0: the load is unknown, or would exceed the node."""
+        """One score per node, 0..100. It is 0 if the load is unknown or would exceed the node."""
         raise NotImplementedError
 
     def score_pods(self, nodes: CandidateNodes, demands: Demands) -> Array:
@@ -71,9 +71,9 @@ class ScoringPolicy(Section, frozen=True, kw_only=True, tag_field="name"):
 
 
 def above(names: Sequence[str], checks: Iterable[tuple[str, Array, float]], digits: int = 1) -> dict[str, str]:
-    """Nodes above a threshold, and why: `checks` are texts, percent per node and thresholds; the first one counts.
+    """The nodes above a threshold, with the reason. Each of `checks` has a text, percent per node, and a threshold.
 
-    An unknown value (NaN) is not above, and neither is one by a rounding error.
+    A node gets the reason of its first failed check. A value above by a rounding error only, or unknown (NaN), passes.
     """
     refused: dict[str, str] = {}
     for text, percent, threshold in checks:
@@ -83,10 +83,10 @@ def above(names: Sequence[str], checks: Iterable[tuple[str, Array, float]], digi
 
 
 class SingleWindowPolicy(ScoringPolicy, frozen=True, kw_only=True):
-    """A policy that uses one window. All nodes score 0 if the window is not configured."""
+    """A policy that uses one window. If the window is not configured, all nodes score 0."""
 
     window: str = "15m"
-    """A name in `load.windows`. A node without a value for it is unknown."""
+    """A name in `load.windows`. The load of a node is unknown without a value for this window."""
 
     @property
     def windows(self) -> tuple[str, ...]:

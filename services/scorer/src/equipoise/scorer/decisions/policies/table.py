@@ -32,4 +32,4 @@ if TYPE_CHECKING:
     SinglePolicy = ScoringPolicy
 else:
     SinglePolicy = reduce(or_, SINGLE_POLICIES.values())
-"""What a section of the configuration accepts: any policy of the table, selected by its `name`."""
+"""The type of a setting that may be any policy of the table. The setting selects the policy by its `name`."""

@@ -1,10 +1,10 @@
 """target_load_packing: the TargetLoadPacking plugin of Trimaran. Fills each node up to a fixed CPU utilization.
 
-The fullest node at or below the target is first; above the target the emptiest is. Sources:
+Of the nodes at or below the target, the fullest is the best; of those above it, the emptiest. Sources:
 scheduler-plugins, pkg/trimaran/targetloadpacking; for the original formula, the document of the water-level scheduler.
 
-Trimaran adds the pods of the last 60 s to the measured mean, then forgets them, long before its 15-minute mean includes
-them. Here they count for as long as the mean lacks them (`load.compensation`).
+Trimaran adds the usage of the pods of the last 60 s to the measured mean, and stops long before its 15-minute mean
+includes that usage. This policy adds it for as long as the mean does not include it (`load.compensation`).
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -22,13 +22,13 @@ _CPU = RESOURCES.index("cpu")
 
 
 class TargetLoadPacking(SingleWindowPolicy, frozen=True, kw_only=True, tag="target_load_packing"):
-    """Scores by the CPU utilization of the node with the pod."""
+    """Scores a node by the CPU utilization that it would have with the pod."""
 
     target_utilization: Annotated[float, Meta(gt=0, lt=100)] = 40.0
     """Percent. Recommended: 10 points below the highest acceptable utilization."""
 
     formula: Literal["published", "original"] = "published"
-    """The score of a node just above the target: the target itself, or 50 for any target.
+    """The score of a node just above the target: with `published` it is the target itself, with `original` it is 50.
 
     With `original` and a target below 50, such a node scores higher than an idle node.
     """
