@@ -19,6 +19,7 @@ OWNED = (
     "kubernetes",
     "placement",
     "annotator.crane",
+    "annotator.deletionCosts",
     "annotator.hints.admission",
     *(f"annotator.hints.webhook.{name}" for name in ("listen", "tls", "caFile", "servicePort")),
     "binder.evict",

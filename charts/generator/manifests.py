@@ -19,6 +19,7 @@ OPTIONAL = (
     "hints/annotator.yaml",
     "hints/policy.yaml",
     "hints/webhook.yaml",
+    "deletion-costs/annotator.yaml",
     "cert-manager/certificates.yaml",
     "colocation/reclaimer.yaml",
     "colocation/reclaimer-fence.yaml",

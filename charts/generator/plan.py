@@ -495,6 +495,8 @@ CONDITIONS: list[tuple[str, str, str, str]] = [
     ("hints/[da]*", "*", "*", "$.Values.hints.enabled"),
     ("hints/policy.yaml", "*", "*", BY_POLICY),
     ("hints/webhook.yaml", "*", "*", BY_WEBHOOK),
+    ("deletion-costs/*", "*", "*", "$.Values.annotator.enabled"),
+    ("deletion-costs/*", "*", "*", 'ne $.Values.deletionCosts "none"'),
     ("colocation/reclaimer*", "*", "*", "$.Values.reclaimer.enabled"),
     ("colocation/agent.yaml", "*", "*", "$.Values.agent.enabled"),
     ("colocation/evictions/*", "*", "*", "and $.Values.agent.enabled $.Values.agent.evictions"),

@@ -61,6 +61,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             config_schema,
             "The configuration, as in k8s/base/equipoise.yaml; `equipoise config defaults` prints every setting."
             " Not here, because other values set them: `binder.evict` (`mode`), `annotator.crane` (`crane.enabled`),"
+            " `annotator.deletionCosts` (`deletionCosts`),"
             " `placement` (`hints.enabled` and `extender.enabled`), `annotator.hints.admission` and the addresses and"
             " files of `annotator.hints.webhook` (`hints`), `reclaimer.enabled`"
             " (`reclaimer.enabled`), `agent.evict` (`agent.evictions`), `agent.cgroupRoot`,"
@@ -90,6 +91,13 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
                 "webhook": _hints_webhook(base),
             },
             "Placement hints, which the API server adds to pods.",
+        ),
+        "deletionCosts": Value(
+            "none",
+            {"enum": ["none", "hottestNodes", "emptiestNodes"]},
+            "Which pods of a workload a scale-down should delete first, when the days before foretell it: those on the"
+            " nodes that will be hottest, or on those with the fewest pods, so that nodes become empty. Lets the"
+            " annotator read pods, and write `controller.kubernetes.io/pod-deletion-cost` to them.",
         ),
         "extender": Group(
             {

@@ -169,18 +169,23 @@ def test_nats_permissions_are_compared_with_the_permission_file() -> None:
 
 
 def test_the_required_permissions_are_those_of_the_manifests() -> None:
-    """Every permission of k8s/base, of k8s/hints and of k8s/colocation is checked, and no other."""
+    """Every permission of k8s/base and of the optional folders is checked, and no other."""
     found = set()
     files = (
         "hints/annotator.yaml",
         "hints/webhook.yaml",
+        "deletion-costs/annotator.yaml",
         "colocation/reclaimer.yaml",
         "colocation/agent.yaml",
         "colocation/evictions/evictions.yaml",
     )
     for document in [*base_documents(), *(each for file in files for each in read_documents(ROOT / "k8s" / file))]:
         name = document["metadata"]["name"].removeprefix("equipoise-")
-        name = name if name == "hints-webhook" else name.removesuffix("-webhook").removesuffix("-hints")
+        name = (
+            name
+            if name == "hints-webhook"
+            else name.removesuffix("-webhook").removesuffix("-hints").removesuffix("-deletion-costs")
+        )
         if document["kind"] not in ("Role", "ClusterRole") or name == "setup":
             continue
         found |= {

@@ -53,6 +53,21 @@ def test_days_are_smoothed() -> None:
     assert "memory" not in message
 
 
+def test_the_number_of_pods_in_each_hour_is_smoothed_like_the_profile() -> None:
+    """It is published while it differs between hours."""
+    workloads = a_store()
+    days = [{19: 20, 20: 10}, {19: 20, 20: 10}, {19: 10, 20: 10}]
+    found = []
+    for day, hours in enumerate(days):
+        for hour, pods in hours.items():
+            mean = ReplicaMean(usage=Resources(cpu=1.0), replicas=pods, sampled_at=NOW)
+            workloads.record_slot(MIDNIGHT + (24 * day + hour + 1) * HOUR, {a_workload(): mean})
+            workloads.record(workloads.with_means(some_means(), NOW))
+            found += [message.replicas_by_hour[hour : hour + 1] for message in messages_of(workloads)]
+
+    assert found == [[], [10.0], [20.0], [10.0], [17.0], [10.0]]
+
+
 def test_a_long_window_is_the_mean_of_its_slots() -> None:
     """When enough of them are known; its time is the end of the newest."""
     profile = LearnedProfile()
@@ -92,7 +107,7 @@ def test_a_slot_counts_once() -> None:
     """A repeated result does not smooth the slot twice."""
     workloads = a_store()
     for cpu in (1.0, 2.0):
-        workloads.record_slot(MIDNIGHT, {a_workload(): Resources(cpu=cpu)})
+        workloads.record_slot(MIDNIGHT, some_means(cpu))
     workloads.record(workloads.with_means(some_means(), NOW))
     (message,) = messages_of(workloads)
 
@@ -120,7 +135,7 @@ def test_longer_windows_are_made_of_the_shortest_one() -> None:
     """Up to the limit; longer ones are made of the slots of the profile."""
     workloads = a_store()
     for hour in range(24):
-        workloads.record_slot(NOW - NOW % HOUR - hour * HOUR, {a_workload(): Resources(cpu=8.0)})
+        workloads.record_slot(NOW - NOW % HOUR - hour * HOUR, some_means(8.0))
     for number in range(13):
         workloads.record(workloads.with_means(some_means(float(number)), NOW - 3_600.0 + 300.0 * number))
     (message,) = messages_of(workloads)
@@ -165,7 +180,7 @@ def test_no_window_is_made_of_a_restored_profile() -> None:
 def test_profiles_of_other_workloads_are_deleted() -> None:
     """One that returns begins a new profile."""
     workloads = a_store()
-    workloads.record_slot(MIDNIGHT, {a_workload(): Resources(cpu=1.0)})
+    workloads.record_slot(MIDNIGHT, some_means(1.0))
     workloads.record(workloads.with_means(some_means(), NOW))
     workloads.retain([])
     (message,) = messages_of(workloads)

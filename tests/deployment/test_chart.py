@@ -97,6 +97,14 @@ def test_hints_are_the_folder(helm: Helm) -> None:
     assert settings.shared.placement == Placement(extender=True, hints=True)
 
 
+def test_deletion_costs_are_the_folder(helm: Helm) -> None:
+    """The permission is there, and costs are written."""
+    rendered = helm.template({"mode": "advise", "deletionCosts": "emptiestNodes"})
+    folder = read_kustomization(ROOT / "k8s" / "deletion-costs")
+    assert without_config(comparable(rendered)) == without_config(comparable([*base_documents(), *folder]))
+    assert settings_of(named(rendered, "ConfigMap", "equipoise")).annotator.deletion_costs == "emptiestNodes"
+
+
 @pytest.mark.parametrize(
     ("values", "points"),
     [

@@ -31,12 +31,14 @@ from equipoise.annotator.decisions.annotation_target import (
 from equipoise.annotator.decisions.existing_value import Precondition, existing_value, value_precondition
 from equipoise.annotator.decisions.write_decision import DueWrite, WrittenValue, decide, retry_backoff
 from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.annotator.shell.deletion_cost_writer import DeletionCostWriter
 from equipoise.annotator.shell.hint_writer import HintWriter
 from equipoise.annotator.shell.membership import Membership
 from equipoise.annotator.shell.object_client import RESOURCES, ObjectClient
 from equipoise.annotator.shell.webhook_guard import WebhookGuard
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
+from equipoise.annotator.state.scale_down_outlook import PodsOfNode
 from equipoise.contracts.bounds import MAX_AHEAD
 from equipoise.contracts.bus import channels
 from equipoise.contracts.hashing import owner, request_interval
@@ -137,6 +139,11 @@ class Annotator:
             results=results,
         )
         self._hints = HintWriter(runtime, is_ours=self._owns, interval=self._interval, results=results)
+        self._deletion_costs: DeletionCostWriter | None = None
+        if settings.deletion_costs != "none":
+            self._deletion_costs = DeletionCostWriter(
+                runtime, settings.deletion_costs, is_ours=self._owns, cycles=self._cycles, client=self._client
+            )
         self._guard: WebhookGuard | None = None
         if self._writes_hints and settings.hints.admission == "webhook":
             self._guard = WebhookGuard(runtime, is_ours=self._owns, hinted=lambda: self._hints.hinted_namespaces)
@@ -162,6 +169,8 @@ class Annotator:
         await follow(channels.WORKLOAD_UTILIZATIONS, self._on_message)
         if self._settings.reclaimed.enabled:
             await follow(channels.RECLAIMED_NODES, self._on_message)
+        if self._deletion_costs is not None:
+            await follow(channels.NODE_PLACEMENTS.reading(PodsOfNode), self._deletion_costs.on_placement)
         if self._writes_hints:
             await follow(channels.NAMESPACE_HINTS, self._hints.on_hints)
 
@@ -178,6 +187,8 @@ class Annotator:
             self._objects[target.key] = _Object(target=target, message=message)
         else:
             known.message = message
+        if self._deletion_costs is not None:
+            self._deletion_costs.on_message(message)
         self._consider(target.key)
         return True
 
@@ -244,6 +255,8 @@ class Annotator:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._installation.run(), name="check for other installations")
                 tasks.create_task(self._renew_membership(), name="membership")
+                if self._deletion_costs is not None:
+                    tasks.create_task(self._deletion_costs.run(), name="deletion costs")
                 if self._writes_hints:
                     tasks.create_task(self._hints.run(), name="placement hints")
                     if self._guard is not None:
@@ -279,6 +292,8 @@ class Annotator:
             if not is_recent(time_of(known.message), now, 2 * known.target.threshold.refresh_period):
                 del self._objects[key]
                 self._queue(key, None)
+                if self._deletion_costs is not None:
+                    self._deletion_costs.forget(known.message)
 
     async def _work(self, queue: ObjectQueue, work: Callable[[_Object], Awaitable[None]]) -> NoReturn:
         while True:

@@ -110,6 +110,13 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
     150 reads per second occupy about one of the seats that service accounts share.
     """
 
+    deletion_costs: Literal["none", "hottestNodes", "emptiestNodes"] = "none"
+    """Which pods of a workload an expected scale-down should delete first: those on the nodes that will be hottest, or
+    those on the nodes with the fewest pods, so that nodes become empty.
+
+    The annotator writes `controller.kubernetes.io/pod-deletion-cost` to pods of ReplicaSets, minutes before a
+    scale-down that the days before had at this hour. Needs k8s/deletion-costs."""
+
     hints: HintWriteSettings = HintWriteSettings()
     reclaimed: ReclaimedWriteSettings = ReclaimedWriteSettings()
     membership: MembershipSettings = MembershipSettings()

@@ -10,6 +10,9 @@ from equipoise.contracts.messages.example import COLLECTOR_EPOCH, GIB, HOT_NODE,
 from equipoise.contracts.messages.message import MUST_BE_KNOWN, Message, Value
 from equipoise.contracts.messages.values.resources import Resources
 
+MeanPods = Annotated[float, Meta(ge=0, le=1e9)]
+"""A mean number of pods."""
+
 
 class WindowUsage(Value, frozen=True, kw_only=True):
     """Usage over one window that ends at `sampled_at`."""
@@ -90,6 +93,10 @@ class WorkloadUtilization(Message, frozen=True, kw_only=True):
     profile: dict[str, list[Amount | None]] = {}
     """The usage per replica in the 24 hourly slots of a day in UTC, by resource ("cpu", "memory")."""
 
+    replicas_by_hour: Annotated[list[MeanPods | None], Meta(max_length=24)] = []
+    """The number of pods in the same slots, smoothed over days like the profile. Only pods that run for most of an hour
+    count in it. Empty while the number is the same in all known slots."""
+
     epoch: Count
     sequence: Count
 
@@ -167,6 +174,7 @@ WORKLOAD_UTILIZATION = WorkloadUtilization(
     queried_at=NOW,
     windows={"5m": _window(1.1, 1.5)},
     profile={"cpu": [0.4] * 8 + [1.1] * 2 + [None] * 14, "memory": [1.5 * GIB] * 10 + [None] * 14},
+    replicas_by_hour=[1.0] * 8 + [3.0] * 2 + [None] * 14,
     epoch=COLLECTOR_EPOCH,
     sequence=42,
 )

@@ -131,8 +131,7 @@ class ProfileLearning:
         means, present = await in_thread_if_many(len(owners), _workload_means, measured.usage, owners, ended_at)
         await in_thread_if_many(len(targets), drain, targets, owners)
         async for workloads in in_batches(means, WORKLOADS_PER_BATCH):
-            usage = {workload: means[workload].usage for workload in workloads}
-            self.measurement.workload_store.record_slot(ended_at, usage)
+            self.measurement.workload_store.record_slot(ended_at, {workload: means[workload] for workload in workloads})
         self.measurement.workload_store.retain(present)
         self._done.add(number)
         return ""

@@ -33,14 +33,20 @@ class LearnedProfile:
     def __init__(self) -> None:
         self._slots: list[Resources] = [Resources()] * SLOTS
         self._measured: dict[int, Resources] = {}
+        self._replicas: list[float | None] = [None] * SLOTS
+        self.replicas_by_hour: list[float | None] = []
+        """The smoothed number of pods in each slot. Empty while it is the same in all known slots."""
 
-    def add(self, ended_at: float, length: float, usage: Resources, weight: float) -> None:
+    def add(self, ended_at: float, length: float, usage: Resources, weight: float, replicas: int | None = None) -> None:
         """Adds the mean of the slot that ended at `ended_at`, once. `weight`: the share of the new day in the smoothed
         slot."""
         slot, number = slot_of(ended_at, length), round(ended_at / length)
         if number in self._measured:
             return
         self._slots[slot] = _smoothed(self._slots[slot], usage, weight)
+        self._replicas[slot] = _smoothed_number(self._replicas[slot], replicas, weight)
+        known = {round(value, 2) for value in self._replicas if value is not None}
+        self.replicas_by_hour = list(self._replicas) if len(known) > 1 else []
         self._measured[number] = usage
         newest = max(self._measured)
         self._measured = {at: value for at, value in self._measured.items() if at > newest - SLOTS}
@@ -69,10 +75,14 @@ class LearnedProfile:
 
 
 def _smoothed(before: Resources, usage: Resources, weight: float) -> Resources:
-    def smoothed(old: float | None, new: float | None) -> float | None:
-        return new if old is None else old if new is None else (1 - weight) * old + weight * new
+    return Resources(
+        cpu=_smoothed_number(before.cpu, usage.cpu, weight),
+        memory=_smoothed_number(before.memory, usage.memory, weight),
+    )
 
-    return Resources(cpu=smoothed(before.cpu, usage.cpu), memory=smoothed(before.memory, usage.memory))
+
+def _smoothed_number(old: float | None, new: float | None, weight: float) -> float | None:
+    return new if old is None else old if new is None else (1 - weight) * old + weight * new
 
 
 class WorkloadStore:
@@ -101,10 +111,11 @@ class WorkloadStore:
     def record(self, finished: WorkloadRound) -> None:
         self._round = finished
 
-    def record_slot(self, ended_at: float, usage: Mapping[Workload, Resources]) -> None:
-        """Usage per replica over the slot that ended at `ended_at`."""
-        for workload, used in usage.items():
-            self._profiles.setdefault(workload, LearnedProfile()).add(ended_at, self._slot, used, self._weight)
+    def record_slot(self, ended_at: float, means: ReplicaMeans) -> None:
+        """Usage per replica, and the number of replicas, over the slot that ended at `ended_at`."""
+        for workload, mean in means.items():
+            profile = self._profiles.setdefault(workload, LearnedProfile())
+            profile.add(ended_at, self._slot, mean.usage, self._weight, mean.replicas)
 
     def restore(self, workload: Workload, profile: Sequence[Resources]) -> None:
         """Fill the slots of a workload that were not measured."""
@@ -140,6 +151,7 @@ class WorkloadStore:
                         queried_at=newest.at,
                         windows=windows,
                         profile=profile.by_resource() if profile else {},
+                        replicas_by_hour=profile.replicas_by_hour if profile else [],
                         epoch=epoch,
                         sequence=sequence,
                     )

@@ -7,6 +7,8 @@ from functools import cache, partial
 import msgspec
 
 from equipoise.contracts.eviction.candidate import Candidate
+from equipoise.contracts.eviction.deletion_cost import DELETION_COST
+from equipoise.contracts.eviction.opt_out import EVICTION_COST
 from equipoise.contracts.eviction.protection import of_daemon_set, protection, rules_failed, static
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects.node import Node
@@ -26,7 +28,7 @@ from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obst
 from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, NodeUsageReader
 from equipoise.descheduler.decisions.evaluation.pods_by_node import pods_by_node
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
-from equipoise.descheduler.decisions.planning.pod_order import DELETION_COST, EVICTION_COST, cost_of
+from equipoise.descheduler.decisions.planning.pod_order import cost_of
 from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown
 from equipoise.descheduler.state.daily_usage import BatchWork, NodePods, RunningPod, UsageForecast
 from equipoise.descheduler.state.lazy import LazyMapping, LazySequence

@@ -38,7 +38,9 @@ from equipoise.runtime.kubernetes.client import (
 Account = Literal[ServiceName, "agent", "hints-webhook"]
 """The agent is no service: it does not use the bus, and has a namespace of its own."""
 
-When = Literal["", "persistentVolumes", "metricsServer", "shards", "workloads", "approvals", "hints", "webhook"]
+When = Literal[
+    "", "persistentVolumes", "metricsServer", "shards", "workloads", "approvals", "hints", "webhook", "deletionCosts"
+]
 
 
 class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +60,7 @@ class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
     when: When = ""
     """Required only with `protection.persistentVolumes`, with `collector.source: metrics-server`, with more than one of
     `collector.shards`, if the cluster has workloads of this kind, if the services have ServiceAccounts (approvals), or
-    with `placement.hints` (webhook: and `annotator.hints.admission: webhook`).
+    with `placement.hints` (webhook: and `annotator.hints.admission: webhook`), or with `annotator.deletionCosts`.
     """
 
     def __str__(self) -> str:
@@ -123,6 +125,7 @@ REQUIRED: Sequence[ApiPermission] = (
     *_permissions("annotator", "get", API_GROUP, "mutatingadmissionpolicies", name=NAME, when="hints"),
     *_permissions("annotator", "get update", API_GROUP, "mutatingwebhookconfigurations", name=NAME, when="webhook"),
     *_permissions("annotator", "create", "", "pods", own_namespace=True, when="webhook"),
+    *_permissions("annotator", "get patch", "", "pods", when="deletionCosts"),
     *_permissions("hints-webhook", "list watch", HINTS.group, HINTS.plural, when="webhook"),
     *_permissions("descheduler", "list watch", "", "nodes pods namespaces replicationcontrollers"),
     *_permissions("descheduler", "list watch", "apps", "deployments replicasets statefulsets"),
@@ -284,6 +287,8 @@ def is_required(permission: ApiPermission, settings: AllSettings, *, deployed: b
             return permission.name in shard_leases(settings.collector.shards)
         case "approvals":
             return deployed
+        case "deletionCosts":
+            return settings.annotator.deletion_costs != "none"
         case "hints":
             return settings.shared.placement.hints
         case "webhook":
@@ -307,6 +312,8 @@ def service_finding(service: str, account: str, allowed: Mapping[ApiPermission, 
             fix = "use a context whose user may"
         elif all(permission.when in ("hints", "webhook") for permission in required):
             fix = INSTALL
+        elif all(permission.when == "deletionCosts" for permission in required):
+            fix = "apply k8s/deletion-costs (with Helm: set deletionCosts)"
         return Finding("error", subject, f"may not {', '.join(map(str, required))}", fix)
     if missing:
         message = f"may not {', '.join(map(str, missing))}: workloads of these kinds are not moved"

@@ -4,12 +4,12 @@ from typing import TypeVar
 
 from msgspec import structs
 
+from equipoise.contracts.eviction.deletion_cost import DELETION_COST
 from equipoise.contracts.eviction.gangs import GANG_KEYS
-from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT, OPT_OUT, PROTECTING
+from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT, EVICTION_COST, OPT_OUT, PROTECTING
 from equipoise.contracts.eviction.protection import CONFIG_SOURCE, MIRROR
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.objects.metadata import Object
-from equipoise.descheduler.decisions.planning.pod_order import DELETION_COST, EVICTION_COST
 from equipoise.scheduling.model.volumes import BETA_CLASS, BIND_COMPLETED, SELECTED_NODE
 
 T = TypeVar("T", bound=Object)

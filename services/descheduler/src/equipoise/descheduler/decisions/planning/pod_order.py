@@ -14,9 +14,6 @@ from equipoise.descheduler.decisions.cluster_node import MovablePod, Resource, s
 PRIORITY_CLASS_ORDER: Mapping[PriorityClass, int] = {"free": 0, "batch": 1, "mid": 2, "prod": 3}
 """The least important first."""
 
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
-
 _KOORDINATOR_QOS = {"BE": 0, "LS": 1, "LSR": 2, "LSE": 3, "SYSTEM": 3}
 _NO_QOS = 4
 _QOS: Mapping[Qos, int] = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
