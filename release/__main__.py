@@ -1,14 +1,18 @@
-"""`python -m release build` writes a release to dist/; `image` only its image, and `verify` checks one."""
+"""`python -m release` builds a release, or only its image, and verifies and installs one."""
 
 import argparse
+import json
 import os
 import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
+from equipoise.testbed.real_nodes.addresses import MAXIMUM_NODES
 from release import ReleaseError
 from release.build import build
 from release.image_build import build_image
+from release.installation import install_release
 from release.signature import KEY_VARIABLE
 from release.verification import REHEARSAL_KEY, verify_release
 
@@ -45,6 +49,12 @@ def parser() -> argparse.ArgumentParser:
     image.add_argument("--out", type=Path, required=True, help="file")
     verifying = commands.add_parser("verify", help="check the signature and the checksums of the files of a release")
     _add_signed_folder(verifying)
+    installing = commands.add_parser(
+        "install",
+        help="verify a release, and install it from its files alone on a throwaway cluster with real nodes, as root",
+    )
+    _add_signed_folder(installing)
+    installing.add_argument("--nodes", type=int, default=2, choices=range(1, MAXIMUM_NODES + 1), help="default: 2")
     return found
 
 
@@ -64,6 +74,8 @@ def main(arguments: list[str] | None = None) -> int:
             _build(options, private_key)
         elif options.command == "image":
             shutil.copy(build_image(ROOT, options.base_image), options.out)
+        elif options.command == "install":
+            print(json.dumps(asdict(install_release(options.folder, options.key, options.nodes))))
         else:
             files = verify_release(options.folder, options.key)
             print(f"{len(files)} files are those that the owner of {options.key} has signed")

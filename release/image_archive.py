@@ -94,6 +94,16 @@ def write_archive(images: Sequence[Image], target: Path, version: str) -> str:
     return digest
 
 
+def index_digest(archive: Path) -> str:
+    """The digest of the index in an archive that `write_archive` has written. Raises ReleaseError."""
+    try:
+        with tarfile.open(archive) as tar:
+            (named,) = json.loads(_read(tar, "index.json"))["manifests"]
+            return str(named["digest"])
+    except (OSError, EOFError, tarfile.TarError, ValueError, KeyError, TypeError) as error:
+        raise ReleaseError(f"{archive} is not an OCI archive of one image: {error}") from None
+
+
 def read_files(image: Image, names: Collection[str]) -> dict[str, bytes]:
     """Those of the files that the image has, by their paths without a leading slash. Raises ReleaseError."""
     found: dict[str, bytes] = {}

@@ -125,8 +125,9 @@ def test_anything_else_is_refused_with_one_sentence(
 
     with pytest.raises(ReleaseError, match=error):
         verify_release(released, released / REHEARSAL_KEY)
-    assert main(["verify", str(released), "--key", str(released / REHEARSAL_KEY)]) == 1
-    assert capsys.readouterr().err.count("\n") == 1
+    for command in ("verify", "install"):
+        assert main([command, str(released), "--key", str(released / REHEARSAL_KEY)]) == 1
+        assert capsys.readouterr().err.count("\n") == 1
 
 
 def private_key(folder: Path, passphrase: str = "") -> str:

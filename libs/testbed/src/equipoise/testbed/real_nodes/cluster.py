@@ -121,6 +121,18 @@ class RealCluster:
         """The log of `containerd`, `kubelet` or `kube-proxy` of a node."""
         return self.directory / "nodes" / node / "changes" / "var" / "log" / f"{program}.log"
 
+    async def import_image(self, node: str, archive: Path, name: str) -> None:
+        """Give a node an image of an OCI archive, by its digest: `name`@sha256:…. Raises ClusterError."""
+        into_node = ("nsenter", f"--target={self._pids[node]}", "--mount")
+        with archive.open("rb") as file:
+            process = await asyncio.create_subprocess_exec(
+                *into_node, "/usr/bin/ctr", "--namespace=k8s.io", "images", "import", f"--base-name={name}",
+                "--digests", "-", stdin=file, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            )  # fmt: skip
+            output, _ = await process.communicate()
+        if process.returncode != 0:
+            raise ClusterError(f"{node} could not import {archive}: {output.decode(errors='replace')}")
+
     def check(self) -> None:
         """Raise ClusterError when a component or a node has ended."""
         self.cluster.check()
