@@ -50,7 +50,7 @@ def build_framework(
 
     Raises InvalidConfiguration for plugins that cannot be used as the profile requires.
     """
-    built: list[Framework] = []
+    built: list[Framework] = []  # filled below: plugins request the framework only later
     plugins = build_plugins(profile, msgspec.structs.replace(handle, framework=lambda: built[0]), registered)
     built.append(Framework(plugins.points, plugins.weights, measure=measure))
     return built[0]

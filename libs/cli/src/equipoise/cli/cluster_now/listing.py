@@ -33,36 +33,36 @@ class Show(Protocol[S_contra]):
 
 
 async def run_list(
-    options: NowOptions, listed: Listed[S], show: Show[S], *, output: Output, watch: float | None
+    options: NowOptions, make_list: Listed[S], show: Show[S], *, output: Output, watch: float | None
 ) -> None:
     """Read the cluster and print the list. `watch`: seconds between two readings; the command then does not end.
 
     Raises CommandFailed if the first reading fails. If a later one fails, its error is printed.
     """
-    found, profile, url = await _read(options, listed, None)
+    found, profile, url = await _read(options, make_list, None)
     options = replace(options, prometheus_url=url)
     _print(found, show, output, again=watch is not None)
     clock = SystemClock()
     while watch is not None:
         await clock.sleep(watch)
         try:
-            found, _, _ = await _read(options, listed, profile)
+            found, _, _ = await _read(options, make_list, profile)
         except (CommandFailed, KubeError) as error:
             click.echo(f"not measured: {error.message}", err=True)
         else:
             _print(found, show, output, again=True)
 
 
-async def _read(options: NowOptions, listed: Listed[S], profile: str | None) -> tuple[S, str, str]:
+async def _read(options: NowOptions, make_list: Listed[S], profile: str | None) -> tuple[S, str, str]:
     """The list, and the profile and the URL with which it was measured."""
     async with reading(options, profile) as sources:
         settings, prometheus = evaluation_settings(sources.settings), sources.settings.collector.prometheus
-        found = listed(options.cluster_name, await read_cluster(sources), settings)
+        found = make_list(options.cluster_name, await read_cluster(sources), settings)
         return found, prometheus.profile, prometheus.shown_url
 
 
 def _print(found: S, show: Show[S], output: Output, *, again: bool) -> None:
-    """Print a list. Repeated lists are lines in JSON, documents in YAML, and replace each other as text."""
+    """Print a list. `again`: each list is a line of JSON, a YAML document, or text that replaces the previous text."""
     clears_screen = again and output in ("text", "wide")
     if clears_screen:
         click.clear()

@@ -95,7 +95,7 @@ async def list_nodes_and_pods(kube: Kube, workloads: Sequence[str], *, volumes: 
 
 
 async def _list(kube: Kube, resource: Resource[T]) -> list[T]:
-    """All pages. The objects share their equal parts: a large cluster has 150,000 pods of a few thousand workloads.
+    """All objects. Equal parts are stored once, because a large cluster has 150,000 pods of a few thousand workloads.
 
     Pods keep only the annotations that a plan reads; nodes keep all, as only administrators write them.
     """

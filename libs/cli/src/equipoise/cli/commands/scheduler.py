@@ -25,8 +25,8 @@ from equipoise.cli.options import context_option, kubeconfig_option
 @click.option(
     "--policy",
     metavar="NAME",
-    help="Score nodes by their load, with this policy of the scorer: profile, for example. The load is read from NATS, "
-    "as the user scorer. With --config, a profile must enable the plugin EquipoiseLoad.",
+    help="Score nodes by their load, with this policy of the scorer: for example, --policy profile. The load is read "
+    "from NATS, as the NATS user scorer. With --config, a profile must enable the plugin EquipoiseLoad.",
 )
 @click.option(
     "--equipoise-config",

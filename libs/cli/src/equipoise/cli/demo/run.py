@@ -124,7 +124,8 @@ class Demo:
         options, trace = self.options, self.trace
         self.factor = trace.seconds_per_step / options.step_seconds
         self.period = trace.steps * options.step_seconds
-        # The pods take half a minute to run and to be measured: the first measurement is then in the middle of the day.
+        # The day of the trace begins at `epoch`. Pods take half a minute to run and to be measured: the first
+        # measurement is then in the middle of the day.
         seconds = 30 if self.metrics_built else 30 + PROMETHEUS_SECONDS
         self.epoch = int(time.time()) + seconds - round(self.period * 0.54)  # noqa: TID251  kwok reads the same clock
         self.loads = NodeLoads(self.session, self.cluster.prometheus_url, trace_cores(trace), 2 * options.step_seconds)
@@ -190,7 +191,7 @@ class Demo:
         await asyncio.to_thread(self.cluster.restart, PROMETHEUS)
 
     async def _running(self, total: int, namespace: str = "") -> int:
-        """Wait until all pods run, or the number does not grow for 15 s (the requests of a slice may not fit)."""
+        """Wait until all pods run, or the number does not grow for 15 s (a part of a trace may request too much)."""
         path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
         number, since = -1, time.monotonic()
         while True:

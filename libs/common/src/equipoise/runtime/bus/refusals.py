@@ -58,7 +58,7 @@ class Refusals:
             self._why = failure_reason(error)
             self._counted[server] += 1
         elif self._counted[server] and isinstance(error, ConnectionResetError):
-            self._counted[server] += 1  # the reason is lost if the server closes the connection at once
+            self._counted[server] += 1  # most likely another refusal, whose reason was lost
         servers = [_address(server_url) for server_url in self._settings.urls]
         if all(self._counted[name] >= self._needed.get(name, _ATTEMPTS) for name in servers):
             raise BusUnavailable(

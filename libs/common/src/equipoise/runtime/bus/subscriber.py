@@ -59,7 +59,8 @@ class StreamSubscriber(Generic[T]):
         """Done when the initial last values have been handled. Fails with NotPermitted if the pattern is forbidden."""
 
     async def run(self) -> None:
-        """Never ends by itself: reconnects, restarts of the server and lost consumers are handled."""
+        """Create a consumer and read from it, again after each loss. Ends only if the pattern is forbidden before
+        `caught_up` is done."""
         while True:
             await self._link.wait_connected()
             try:
@@ -119,7 +120,8 @@ class StreamSubscriber(Generic[T]):
                 received += 1
                 await self._handle(message)
             elif status in (api.StatusCode.CONTROL_MESSAGE, api.StatusCode.REQUEST_TIMEOUT):
-                self._set_caught_up()  # the server has no more messages: some last values expired in the meantime
+                # The server has no more messages. If last values are still expected, they have expired.
+                self._set_caught_up()
                 if status == api.StatusCode.REQUEST_TIMEOUT:
                     return
             else:

@@ -74,7 +74,7 @@ def document_schema(sections: Mapping[SectionName, type[Section]]) -> dict[str, 
 def defaults_document(sections: Mapping[SectionName, type[Section]], only: Collection[str] = ("",)) -> str:
     """Settings with their defaults and explanations, as YAML that is itself a valid document.
 
-    `only`: the paths of the settings, or of sections with all their settings (`binder.evict`); by default all.
+    `only`: the paths of settings (`binder.evict`), or of sections to print completely; by default all.
     """
     shared, own = read_sections({}, sections)
     lines = [f"apiVersion: {API_VERSION}", f"kind: {KIND}"]

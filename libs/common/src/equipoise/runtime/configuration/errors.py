@@ -86,6 +86,7 @@ def explain(message: str, document: Any, kind: Any, where: str) -> str:
     ):
         what = f"expected {described}"
     text = what.replace("`", "").replace("Expected", "expected", 1)
+    # With [...], the path does not tell which of several values is wrong.
     return f"{setting}: {text}" if "[...]" in path else f"{setting}: {show(value)} is not allowed: {text}"
 
 

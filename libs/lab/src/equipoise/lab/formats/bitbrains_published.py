@@ -77,7 +77,7 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
 
 
 def required(file: str) -> str:
-    """The name of the required file if this is the file of any machine; otherwise the name of the file itself."""
+    """The required file that `file` provides: the one in FILES for a file of any machine, otherwise `file` itself."""
     return FILES[0] if _MACHINE.fullmatch(table_of(file)) and file.endswith(SUFFIX) else file
 
 

@@ -34,8 +34,8 @@ class DynamicResources:
     ) -> PostFiltered:
         """Does nothing, because there are no claims to deallocate. kube-scheduler calls it before DefaultPreemption.
 
-        If another plugin ended PreFilter before this one was called, it returns an error as in kube-scheduler, and
-        DefaultPreemption is not called.
+        If another plugin ended PreFilter before this one was called, this method returns an error as in kube-scheduler,
+        and DefaultPreemption is not called.
         """
         try:
             state.read(self.name, _Examined)

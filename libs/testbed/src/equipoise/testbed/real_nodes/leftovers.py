@@ -16,7 +16,7 @@ from equipoise.testbed.running_clusters import process_start
 
 PREFIX = "equipoise-testbed-nodes"
 SHARES = 4096
-"""CPU weight of all nodes together. A single process in the root cgroup has 1024, the default of a cgroup."""
+"""CPU weight of all nodes together. Each process in the root cgroup has 1024, as much as a cgroup has by default."""
 
 REMOVE_SECONDS = 20.0
 POLL_SECONDS = 0.05

@@ -56,8 +56,8 @@ def explain(state: ScoringState, request: ExplainRequest, now: float, *, neutral
     subject = _subject_of(state, request)
     if isinstance(subject, str):
         return Explanation(problem=subject, explained_at=now)
-    requested, placed, current_node = subject
-    pod = requested or _NO_REQUESTS
+    demanded, placed, current_node = subject
+    pod = demanded or _NO_REQUESTS
     names = request.nodes or state.nodes.with_headroom(np.nan_to_num(amounts(pod.requests)), current_node)[0]
     names = list(dict.fromkeys([*names, *filter(None, (current_node, request.node))]))
     if not names:
@@ -71,7 +71,7 @@ def explain(state: ScoringState, request: ExplainRequest, now: float, *, neutral
         ranking = msgspec.structs.replace(ranking, scores=neutral(len(names), why))
     policy = state.policy
     return Explanation(
-        pod=requested,
+        pod=demanded,
         current_node=current_node,
         placed_hint=None if placed is None else placed.hint,
         policy=policy.policy_name(),
@@ -93,9 +93,9 @@ def explain(state: ScoringState, request: ExplainRequest, now: float, *, neutral
 
 
 def _subject_of(state: ScoringState, request: ExplainRequest) -> tuple[PodDemand | None, PlacedPod | None, str] | str:
-    """What is explained: the pod, and if it is placed, the pod on its node, and that node.
+    """The pod to explain, its placement, and its current node (None and "" if it is not placed).
 
-    As text, why nothing can be explained and what to do.
+    If nothing can be explained, a text that states why and what to do.
     """
     node = request.node
     if node and latest_messages(state.nodes.messages, node) == (None, None):
@@ -150,7 +150,7 @@ class _View:
         """`placed` is the pod with this UID on its current node."""
         self._state, self._ranking, self._now = state, ranking, now
         self._placed, self._current_node, self._uid = placed, current_node, uid
-        self._own_uid = "" if placed is None else placed.uid
+        self._placed_uid = "" if placed is None else placed.uid
         self._expected = expected_load(ranking.nodes, ranking.demand)
         self._by_part = state.policy.scores_by_part(ranking.nodes, ranking.demand)
         self._usage_of = state.nodes.pod_usage(now)
@@ -215,16 +215,18 @@ class _View:
         _, placement = latest_messages(self._state.nodes.messages, name)
         row = OFFERED_BANDS.index(demand.band)
         band = message.bands.get(demand.band, ReclaimedBand())
-        others = [] if placement is None else [pod for pod in placement.pods if pod.uid != self._own_uid]
+        others = [] if placement is None else [pod for pod in placement.pods if pod.uid != self._placed_uid]
         left, capacity = bands.left[index, row], bands.capacity[index]
         by_others = requested(others)[row]
         reserved = np.maximum(np.nan_to_num(amounts(band.reclaimed) - by_others - left), 0.0)
         unknown = [
             resource
-            for resource, value, counted in zip(RESOURCES, left / capacity, demand.band_requests, strict=True)
-            if np.isnan(value) and not np.isnan(counted)
+            for resource, share_left, request in zip(RESOURCES, left / capacity, demand.band_requests, strict=True)
+            if np.isnan(share_left) and not np.isnan(request)
         ]
         why = f"the reclaimer does not know the {' and '.join(unknown)} of the band {demand.band}" if unknown else ""
+        if why and message.degraded:
+            why += f": {message.degraded}"
         return BandExplanation(
             band=demand.band,
             reclaimed=band.reclaimed,
@@ -234,7 +236,7 @@ class _View:
             capacity=resources(capacity),
             hours=band.hours,
             age=age_of(message.evaluated_at, self._now),
-            unknown_reason=f"{why}{f': {message.degraded}' if message.degraded else ''}" if why else "",
+            unknown_reason=why,
         )
 
     def _loads(self, index: int, utilization: NodeUtilization | None) -> tuple[Resources, Resources]:
@@ -260,7 +262,7 @@ class _View:
         _, placement = latest_messages(self._state.nodes.messages, node)
         found = []
         for pod in () if placement is None else weighted_pods(placement):
-            if pod.uid != self._own_uid:
+            if pod.uid != self._placed_uid:
                 lifetime = lifetime_on_node(pod, utilization, self._usage_of)
                 used = included_usage(lifetime, sampled_at=sampled_at, length=window.length, load=self._state.load)
                 found.append((f"{pod.namespace}/{pod.name}", np.nan_to_num(amounts(used))))
@@ -353,6 +355,7 @@ class _View:
         changes.sort(key=lambda each: -float(np.nansum(np.abs(each[1]) / base)))
         added = [(name, amount) for name, amount in changes if (amount > 0.0).any()]
         subtracted = [(name, -amount) for name, amount in changes if (amount < 0.0).any()]
+        # All pods except the explained one together subtract at most what leaves `least`, the usage of present pods.
         mean = np.array(amounts(value.mean)) + np.sum([amount for _, amount in added], axis=0)
         least = np.zeros(len(RESOURCES)) if placement is None else amounts(measured_usage(utilization, placement))
         return _correction(added), _correction(subtracted, most=mean - np.minimum(mean, least) + own_part)

@@ -46,7 +46,7 @@ class RecentAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """What scorers published within the period."""
 
     scores: list[ScoresFollowed] = []
-    """The latest review of each part of an hour."""
+    """The latest values of each review. A review covers at most one hour of one scorer."""
 
     placed: int = 0
     """Pods that were placed, by any scheduler."""
@@ -104,7 +104,10 @@ def score_finding(advice: RecentAdvice, *, hints: bool = False, target_points: i
         return Finding("unknown", SUBJECT, message, fix)
     requests = max(scores.requests for scores in advice.scores)
     if not requests and hints and target_points > HINT_POINTS:
-        message = f"it sends no requests to the scorers, but the descheduler counts on {target_points} points of them"
+        message = (
+            "it sends no requests to the scorers, but the descheduler assumes that scores give the target of a move "
+            f"{target_points} points"
+        )
         fix = "set placement.extender to false (with Helm: extender.enabled), and remove descheduler.targetPoints"
         return Finding("warning", SUBJECT, message, fix)
     if not requests and hints:

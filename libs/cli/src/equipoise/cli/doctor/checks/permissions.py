@@ -58,9 +58,16 @@ class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is required only in the namespace of Equipoise; otherwise in every namespace."""
 
     when: When = ""
-    """Required only with `protection.persistentVolumes`, with `collector.source: metrics-server`, with more than one of
-    `collector.shards`, if the cluster has workloads of this kind, if the services have ServiceAccounts (approvals), or
-    with `placement.hints` (webhook: and `annotator.hints.admission: webhook`), or with `annotator.deletionCosts`.
+    """The condition under which it is required; empty: always.
+
+    - persistentVolumes: `protection.persistentVolumes` is true.
+    - metricsServer: `collector.source` is metrics-server.
+    - shards: `collector.shards` is more than one, and the Lease is that of one of these shards.
+    - workloads: the cluster has workloads of this kind.
+    - approvals: the services have ServiceAccounts.
+    - hints: `placement.hints` is true.
+    - webhook: `placement.hints` is true, and `annotator.hints.admission` is webhook.
+    - deletionCosts: `annotator.deletionCosts` is not none.
     """
 
     def __str__(self) -> str:

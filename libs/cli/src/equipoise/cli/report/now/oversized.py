@@ -15,7 +15,8 @@ OVERSTATED = 3.0
 """A request is too high if it is at least this multiple of the highest usage."""
 
 MIN_HOURS = 20
-"""The hours of the past day that must be measured. In others the workload may have used all that it requests."""
+"""The minimum number of measured hours in the past day. In an hour that was not measured, the workload may have used
+all that it requests."""
 
 MARGIN = 1.25
 """The proposed request as a multiple of the highest usage."""

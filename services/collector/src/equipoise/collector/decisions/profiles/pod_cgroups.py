@@ -21,12 +21,12 @@ WHOLE_POD = ('container=""', 'image=""', 'name=""', 'pod!=""')
 CONTAINERS = ('container!=""', 'container!="POD"', 'pod!=""')
 """Matchers of containers without the sandbox, which the Docker runtime names POD; others give it no name."""
 
-_INSTANCE = "id, image, name, cpu"
+_RUN_LABELS = "id, image, name, cpu"
 """The labels that distinguish the runs of one container."""
 
-_OF_PAGE = "namespace, pod, job, instance, service, endpoint, metrics_path"
-"""The labels that all series of a pod from one page of metrics share. Matching on them keeps one page from hiding
-another."""
+_PAGE_LABELS = "namespace, pod, job, instance, service, endpoint, metrics_path"
+"""The labels that all series of a pod from one page of metrics share. Operators match on them, so that the series
+of one page do not replace those of another."""
 
 
 class PodCgroups(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,15 +58,16 @@ class PodCgroups(msgspec.Struct, frozen=True, kw_only=True):
         """The sum of the means of a pod's containers. A pod is left out while one of its containers has two series."""
         now, *_ = self._containers(matchers)
         means = [self._container_mean(f"{series}[{window}]") for series in self._containers(matchers)]
-        mean = f"sum without (container) ({means[0]} or on (container, {_OF_PAGE}) {means[1]})"
-        return f"{mean} unless group without (container) (count without ({_INSTANCE}) ({now}) > 1)"
+        mean = f"sum without (container) ({means[0]} or on (container, {_PAGE_LABELS}) {means[1]})"
+        return f"{mean} unless group without (container) (count without ({_RUN_LABELS}) ({now}) > 1)"
 
     def container_count(self, matchers: Matchers, window: str) -> str:
-        """The samples of the pod's container that has the most: a scrape returns all containers that run."""
+        """The number of samples of a pod: that of its container with the most, as a scrape returns all running ones."""
         counts = [
-            f"sum without ({_INSTANCE}) (count_over_time({series}[{window}]))" for series in self._containers(matchers)
+            f"sum without ({_RUN_LABELS}) (count_over_time({series}[{window}]))"
+            for series in self._containers(matchers)
         ]
-        return f"max without (container) ({counts[0]} or on (container, {_OF_PAGE}) {counts[1]})"
+        return f"max without (container) ({counts[0]} or on (container, {_PAGE_LABELS}) {counts[1]})"
 
     def _containers(self, matchers: Matchers) -> tuple[str, str]:
         """The series of cAdvisor, and those of the kubelet's other page."""
@@ -75,17 +76,19 @@ class PodCgroups(msgspec.Struct, frozen=True, kw_only=True):
 
     def _container_mean(self, samples: str) -> str:
         if self.kind == "counter":
-            return f"sum without ({_INSTANCE}) (rate({samples}))"
+            return f"sum without ({_RUN_LABELS}) (rate({samples}))"
         # The means of two runs of a container must not be added.
-        total, count = (f"sum without ({_INSTANCE}) ({function}_over_time({samples}))" for function in ("sum", "count"))
+        total, count = (
+            f"sum without ({_RUN_LABELS}) ({function}_over_time({samples}))" for function in ("sum", "count")
+        )
         return f"({total} / {count})"
 
     def _pod_count(self, query: MetricQuery, matchers: Matchers) -> str:
         pods, containers = (selector(self.metric, matchers, *conditions) for conditions in (WHOLE_POD, CONTAINERS))
         if query.pod_series == "pods":
-            return f"count without ({_INSTANCE}, container, namespace, pod) ({pods})"
-        with_one = f"count without ({_INSTANCE}, container) ({pods}) == 1"
-        others = f"group without ({_INSTANCE}, container) ({containers}) unless on ({_OF_PAGE}) {with_one}"
+            return f"count without ({_RUN_LABELS}, container, namespace, pod) ({pods})"
+        one_cgroup = f"count without ({_RUN_LABELS}, container) ({pods}) == 1"
+        others = f"group without ({_RUN_LABELS}, container) ({containers}) unless on ({_PAGE_LABELS}) {one_cgroup}"
         return f"count without (namespace, pod) ({others})"
 
     def _mean(self, samples: str, window: str) -> str:
@@ -94,5 +97,5 @@ class PodCgroups(msgspec.Struct, frozen=True, kw_only=True):
     def _either(self, query: MetricQuery, matchers: Matchers, of_pod: str, of_containers: str) -> str:
         if query.pod_series != "any":
             return of_pod if query.pod_series == "pods" else of_containers
-        several = f"count by ({_OF_PAGE}) ({selector(self.metric, matchers, *WHOLE_POD)}) > 1"
-        return f"({of_pod} unless on ({_OF_PAGE}) {several} or on ({_OF_PAGE}) {of_containers})"
+        several = f"count by ({_PAGE_LABELS}) ({selector(self.metric, matchers, *WHOLE_POD)}) > 1"
+        return f"({of_pod} unless on ({_PAGE_LABELS}) {several} or on ({_PAGE_LABELS}) {of_containers})"
