@@ -12,10 +12,10 @@ from equipoise.cli.bus.access import SECRETS, SecretObject
 from equipoise.cli.certificates.purposes import EXTENDER, NATS
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.prepare.created_objects import LABELS
-from equipoise.cli.prepare.run import ATTEMPTS, FENCE, FENCE_SECONDS, prepare_secrets
+from equipoise.cli.prepare.run import ACCOUNT, ATTEMPTS, FENCE, FENCE_SECONDS, end_rights, prepare_secrets
 from equipoise.cli.prepare.secret_contents import PARTS, Part, new_contents
-from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
-from equipoise.runtime.kubernetes.client import Conflict
+from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
+from equipoise.runtime.kubernetes.client import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, Conflict
 from equipoise.runtime.kubernetes.fence import PROBE
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.faults import Call
@@ -105,6 +105,21 @@ async def test_it_creates_nothing_until_its_policy_is_in_effect() -> None:
     world.kube.fail_next("create", status=422, message=DENIED)
     await world.prepare()
     assert world.data()
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_the_job_ends_its_own_rights(own: bool) -> None:
+    """Helm may have been interrupted, and `kubectl apply` deletes nothing. Rights of others, and those that a user of a
+    kubeconfig finds, remain."""
+    world = World()
+    world.kube.as_service_account = own
+    for resource, where in ((CLUSTER_ROLE_BINDINGS, ""), (ROLE_BINDINGS, NAMESPACE), (ROLE_BINDINGS, "elsewhere")):
+        world.kube.put(resource, Object(metadata=ObjectMeta(name=ACCOUNT, namespace=where)))
+    await end_rights(world.kube, NAMESPACE)
+    left = {each.metadata.namespace for each in world.kube.stored(ROLE_BINDINGS)}
+    assert left == ({"elsewhere"} if own else {NAMESPACE, "elsewhere"})
+    assert bool(world.kube.stored(CLUSTER_ROLE_BINDINGS)) != own
+    await end_rights(world.kube, NAMESPACE)
 
 
 @pytest.mark.parametrize("namespace", ["equipoise-system", "elsewhere"])

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from deployment.kustomize import Document, read_kustomization
+from deployment.kustomize import Document, read_documents, read_kustomization
 from deployment.programs import SERVICE_ACCOUNT, VOLUME, Health, Program, health_of
 
 from equipoise.runtime.configuration.discovered import DISCOVERED
@@ -14,6 +14,17 @@ ROOT = Path(__file__).resolve().parents[2]
 BASE = ROOT / "k8s" / "base"
 COLOCATION = ROOT / "k8s" / "colocation"
 NAMESPACE = "equipoise-system"
+
+ACCOUNT_KINDS = (
+    "Namespace",
+    "ServiceAccount",
+    "Role",
+    "ClusterRole",
+    "RoleBinding",
+    "ClusterRoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
 
 _REFERENCE = re.compile(r"\$\((\w+)\)")
 
@@ -24,6 +35,17 @@ def base_documents() -> list[Document]:
 
 def colocation_documents() -> list[Document]:
     return read_kustomization(ROOT / "k8s" / "overlays" / "colocation")
+
+
+def optional_accounts() -> list[Document]:
+    """The accounts of k8s/colocation, k8s/prepare and the webhook of hints, with what restricts them, without pods."""
+    webhook = read_documents(ROOT / "k8s" / "hints" / "webhook.yaml")
+    documents = [
+        *colocation_documents(),
+        *read_kustomization(ROOT / "k8s" / "prepare"),
+        *(each for each in webhook if each["metadata"]["name"] == "equipoise-hints-webhook"),
+    ]
+    return [each for each in documents if each["kind"] in ACCOUNT_KINDS]
 
 
 def live_page_documents() -> list[Document]:

@@ -77,12 +77,12 @@ def constant_trace() -> Trace:
 
 @asynccontextmanager
 async def deployed_cluster(
-    binaries: Binaries, directory: Path, placement: Placement = "extender"
+    binaries: Binaries, directory: Path, placement: Placement = "extender", address: str = "127.0.0.1"
 ) -> AsyncIterator[DeployedCluster]:
-    """With `hints`, also the objects of k8s/hints."""
+    """With `hints`, also the objects of k8s/hints. The API server and Prometheus listen on `address`."""
     trace = constant_trace()
     async with (
-        Cluster(binaries=binaries) as cluster,
+        Cluster(binaries=binaries, address=address) as cluster,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
     ):
         await cluster.add_nodes(node_documents(trace))

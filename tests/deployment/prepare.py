@@ -28,7 +28,8 @@ def prepare_documents(helm: Helm, values: Document | None = None) -> list[Docume
 
 
 async def run_prepare(cluster: Cluster, documents: list[Document]) -> Output:
-    """The program of the Job, whose other objects exist."""
+    """The program of the Job. The other objects are applied before: it deletes its bindings."""
+    await cluster.apply([each for each in documents if each["kind"] != "Job"])
     (job,) = (each for each in documents if each["kind"] == "Job")
     (container,) = job["spec"]["template"]["spec"]["containers"]
     token = await cluster.service_account_token(NAMESPACE, job["spec"]["template"]["spec"]["serviceAccountName"])

@@ -1,5 +1,6 @@
 """The Job that creates the Secrets, on a real API server with its own account."""
 
+import asyncio
 import base64
 from typing import Any
 
@@ -184,7 +185,8 @@ async def test_the_source_of_metrics_is_written_down_once(cluster: Cluster, helm
 
 
 async def test_its_account_may_create_these_secrets_only(cluster: Cluster, helm: Helm) -> None:
-    """Takes seconds: a process. No other name, no token of another account, and it reads none."""
+    """Takes seconds: a process, which ends its rights. No other name, no token of another account, and it reads
+    none."""
     documents = [each for each in prepare_documents(helm) if each["kind"] != "Job"]
 
     def secret(name: str, **fields: Any) -> Document:
@@ -197,12 +199,23 @@ async def test_its_account_may_create_these_secrets_only(cluster: Cluster, helm:
         # Until the policy is in effect, its own program creates nothing either.
         assert (await run_prepare(cluster, prepare_documents(helm))).code == 0
         await api.request("DELETE", f"{SECRETS}/equipoise-nats")
+        bindings = [each for each in documents if each["kind"] in ("RoleBinding", "ClusterRoleBinding")]
+        for each in bindings:
+            with pytest.raises(ApiError, match=" 404 "):
+                await api.request("GET", await api.path(each))
+        await api.apply(bindings)
         token = (await cluster.service_account_token(NAMESPACE, ACCOUNT)).read_text()
         token_type = {
             "type": "kubernetes.io/service-account-token",
             "metadata": {"annotations": {"kubernetes.io/service-account.name": "equipoise-prepare"}},
         }
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}
+        refusal = ""
+        async with asyncio.timeout(60):  # the API server applies a new binding with a delay
+            while "equipoise-prepare-fence" not in refusal:
+                with pytest.raises(ApiError) as raised:
+                    await api.request("POST", SECRETS, secret("other"), token=token)
+                refusal = str(raised.value)
         for refused in (
             secret("other"),
             secret("equipoise-nats", **token_type),

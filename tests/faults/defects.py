@@ -10,6 +10,7 @@ DESCHEDULER = "services/descheduler/src/equipoise/descheduler"
 RECLAIMER = "services/reclaimer/src/equipoise/reclaimer"
 COLLECTOR = "services/collector/src/equipoise/collector"
 AGENT = "services/agent/src/equipoise/agent"
+ANNOTATOR = "services/annotator/src/equipoise/annotator"
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
@@ -817,5 +818,37 @@ DEFECTS = (
             "'true'",
         ),
         tests="tests/e2e/test_second_scheduler.py::test_only_recorded_victims_outside_of_the_system_can_be_deleted",
+    ),
+    _defect(
+        "a webhook that stays while it is slow",
+        (f"{ANNOTATOR}/decisions/webhook_guard.py", "    if enabled and slow >= SLOW_RESPONSES:", "    if False:"),
+        tests="tests/annotator/test_webhook_guard.py::test_two_slow_responses_in_a_row_remove_the_webhook",
+    ),
+    _defect(
+        "a webhook that stays while nobody measures it",
+        (f"{ANNOTATOR}/decisions/webhook_guard.py", "    if enabled and seconds >= UNKNOWN_SECONDS:", "    if False:"),
+        tests="tests/annotator/test_webhook_guard.py"
+        "::test_a_webhook_that_nobody_could_measure_for_half_a_minute_is_removed",
+    ),
+    _defect(
+        "a webhook that is called before it was healthy for a minute",
+        (f"{ANNOTATOR}/decisions/webhook_guard.py", " and now - since >= HEALTHY_SECONDS:", ":"),
+        tests="tests/annotator/test_webhook_guard.py::test_a_healthy_minute_restores_it",
+    ),
+    _defect(
+        "a webhook that can refuse pods",
+        (f"{CONTRACTS}/hints/webhook.py", '        "failurePolicy": "Ignore",', '        "failurePolicy": "Fail",'),
+        tests="tests/annotator/test_webhook_guard.py::test_no_webhook_can_refuse_or_delay_pods",
+    ),
+    _defect(
+        "expired hints given by the webhook",
+        (f"{ANNOTATOR}/decisions/hint_admission.py", "    if not _is_fresh(pod, stored):", "    if False:"),
+        tests="tests/annotator/test_hint_admission.py::test_hints_expire_by_the_time_of_the_request",
+    ),
+    _defect(
+        "credentials sent to a Prometheus that was found",
+        (f"{RUNTIME}/configuration/discovered.py", "        if foreign and is_private(name):", "        if False:"),
+        tests="tests/runtime/test_configuration.py"
+        "::test_what_was_discovered_is_used_if_the_configuration_names_no_source",
     ),
 )

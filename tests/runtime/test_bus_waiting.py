@@ -1,8 +1,11 @@
 """What a process logs while there is no NATS server."""
 
 import asyncio
+import socket
+from pathlib import Path
+from typing import Any
 
-from bus_worlds import free_port
+from bus_worlds import PATIENCE, NatsWorld, free_port
 from structlog.testing import capture_logs
 
 from equipoise.runtime.bus.connection import NatsConnection
@@ -62,3 +65,36 @@ async def test_a_dns_that_does_not_respond_is_named() -> None:
     assert [each["error"] for each in logs if each["event"] == "waiting for the bus"] == [reason]
     assert [reason in text for text in problems] == [True]
     assert asked == ["nats"]
+
+
+async def test_a_name_that_becomes_known_later_is_named_until_then(tmp_path: Path) -> None:
+    """The DNS of the cluster starts later, or the Service of NATS is created later. Then the process connects."""
+    world, known = NatsWorld(tmp_path), asyncio.Event()
+    await world.start()
+
+    async def resolve(host: str, port: int) -> list[Any]:
+        if not known.is_set():
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    errors, url = BusErrors(SystemClock()), f"nats://nats.test:{world.port}"
+    link = NatsConnection(Nats(url=url), "tap", errors, reconnect_pause=0.01, resolve=resolve)
+    attempts = attempts_of(link)
+    try:
+        with capture_logs() as logs:
+            opening = asyncio.create_task(link.open())
+            for _ in range(2):
+                await attempts.acquire()
+            problems = list(errors.problems)
+            known.set()
+            async with asyncio.timeout(PATIENCE):
+                await opening
+        assert link.connected
+    finally:
+        await link.close()
+        await world.stop()
+
+    waiting = [each for each in logs if each["event"] == "waiting for the bus"]
+    assert [(each["url"], each["error"]) for each in waiting] == [(url, "the name of the host cannot be resolved")]
+    assert problems == [f"not connected to the bus at {url}: the name of the host cannot be resolved"]
+    assert errors.problems == []

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from deployment.base import NAMESPACE, base_documents
+from deployment.base import NAMESPACE, base_documents, optional_accounts
 from deployment.installation import DeployedCluster, Installation
 from deployment.kustomize import Document, named
 from deployment.processes import EXTENDER_PORT
@@ -37,7 +37,9 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLES = f"{RBAC}/namespaces/{NAMESPACE}/roles"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "00000000-0000-0000-0000-000000000000"}
-IDENTITIES = ("collector", "annotator", "scorer", "descheduler", "binder", "setup", "live-page")
+IDENTITIES = (
+    "collector", "annotator", "scorer", "descheduler", "binder", "setup", "live-page", "hints-webhook", "prepare"
+)  # fmt: skip
 
 
 # The API server
@@ -45,8 +47,13 @@ IDENTITIES = ("collector", "annotator", "scorer", "descheduler", "binder", "setu
 
 @pytest.fixture(scope="module", autouse=True)
 async def policies_in_effect(deployed: DeployedCluster) -> None:
-    """The API server applies new policies with a delay. What each one refuses is requested in a dry run."""
+    """Also of the Job that creates Secrets, and of the webhook of hints.
+
+    The API server applies new policies with a delay. What each one refuses is requested in a dry run.
+    """
+    await deployed.cluster.apply(optional_accounts())
     probe = lease(PROBE)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": PROBE}}
     rule = {"apiGroups": ["equipoise.dev"], "resources": ["evictions"], "verbs": ["approve"]}
     role = {"metadata": {"name": APPROVAL_ROLE, "namespace": NAMESPACE}, "rules": [rule]}
     event = msgspec.to_builtins(fence_probe(NAMESPACE, PROBE, 1_800_000_000))
@@ -55,6 +62,7 @@ async def policies_in_effect(deployed: DeployedCluster) -> None:
         ("binder", "binder", "POST", f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events", event),
         ("approval", "descheduler", "PUT", f"{ROLES}/{APPROVAL_ROLE}", role),
         ("lease", "collector", "POST", LEASES, probe),
+        ("prepare", "prepare", "POST", f"/api/v1/namespaces/{NAMESPACE}/secrets", secret),
     ):
         token, refusal = await deployed.token_of(account), ""
         async with asyncio.timeout(PATIENCE):
@@ -111,11 +119,17 @@ def attempts(account: str) -> Iterable[tuple[str, str, Any]]:
         yield "PATCH", f"{RBAC}/namespaces/{NAMESPACE}/rolebindings/{role}", {"subjects": None}
         if (account, role) != ("descheduler", APPROVAL_ROLE):
             yield "PATCH", f"{ROLES}/{role}", {"rules": None}
-    for policy in ("annotator", "hints", "binder", "approval", "lease"):
+    for policy in ("annotator", "hints", "hints-webhook", "binder", "approval", "lease", "prepare"):
         for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
             yield "DELETE", f"{ADMISSION}/{kind}/equipoise-{policy}-fence", None
             yield "PATCH", f"{ADMISSION}/{kind}/equipoise-{policy}-fence", {"spec": None}
     yield "DELETE", f"{ADMISSION}/validatingwebhookconfigurations", None
+    for method in ("DELETE", "PATCH"):
+        yield method, f"{ADMISSION}/mutatingwebhookconfigurations/equipoise-hints", {"webhooks": []}
+    yield "POST", f"{ADMISSION}/mutatingwebhookconfigurations", {"metadata": {"name": "own"}, "webhooks": []}
+    for name in ("equipoise-nats", "equipoise-hints-webhook-tls"):
+        yield "PATCH", f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}", {"data": {}}
+        yield "DELETE", f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}", None
     yield "DELETE", "/apis/networking.k8s.io/v1/namespaces/equipoise-system/networkpolicies/equipoise-closed", None
     yield "DELETE", "/apis/policy/v1/namespaces/equipoise-system/poddisruptionbudgets/equipoise-binder", None
     for name in ("equipoise-descheduler", "equipoise-collector", "equipoise-annotator-0"):

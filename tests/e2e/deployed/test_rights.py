@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from deployment.base import NAMESPACE, ROOT, base_documents, colocation_documents
+from deployment.base import NAMESPACE, ROOT, base_documents, optional_accounts
 from deployment.installation import DeployedCluster, Installation
 from deployment.kustomize import Document, identity, read_documents, read_kustomization
 from prometheus_client import CollectorRegistry
@@ -52,11 +52,19 @@ WRITES_IN_OWN_NAMESPACE: dict[str, set[str]] = {
     "live-page": set(),
     "reclaimer": {f"create {LEASES}", f"update {LEASES} equipoise-reclaimer", "patch nodes/status"},
     "agent": set(),
+    "hints-webhook": set(),
+    "prepare": {
+        "create secrets",
+        "create configmaps",
+        "delete rolebindings.rbac.authorization.k8s.io equipoise-prepare",
+        "delete clusterrolebindings.rbac.authorization.k8s.io equipoise-prepare",
+    },
 }
 WRITES_IN_OTHER_NAMESPACES: dict[str, set[str]] = {
     "annotator": PATCHES,
     "binder": {"create events.events.k8s.io", "create pods/eviction"},
     "reclaimer": {"patch nodes/status"},
+    "prepare": {"delete clusterrolebindings.rbac.authorization.k8s.io equipoise-prepare"},
 }
 AGENTS = "equipoise-agent"
 READS = ("get", "list", "watch")
@@ -64,15 +72,12 @@ EVERY_ACCOUNT = {f"{verb} clustertrustbundles.certificates.k8s.io" for verb in R
 """Public certificates, which every account reads since Kubernetes 1.37 (system:cluster-trust-bundle-discovery)."""
 
 
-ACCOUNTS = ("Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
-POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+WEBHOOK = read_documents(ROOT / "k8s" / "hints" / "webhook.yaml")
 
 
 @pytest.fixture(scope="module", autouse=True)
-async def co_location(deployed: DeployedCluster) -> None:
-    """The accounts of k8s/colocation with what restricts them, without its pods."""
-    documents = colocation_documents()
-    await deployed.cluster.apply([each for each in documents if each["kind"] in (*ACCOUNTS, *POLICIES)])
+async def all_accounts(deployed: DeployedCluster) -> None:
+    await deployed.cluster.apply(optional_accounts())
 
 
 def home(service: str) -> str:
@@ -141,6 +146,31 @@ async def test_the_prometheus_of_compose_can_only_discover_nodes_and_read_their_
     documents = read_documents(ROOT / "k8s" / "compose" / "prometheus-access.yaml")
     await deployed.cluster.apply(documents)
     assert await permissions(deployed, "prometheus", NAMESPACE) == {"list nodes", "watch nodes", "get nodes/metrics"}
+
+
+async def test_the_guard_of_the_webhook_may_change_one_configuration_and_create_pods(
+    deployed: DeployedCluster,
+) -> None:
+    """The annotator, where the webhook gives the hints. Its policy permits pods in a dry run only."""
+    added = {"create pods", "update mutatingwebhookconfigurations.admissionregistration.k8s.io equipoise-hints"}
+    own = [each for each in WEBHOOK if each["metadata"]["name"] == "equipoise-annotator-hints-webhook"]
+    await deployed.cluster.apply(own)
+    granted: set[str] = set()
+    async with asyncio.timeout(60):  # the API server applies a new binding with a delay
+        while not added <= granted:
+            granted = await permissions(deployed, "annotator", NAMESPACE)
+    elsewhere = await permissions(deployed, "annotator", "shop")
+    async with deployed.cluster.api() as api:
+        for document in own:
+            await api.request("DELETE", await api.path(document))
+        async with asyncio.timeout(60):
+            while added & await permissions(deployed, "annotator", NAMESPACE):
+                pass
+    writes = {each for each in granted if each.split()[0] not in READS}
+    assert writes == WRITES_IN_OWN_NAMESPACE["annotator"] | added
+    assert {each for each in elsewhere if each.split()[0] not in READS} == PATCHES | {
+        each for each in added if "webhook" in each
+    }
 
 
 # The fence

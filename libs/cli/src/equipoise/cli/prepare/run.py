@@ -20,13 +20,25 @@ from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
 from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
 from equipoise.runtime.configuration import Logging
 from equipoise.runtime.configuration.discovered import REASON, names_source
-from equipoise.runtime.kubernetes.client import CONFIG_MAPS, Conflict, Kube, NotFound, Resource
+from equipoise.runtime.kubernetes.client import (
+    CLUSTER_ROLE_BINDINGS,
+    CONFIG_MAPS,
+    ROLE_BINDINGS,
+    Conflict,
+    Kube,
+    NotFound,
+    Resource,
+    find,
+)
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.fence import PROBE, fence_problem
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
 T = TypeVar("T", bound=Object)
+
+ACCOUNT = "equipoise-prepare"
+"""The account of the Job, and its roles and bindings."""
 
 FENCE = "equipoise-prepare-fence"
 MANIFEST = "k8s/prepare/prepare.yaml"
@@ -51,11 +63,30 @@ async def run_prepare(
     settings = all_settings(document, environment)
     namespace, clock = settings.shared.kubernetes.namespace, SystemClock()
     async with connect_kube(settings.shared.kubernetes, "prepare", clock) as kube:
-        if volume and (problem := await missing_storage(kube, namespace)):
-            raise InvalidInput(problem)
-        await prepare_secrets(kube, namespace, parts, clock)
-        if not names_source(document):
+        problem = await missing_storage(kube, namespace) if volume else ""
+        try:
+            if not problem:
+                await prepare_secrets(kube, namespace, parts, clock)
+        except InvalidInput as error:
+            problem = error.message
+        if not problem and not names_source(document):
             await write_discovered(kube, namespace, settings, clock)
+        await end_rights(kube, namespace)  # not after other errors: the Job tries again
+        if problem:
+            raise InvalidInput(problem)
+
+
+async def end_rights(kube: Kube, namespace: str) -> None:
+    """Delete the bindings of this account, if it is that of the Job. Raises KubeError.
+
+    Helm deletes them, too, unless it was interrupted; `kubectl apply` does not. The first is deleted with a right
+    of its own role, and so is the last one.
+    """
+    if not kube.as_service_account:
+        return
+    for resource, where in ((CLUSTER_ROLE_BINDINGS, ""), (ROLE_BINDINGS, namespace)):
+        if (binding := await find(kube, resource, ACCOUNT, where)) is not None:
+            await kube.delete(resource, ACCOUNT, where, uid=binding.metadata.uid)
 
 
 async def prepare_secrets(kube: Kube, namespace: str, parts: Sequence[Part], clock: Clock) -> None:

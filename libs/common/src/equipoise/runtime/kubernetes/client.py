@@ -86,6 +86,9 @@ LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", ki
 _RBAC = "rbac.authorization.k8s.io"
 ROLES = Resource(group=_RBAC, version="v1", plural="roles", kind="Role", model=Role)
 ROLE_BINDINGS = Resource(group=_RBAC, version="v1", plural="rolebindings", kind="RoleBinding", model=Object)
+CLUSTER_ROLE_BINDINGS = Resource(
+    group=_RBAC, version="v1", plural="clusterrolebindings", kind="ClusterRoleBinding", model=Object, namespaced=False
+)
 ADMISSION_POLICIES = Resource(
     group="admissionregistration.k8s.io", version="v1", plural="validatingadmissionpolicies",
     kind="ValidatingAdmissionPolicy", model=AdmissionPolicy, namespaced=False,
