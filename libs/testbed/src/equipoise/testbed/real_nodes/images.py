@@ -20,6 +20,7 @@ BASE_IMAGE = "localhost/python:3.13-slim"
 
 BUSYBOX_IMAGE = "docker.io/library/busybox:latest"
 NATS_IMAGE = "docker.io/library/nats:2.15-alpine"
+PROMETHEUS_IMAGE = "docker.io/prom/prometheus:v3.15.0"
 SOURCES = ("Dockerfile", ".dockerignore", "requirements", "libs/common", "libs/cli", "libs/scheduling", "services")
 """The files of a clone from which the image of Equipoise is built."""
 
@@ -46,6 +47,11 @@ FROM {BUSYBOX_IMAGE}
 COPY nats-server /bin/nats-server
 CMD ["nats-server"]
 """
+_PROMETHEUS = f"""\
+FROM {BUSYBOX_IMAGE}
+COPY prometheus /bin/prometheus
+ENTRYPOINT ["/bin/prometheus"]
+"""
 
 
 def product_image() -> str:
@@ -71,6 +77,11 @@ class Images:
         """The image of NATS, with the programs that the chart runs in it: wget, kill."""
         self.busybox()
         return self._small("nats", NATS_IMAGE, _NATS, {"nats-server": Path(nats_server_binary())})
+
+    def prometheus(self, program: Path) -> Path:
+        """The image of Prometheus, with wget for its health check."""
+        self.busybox()
+        return self._small("prometheus", PROMETHEUS_IMAGE, _PROMETHEUS, {"prometheus": program})
 
     def product(self, clone: Path, base: str | None = None) -> Path:
         """The image of Equipoise, built with the unchanged Dockerfile of a clone.
