@@ -2,8 +2,10 @@
 
 import asyncio
 import base64
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from cluster_fixtures import StartCluster
 from deployment.base import BASE, NAMESPACE, ROOT
@@ -12,9 +14,19 @@ from deployment.helm import Helm
 from deployment.kustomize import Document, read_documents, read_kustomization
 from deployment.prepare import ACCOUNT, prepare_documents, run_prepare
 
+from equipoise.cli.cluster_now.reading import detected_profile
+from equipoise.cli.prepare.discovery import discover
+from equipoise.cli.service_settings import AllSettings
+from equipoise.collector.settings import CollectorSettings
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.runtime.bus.permissions import USERS
+from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.testbed.api import Api, ApiError
 from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.objects import node
 
 pytestmark = pytest.mark.timeout(1800)  # only for the first build of helm
 
@@ -238,3 +250,65 @@ async def test_its_account_may_create_these_secrets_only(cluster: Cluster, helm:
         ):
             with pytest.raises(ApiError, match=" 403 "):
                 await api.request(method, path, body, token=token)
+
+
+def cluster_prometheus() -> list[Document]:
+    """As an administrator installs it: its account may read the metrics of nodes."""
+    rbac, names = "rbac.authorization.k8s.io", {"name": "prometheus", "namespace": "monitoring"}
+    rule = {"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": names},
+        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": "prometheus"}, "rules": [rule]},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "prometheus"},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "prometheus"},
+            "subjects": [{"kind": "ServiceAccount", **names}],
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": names,
+            "spec": {"selector": {"app": "prometheus"}, "ports": [{"port": 9090}]},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**names, "labels": {"app": "prometheus"}},
+            "spec": {
+                "serviceAccountName": "prometheus",
+                "containers": [{"name": "prometheus", "image": "prometheus"}],
+            },
+        },
+    ]
+
+
+async def test_a_prometheus_that_measures_the_nodes_is_found_with_its_profile(cluster: Cluster) -> None:
+    """Takes seconds: it must have scraped the nodes twice. A real Prometheus, whose Service no DNS knows here: requests
+    to its address are sent to that of the testbed."""
+    asked: list[str] = []
+
+    async def profile_of(settings: CollectorSettings, load: LoadSettings, nodes: Sequence[Node], clock: Clock) -> str:
+        asked.append(settings.prometheus.url)
+        here = msgspec.structs.replace(settings.prometheus, url=cluster.prometheus_url)
+        return await detected_profile(msgspec.structs.replace(settings, prometheus=here), load, nodes, clock)
+
+    await cluster.add_nodes([node("measured-0"), node("measured-1")])
+    await cluster.apply(cluster_prometheus())
+    await cluster.wait(
+        "/api/v1/namespaces/monitoring/pods",
+        lambda pods: all(is_ready(each) for each in pods["items"]),
+        what="the pod of Prometheus is Ready",
+    )
+    kubeconfig, clock = Kubernetes(kubeconfig=str(cluster.kubeconfig)), SystemClock()
+    async with connect_kube(kubeconfig, "prepare", clock) as kube:
+        found = await discover(kube, AllSettings(), clock, profile_of)
+    url = "http://prometheus.monitoring.svc:9090"
+    assert found.collector == {"source": "prometheus", "prometheus": {"url": url, "profile": "kubelet"}}, found.reason
+    assert set(asked) == {url}
+
+
+def is_ready(pod: Document) -> bool:
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", ()))
