@@ -49,7 +49,10 @@ def coverage_problem(
             why = f" ({cycle.problem})" if cycle.problem else ("" if cycle.shard in fresh else " (its cycles stopped)")
             return f"shard {cycle.shard}: {_share_known(fresh_nodes, cycle.expected, needed)}{why}"
     total = min(known, sum(fresh.values()))
-    return f"{_share_known(total, expected, needed)}{because}" if total < needed * expected else ""
+    if total >= needed * expected:
+        return ""
+    missing = next((f" ({node}: {why})" for cycle in current for node, why in cycle.missing.items()), "")
+    return f"{_share_known(total, expected, needed)}{because or missing}"
 
 
 def readiness_problem(ready: int, nodes: int, load: LoadSettings) -> str:
