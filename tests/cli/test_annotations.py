@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from builders import NOW
 from cli.programs import invoke
+from kube_objects import a_pod
 from rich.console import Console
 
 from equipoise.annotator.decisions.replicas import lease_for
@@ -20,12 +21,13 @@ from equipoise.cli.annotations.clear import (
     find_annotated,
     show,
 )
+from equipoise.contracts.eviction.deletion_cost import DELETION_COST
 from equipoise.contracts.kubernetes.annotations import LOAD, RECLAIMED, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
-from equipoise.runtime.kubernetes.client import CLONE_SETS, DEPLOYMENTS, LEASES, NODES, REPLICA_SETS, KubeError
+from equipoise.runtime.kubernetes.client import CLONE_SETS, DEPLOYMENTS, LEASES, NODES, PODS, REPLICA_SETS, KubeError
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -93,6 +95,24 @@ async def test_it_removes_only_our_annotations(world: World) -> None:
     for resource in (DEPLOYMENTS, REPLICA_SETS, CLONE_SETS):
         assert world.annotations(resource) == {"web": {}}
     assert not await find_annotated(world.kube, OURS)
+
+
+async def test_deletion_costs_of_equipoise_are_removed_from_pods(world: World) -> None:
+    """Those of other writers are kept, also if they are written after ours was found."""
+    for name, cost in (("ours", "-9999"), ("theirs", "-1"), ("changed", "-9000")):
+        world.kube.put(PODS, a_pod(name, metadata={"annotations": {DELETION_COST: cost, USAGE: "{}"}}))
+    found = await find_annotated(world.kube, OURS)
+    world.kube.put(PODS, a_pod("changed", metadata={"annotations": {DELETION_COST: "5"}}))
+    task = asyncio.create_task(clear(world.kube, world.clock, found, rate=100))
+    await world.clock.advance(10)
+    result = await task
+
+    assert (result.found["Pod"], result.removed["Pod"]) == (2, 1)
+    assert world.annotations(PODS) == {
+        "ours": {USAGE: "{}"},
+        "theirs": {DELETION_COST: "-1", USAGE: "{}"},
+        "changed": {DELETION_COST: "5"},
+    }
 
 
 async def test_annotations_of_crane_scheduler_are_removed_on_request(world: World) -> None:

@@ -18,6 +18,7 @@ from deployment.base import base_documents
 from deployment.kustomize import read_documents
 from rich.console import Console
 
+from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.cli.doctor.checks import CHECKS
 from equipoise.cli.doctor.checks.clocks import skew_finding
 from equipoise.cli.doctor.checks.extender import (
@@ -220,6 +221,9 @@ def test_a_missing_permission_is_reported() -> None:
     hints = next(permission for permission in REQUIRED if str(permission) == "create placementhints.equipoise.dev")
     fix = service_finding("annotator", "account", {**allowed, hints: False}).fix
     assert fix == "apply k8s/hints (with Helm: set hints.enabled)"
+    costs = next(permission for permission in REQUIRED if str(permission) == "patch pods")
+    fix = service_finding("annotator", "account", {**allowed, costs: False}).fix
+    assert fix == "apply k8s/deletion-costs (with Helm: set deletionCosts)"
     status = next(permission for permission in REQUIRED if str(permission) == "patch nodes/status")
     found = service_finding("reclaimer", "account", {**allowed, status: False})
     assert (found.state, found.message) == ("error", "may not patch nodes/status")
@@ -246,6 +250,15 @@ def test_permissions_of_disabled_features_are_not_required(
     assert {each for each in REQUIRED if each.when in ("", "workloads")} <= set(required)
     with_accounts = {permission for permission in REQUIRED if is_required(permission, settings, deployed=True)}
     assert {permission.resource for permission in with_accounts - set(required)} == {"roles", "evictions"}
+
+
+def test_deletion_costs_require_pods_that_can_be_read_and_patched() -> None:
+    """Nothing else does."""
+    settings = AllSettings(annotator=AnnotatorSettings(deletion_costs="hottestNodes"))
+    added = [permission for permission in REQUIRED if is_required(permission, settings, deployed=True)]
+    added = [permission for permission in added if not is_required(permission, AllSettings(), deployed=True)]
+
+    assert list(map(str, added)) == ["get pods", "patch pods"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Removes Equipoise's annotations from nodes and workloads, and crane-scheduler's on request."""
+"""Removes Equipoise's annotations from nodes, workloads and pods, and crane-scheduler's on request."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,14 @@ from equipoise.cli.annotations.clearing import clear_each
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.options import Output
 from equipoise.cli.terminal import print_result
+from equipoise.contracts.eviction.deletion_cost import DELETION_COST, is_own_cost
 from equipoise.contracts.kubernetes.annotations import LOAD, RECLAIMED, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
 from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.client import (
     LEASES,
     NODES,
+    PODS,
     WORKLOAD_RESOURCES,
     Forbidden,
     Kube,
@@ -34,7 +36,7 @@ from equipoise.runtime.process.logging import configure_logging
 
 OURS = (LOAD, USAGE, RECLAIMED)
 
-RESOURCES: tuple[Resource[Any], ...] = (NODES, *WORKLOAD_RESOURCES.values())
+RESOURCES: tuple[Resource[Any], ...] = (NODES, *WORKLOAD_RESOURCES.values(), PODS)
 """The kinds to clear. Deployments precede ReplicaSets, because their controller copies annotations to ReplicaSets."""
 
 
@@ -46,6 +48,8 @@ class AnnotatedObject(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     keys: tuple[str, ...]
+    expected: Mapping[str, str] = {}
+    """Values without which the annotations are those of another program."""
 
     def __str__(self) -> str:
         return "/".join(filter(None, (self.resource.kind, self.namespace, self.name)))
@@ -68,7 +72,8 @@ class ClearResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def find_annotated(kube: Kube, keys: Sequence[str]) -> list[AnnotatedObject]:
-    """Every node and workload with one of these annotations. Kinds that the cluster does not have are skipped."""
+    """Every node and workload with one of these annotations, and every pod with a deletion cost that Equipoise wrote.
+    Kinds that the cluster does not have are skipped."""
     found: list[AnnotatedObject] = []
     for resource in RESOURCES:
         try:
@@ -76,11 +81,13 @@ async def find_annotated(kube: Kube, keys: Sequence[str]) -> list[AnnotatedObjec
                 async for change in changes:
                     if change.object is not None:
                         metadata = change.object.metadata
-                        if present := tuple(key for key in keys if key in metadata.annotations):
+                        expected = _own_cost(metadata.annotations) if resource is PODS else {}
+                        of_kind = expected if resource is PODS else keys
+                        if present := tuple(key for key in of_kind if key in metadata.annotations):
                             found.append(
                                 AnnotatedObject(
                                     resource=resource, namespace=metadata.namespace, name=metadata.name,
-                                    uid=metadata.uid, keys=present,
+                                    uid=metadata.uid, keys=present, expected=expected,
                                 )
                             )  # fmt: skip
                     if change.synced:
@@ -88,6 +95,11 @@ async def find_annotated(kube: Kube, keys: Sequence[str]) -> list[AnnotatedObjec
         except NotFound:
             continue
     return found
+
+
+def _own_cost(annotations: Mapping[str, str]) -> dict[str, str]:
+    cost = annotations.get(DELETION_COST, "")
+    return {DELETION_COST: cost} if is_own_cost(cost) else {}
 
 
 async def clear(kube: Kube, clock: Clock, objects: Sequence[AnnotatedObject], *, rate: float) -> ClearResult:
@@ -108,14 +120,17 @@ async def clear(kube: Kube, clock: Clock, objects: Sequence[AnnotatedObject], *,
 
 
 async def _remove(kube: Kube, clock: Clock, each: AnnotatedObject) -> None:
-    removal = dict.fromkeys(each.keys)
+    remove = partial(
+        kube.annotate, each.resource, each.name, dict.fromkeys(each.keys),
+        namespace=each.namespace, uid=each.uid, expected=each.expected,
+    )  # fmt: skip
     try:
-        await kube.annotate(each.resource, each.name, removal, namespace=each.namespace, uid=each.uid)
+        await remove()
     except KubeError as error:
         if error.status != 429:
             raise
         await clock.sleep(error.retry_after or 1.0)
-        await kube.annotate(each.resource, each.name, removal, namespace=each.namespace, uid=each.uid)
+        await remove()
 
 
 def by_kind(objects: Sequence[AnnotatedObject]) -> dict[str, int]:

@@ -23,7 +23,7 @@ def annotations() -> None:
 @cluster_options
 @output_option
 def clear(crane: bool, reclaimed: bool, rate: float, confirmed: bool, cluster: ClusterOptions, output: Output) -> None:
-    """Remove Equipoise's annotations from all nodes and workloads or, with --reclaimed, reclaimed resources from nodes.
+    """Remove Equipoise's annotations from all nodes, workloads and pods or, with --reclaimed, reclaimed resources.
 
     Stop the annotator, or the reclaimer, first: while it runs it writes them again.
     """
