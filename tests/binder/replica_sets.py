@@ -42,15 +42,15 @@ class Controllers:
 
     @property
     def deployment(self) -> WorkloadObject | None:
-        return next(iter(self.kube.stored(DEPLOYMENTS)), None)
+        return next((each for each in self.kube.stored(DEPLOYMENTS) if each.metadata.name == "web"), None)
 
     @property
     def replica_sets(self) -> list[WorkloadObject]:
-        return self.kube.stored(REPLICA_SETS)
+        return [each for each in self.kube.stored(REPLICA_SETS) if each.metadata.name.startswith("web-")]
 
     @property
     def pods(self) -> list[Pod]:
-        return self.kube.stored(PODS)
+        return [pod for pod in self.kube.stored(PODS) if pod.metadata.labels.get("app") == "web"]
 
     @property
     def desired(self) -> int:

@@ -58,6 +58,12 @@ class SteppingKube:
     async def replace(self, resource: Resource[Any], value: Any) -> Any:
         return await self._steps.around(f"replace {resource.plural}", lambda: self._kube.replace(resource, value))
 
+    async def list(self, resource: Resource[Any], *where: Any, **how: Any) -> Any:
+        return await self._steps.around(f"list {resource.plural}", lambda: self._kube.list(resource, *where, **how))
+
+    async def relabel(self, resource: Resource[Any], name: str, *changes: Any, **how: Any) -> Any:
+        return await self._steps.around("relabel", lambda: self._kube.relabel(resource, name, *changes, **how))
+
     async def evict(self, namespace: str, name: str, **how: Any) -> EvictionResult:
         return await self._steps.around("evict", lambda: self._kube.evict(namespace, name, **how))
 

@@ -19,6 +19,7 @@ from equipoise.binder.decisions.limits import (
     MigratingPerNode,
     UnusualRate,
 )
+from equipoise.binder.decisions.surge.settings import SurgeSettings
 from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import KEY, NAME, create_ledger
@@ -139,6 +140,7 @@ class World:
         kube: Kube | None = None,
         bus: Bus | None = None,
         protection: Protection = Protection(),  # noqa: B008  a frozen value
+        surge: SurgeSettings = SurgeSettings(),  # noqa: B008  a frozen value
         **more: Any,
     ) -> Binder:
         self.metrics = CollectorRegistry()
@@ -153,7 +155,7 @@ class World:
             identity="binder-1",
             api_server=kube or self.kube,
         )
-        return Binder(runtime, random=lambda: 0.0)
+        return Binder(runtime, random=lambda: 0.0, surge=surge)
 
     async def start(self, binder: Binder) -> asyncio.Task[None]:
         """Runs a binder through its first second, in which it determines the time."""

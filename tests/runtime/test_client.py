@@ -227,6 +227,23 @@ async def test_annotates_only_what_it_has_read(world: World) -> None:
     assert {"a": "1"} == (await world.kube.get(CONFIG_MAPS, "read", NAMESPACE)).metadata.annotations
 
 
+async def test_relabels_only_what_it_has_read(world: World) -> None:
+    """Other labels and annotations stay. Neither another object of the name nor a changed one is patched."""
+    metadata = ObjectMeta(name="relabeled", namespace=NAMESPACE, labels={"theirs": "1", "ours": "1"})
+    made = (await world.kube.create(CONFIG_MAPS, ConfigMap(metadata=metadata))).metadata
+    target: dict[str, Any] = {"namespace": NAMESPACE, "uid": made.uid, "version": made.resource_version, "within": 60.0}
+
+    for wrong in ({"uid": "another"}, {"version": "1"}):
+        with pytest.raises(Conflict):
+            await world.kube.relabel(CONFIG_MAPS, "relabeled", {"ours": None}, {}, **(target | wrong))
+    await world.kube.relabel(CONFIG_MAPS, "relabeled", {"ours": None}, {"was": "1"}, **target)
+    with pytest.raises(Conflict):
+        await world.kube.relabel(CONFIG_MAPS, "relabeled", {"ours": "2"}, {}, **target)
+
+    after = (await world.kube.get(CONFIG_MAPS, "relabeled", NAMESPACE)).metadata
+    assert (after.labels, after.annotations) == ({"theirs": "1"}, {"was": "1"})
+
+
 async def test_annotates_only_while_an_annotation_has_the_expected_value(world: World) -> None:
     """Also after other writes. A missing annotation has no value; another object is not changed."""
     key, target = "equipoise.dev/a", {"resource": CONFIG_MAPS, "name": "published", "namespace": NAMESPACE}

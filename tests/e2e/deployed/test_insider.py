@@ -119,7 +119,7 @@ def attempts(account: str) -> Iterable[tuple[str, str, Any]]:
         yield "PATCH", f"{RBAC}/namespaces/{NAMESPACE}/rolebindings/{role}", {"subjects": None}
         if (account, role) != ("descheduler", APPROVAL_ROLE):
             yield "PATCH", f"{ROLES}/{role}", {"rules": None}
-    for policy in ("annotator", "hints", "hints-webhook", "binder", "approval", "lease", "prepare"):
+    for policy in ("annotator", "hints", "hints-webhook", "binder", "surge", "approval", "lease", "prepare"):
         for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
             yield "DELETE", f"{ADMISSION}/{kind}/equipoise-{policy}-fence", None
             yield "PATCH", f"{ADMISSION}/{kind}/equipoise-{policy}-fence", {"spec": None}

@@ -12,6 +12,7 @@ from prometheus_client import Histogram
 
 from equipoise.binder.decisions.event import fence_probe
 from equipoise.binder.decisions.result import (
+    Begun,
     Finish,
     Proceed,
     Reservation,
@@ -22,6 +23,7 @@ from equipoise.binder.decisions.result import (
     recorded,
     retry,
 )
+from equipoise.binder.decisions.surge.settings import SurgeSettings
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.eviction_client import EvictionClient
 from equipoise.binder.shell.ledger_watch import LedgerWatch
@@ -29,6 +31,7 @@ from equipoise.binder.shell.ledger_writer import MAX_READ_AGE, HandledByAnotherB
 from equipoise.binder.shell.live_reads import has_left
 from equipoise.binder.shell.metrics import BinderMetrics
 from equipoise.binder.shell.outcome_reporter import OutcomeReporter
+from equipoise.binder.shell.surge_mover import SurgeMover
 from equipoise.binder.shell.validation import Validation, ValidIntent
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
@@ -58,8 +61,15 @@ longer than `MAX_READ_AGE` for the reads of one intent causes a delay, and no ev
 class Binder:
     """Any number of binders share the queue; the ledger keeps them within one set of limits."""
 
-    def __init__(self, runtime: Runtime[BinderSettings], *, random: Callable[[], float] = random.random) -> None:
-        """`random` returns 0..1; it is the jitter of backoffs."""
+    def __init__(
+        self,
+        runtime: Runtime[BinderSettings],
+        *,
+        random: Callable[[], float] = random.random,
+        surge: SurgeSettings = SurgeSettings(),  # noqa: B008  a frozen value
+    ) -> None:
+        """`random` returns 0..1; it is the jitter of backoffs. `surge`: no setting yet, because the API server does not
+        restrict yet what a binder may change of pods."""
         settings, shared = runtime.own, runtime.configuration.shared
         kube, clock, namespace = runtime.kube, runtime.clock, shared.kubernetes.namespace
         self._bus = runtime.bus
@@ -72,7 +82,7 @@ class Binder:
         self._cluster = ClusterState(shared.load)
         self._installation = InstallationCheck(kube, namespace, clock, runtime.health)
         self._validation = Validation(
-            kube, clock, self._cluster, self._installation, shared, settings.max_intent_lifetime
+            kube, clock, self._cluster, self._installation, shared, settings.max_intent_lifetime, surge.mode
         )
         self._ledger = LedgerWriter(
             kube,
@@ -82,6 +92,7 @@ class Binder:
             dry_run=self._dry_run,
             max_skew=shared.load.freshness.skew_unknown,
             preempted=lambda: self._cluster.preempted,
+            surge=surge,
         )
         evictions = DRY_RUN if self._dry_run else REAL
         metrics = BinderMetrics(settings.limits, runtime.metrics)
@@ -93,6 +104,15 @@ class Binder:
         )
         self._published = PublishedOutcomes()
         self._reporter = OutcomeReporter(runtime, self._published, metrics, now=lambda: self._ledger.latest)
+        self._mover = SurgeMover(
+            kube,
+            clock,
+            runtime.health,
+            self._ledger,
+            self._cluster,
+            shared,
+            lambda intent, finish: self._report(intent, finish, final=False),
+        )
         self._duration = Histogram(
             "equipoise_binder_intent_duration_seconds",
             "Time from the delivery of an intent to its outcome.",
@@ -121,6 +141,8 @@ class Binder:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._installation.run(), name="check for other installations")
             tasks.create_task(self._ledger_watch.run(), name="watch the ledger")
+            if not self._dry_run:
+                tasks.create_task(self._mover.run(), name="carry on moves without a gap")
             tasks.create_task(
                 self._bus.work(EvictionIntent, self.on_eviction_intent, concurrency=self._concurrency),
                 name="work on intents",
@@ -146,6 +168,8 @@ class Binder:
             if isinstance(result, Retry) and delivery.last_attempt:
                 detail = f"delivered too often without a result: {result.why}"
                 result = self._undecided(intent, Outcome.FAILED, detail)
+            if isinstance(result, Begun):
+                return None
             if isinstance(result, Finish):
                 await self._report(intent, result, final=delivery.last_attempt)
                 self._duration.observe(self._clock.monotonic() - started_at)
@@ -159,13 +183,15 @@ class Binder:
         log.warning("intent delayed", intent=intent.id, pod=pod, why=result.why, after=result.after)
         return Redeliver(after=result.after)
 
-    async def _process(self, intent: EvictionIntent) -> Finish | Retry:
+    async def _process(self, intent: EvictionIntent) -> Finish | Retry | Begun:
         """Decides, evicts and records the outcome, also while the API server does not respond. Raises
         HandledByAnotherBinder."""
         if waiting := self._client.throttled_for:
             return self._unavailable(intent, "the API server throttles requests", waiting)
         try:
             result = await self._carry_out(intent)
+            if isinstance(result, Begun):
+                return result
             if isinstance(result, Retry):
                 if result.reservation == "returned":
                     await self._ledger.release(intent)
@@ -193,7 +219,7 @@ class Binder:
 
     # The path of an intent
 
-    async def _carry_out(self, intent: EvictionIntent) -> Finish | Retry:
+    async def _carry_out(self, intent: EvictionIntent) -> Finish | Retry | Begun:
         """Takes an intent from the ledger entry over validation (age, epoch, pod, protection, fit), budget backoff,
         limits and reservation to the POST.
         """
@@ -209,18 +235,27 @@ class Binder:
             return recorded(entry)
         if (outcome := self._published.get(intent.id)) is not None:
             return published(outcome)
+        if ledger.surge_move(intent.id) is not None:
+            return Begun()
         if entry is not None:
             return await self._take_over(intent, entry)
         valid = await self._validation.validate(intent, ledger, read_at)
         if not isinstance(valid, Proceed):
             return valid
+        plan = valid.value.surge
         budget = self._client.check_budget(intent, valid.value.eviction.workload)
-        if not isinstance(budget, Proceed):
+        if plan is None and not isinstance(budget, Proceed):
             return budget
         recheck = partial(self._validation.recheck, intent, valid.value.lease)
-        reserved = await self._ledger.reserve(intent, valid.value.eviction, recheck)
+        reserved = await self._ledger.reserve(intent, valid.value.eviction, recheck, plan)
         if not isinstance(reserved, Proceed):
             return reserved
+        if plan is not None and self._dry_run:
+            return Finish(outcome=Outcome.DRY_RUN, detail="it can be moved without a gap", reservation="kept")
+        if plan is not None:
+            within = valid.value.read_at + MAX_READ_AGE - self._clock.monotonic()
+            await self._mover.detach(intent, plan, within=within)
+            return Begun()
         return await self._evict(intent, reserved.value, valid.value, taken_over=False)
 
     async def _take_over(self, intent: EvictionIntent, entry: LedgerEntry) -> Finish | Retry:

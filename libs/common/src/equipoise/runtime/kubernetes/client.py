@@ -11,7 +11,7 @@ from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.hints.webhook import CONFIGURATION_KIND, WebhookConfiguration
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
 from equipoise.contracts.kubernetes.objects.access import AccessReview, AdmissionPolicy, Role
-from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Event, Lease, Namespace
+from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Event, Lease, Namespace, ResourceQuota
 from equipoise.contracts.kubernetes.objects.metadata import ExplainedCondition, Object
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
@@ -79,6 +79,7 @@ NAMESPACES = _core("namespaces", "Namespace", Namespace, namespaced=False)
 CONFIG_MAPS = _core("configmaps", "ConfigMap", ConfigMap)
 CLAIMS = _core("persistentvolumeclaims", "PersistentVolumeClaim", PersistentVolumeClaim)
 VOLUMES = _core("persistentvolumes", "PersistentVolume", PersistentVolume, namespaced=False)
+QUOTAS = _core("resourcequotas", "ResourceQuota", ResourceQuota)
 SERVICES = _core("services", "Service", KubernetesService)
 SERVICE_ACCOUNTS = _core("serviceaccounts", "ServiceAccount", Object)
 EVENTS = Resource(group="events.k8s.io", version="v1", plural="events", kind="Event", model=Event)
@@ -330,6 +331,25 @@ class Kube(Protocol):
 
         Raises Conflict if the object does not have this `uid`, this `version` (resourceVersion), or these `expected`
         annotations. With `expected`, other changes of the object are allowed.
+        """
+        ...
+
+    async def relabel(
+        self,
+        resource: Resource[T],
+        name: str,
+        labels: Mapping[str, str | None],
+        annotations: Mapping[str, str | None],
+        *,
+        namespace: str,
+        uid: str,
+        version: str,
+        within: float,
+    ) -> None:
+        """Patches exactly these labels and annotations; None removes one.
+
+        Raises Conflict if the object does not have this `uid` and this `version` (resourceVersion). `within`: seconds
+        after which the request is no longer sent.
         """
         ...
 

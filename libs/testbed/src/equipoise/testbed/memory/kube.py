@@ -303,9 +303,33 @@ class MemoryKube:
                 raise _conflict(resource, name, "the object has been modified")
             if expected and not expected.items() <= before.items():
                 raise _conflict(resource, name, "an annotation has another value")
-            merged = {key: text for key, text in {**before, **annotations}.items() if text is not None}
+            merged = _with_texts(before, annotations)
             if merged != before:
                 self._write(resource, _with_metadata(value, annotations=merged))
+
+    async def relabel(
+        self,
+        resource: Resource[T],
+        name: str,
+        labels: Mapping[str, str | None],
+        annotations: Mapping[str, str | None],
+        *,
+        namespace: str,
+        uid: str,
+        version: str,
+        within: float,
+    ) -> None:
+        async with self._request("annotate", resource, namespace, name):
+            value = self._with_uid(resource, namespace, name, uid)
+            if version != value.metadata.resource_version:
+                raise _conflict(resource, name, "the object has been modified")
+            changed = _with_metadata(
+                value,
+                labels=_with_texts(value.metadata.labels, labels),
+                annotations=_with_texts(value.metadata.annotations, annotations),
+            )
+            if changed != value:
+                self._write(resource, changed)
 
     async def set_node_amounts(self, name: str, amounts: Mapping[str, int | None], *, uid: str) -> None:
         async with self._request("update_status", NODES, "", name):
@@ -496,6 +520,11 @@ class MemoryKube:
 
     def _timestamp(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now(), UTC)
+
+
+def _with_texts(before: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """The labels or annotations after a patch, which removes those that are None."""
+    return {key: text for key, text in {**before, **changes}.items() if text is not None}
 
 
 def _merged(quantities: Mapping[str, str], amounts: Mapping[str, int | None]) -> dict[str, str]:

@@ -72,6 +72,10 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """The pod is moved without a gap. The outcome of the intent is published at the end of the move."""
+
+
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """The intent cannot be decided now: it is delivered again."""
 

@@ -12,6 +12,8 @@ from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.preemptions import with_preempted
 from equipoise.binder.decisions.result import Finish, Proceed, Retry
+from equipoise.binder.decisions.surge.plan import SurgePlan, slot_refusal
+from equipoise.binder.decisions.surge.settings import SurgeSettings
 from equipoise.binder.shell.ledger_store import ADVICE, LedgerFull, LedgerStore, StoredLedger
 from equipoise.binder.shell.live_reads import read_replacement
 from equipoise.binder.state.cluster_state import PreemptedPod
@@ -25,6 +27,7 @@ from equipoise.binder.state.ledger import (
 )
 from equipoise.binder.state.ledger_times import counting_again, with_possible_times
 from equipoise.binder.state.outages import Outages
+from equipoise.binder.state.surge_move import SurgeMove
 from equipoise.contracts.clock_skew import skew_problem
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError
@@ -63,6 +66,7 @@ class LedgerWriter:
         dry_run: bool,
         max_skew: float = math.inf,
         preempted: Callable[[], Iterable[PreemptedPod]] = tuple,
+        surge: SurgeSettings = SurgeSettings(),  # noqa: B008  a frozen value
     ) -> None:
         """`preempted`: the pods that were preempted lately, as the bus reports them.
 
@@ -70,6 +74,10 @@ class LedgerWriter:
         """
         self.outages = Outages(limits.outage_threshold, clock.monotonic())
         self._preempted = preempted
+        self._surge = surge
+        self.has_surge_moves = False
+        """Whether the ledger had moves without a gap when it was last read or written."""
+
         self._kube = kube
         self._clock = clock
         self._limits = limits
@@ -104,6 +112,7 @@ class LedgerWriter:
             self.outages.request_failed(started_at)
             return stored
         self.outages.ledger_read(self._clock.monotonic())
+        self.has_surge_moves = bool(stored.ledger.surge_moves)
         now = self._clock.now()
         earliest, latest = self._kube.server_time_bounds(now)
         if problem := skew_problem(earliest, latest, now, self._max_skew):
@@ -162,16 +171,18 @@ class LedgerWriter:
         return with_preempted(ledger, self._preempted(), self.earliest, within=within, retention=retention)
 
     async def reserve(
-        self, intent: EvictionIntent, eviction: ProposedEviction, recheck: Recheck
+        self, intent: EvictionIntent, eviction: ProposedEviction, recheck: Recheck, plan: SurgePlan | None = None
     ) -> Proceed[LedgerEntry] | Finish | Retry:
-        """The reservation, or a refusal or delay. Raises KubeError and HandledByAnotherBinder.
+        """The reservation, with a `plan` that of a move without a gap, or a refusal or delay.
+
+        Raises KubeError and HandledByAnotherBinder.
 
         A refusal writes only what the reads of replacements have shown. `recheck` is called for every ledger that is
         tried, because time passes.
         """
         for _ in range(_CAS_ATTEMPTS):
             try:
-                result = await self._try_to_reserve(intent, eviction, recheck)
+                result = await self._try_to_reserve(intent, eviction, recheck, plan)
             except Conflict:
                 continue
             except LedgerFull as error:
@@ -182,7 +193,7 @@ class LedgerWriter:
         raise KubeError(0, "Busy", f"no reservation in {_CAS_ATTEMPTS} attempts: conflicts, or limits.rate is low")
 
     async def _try_to_reserve(
-        self, intent: EvictionIntent, eviction: ProposedEviction, recheck: Recheck
+        self, intent: EvictionIntent, eviction: ProposedEviction, recheck: Recheck, plan: SurgePlan | None
     ) -> Proceed[LedgerEntry] | Finish | Retry | float:
         """A number of seconds when the intent has to wait for the rate, after which it is tried with a new ledger."""
         async with self._writing:
@@ -204,13 +215,19 @@ class LedgerWriter:
                 result = admit(intent, eviction, ledger, self._limits, now, dry_run=self._dry_run)
             if isinstance(result, Retry):
                 return result.after
+            if isinstance(result, Proceed) and plan is not None:
+                why = slot_refusal(ledger, plan.workload, self._surge.max_moves)
+                result = Finish(outcome=Outcome.REJECTED_LIMIT, detail=why) if why else result
             if isinstance(result, Finish):
                 if ledger != stored.ledger:
                     await self._save(stored, self._pruned(ledger))
                     self.outages.written(outage)
                 return msgspec.structs.replace(result, recorded=True)
             entry = self._new_entry(intent, eviction, now)
-            await self._save(stored, self._pruned(ledger).reserve(entry, epoch=intent.epoch), reserving=True)
+            ledger = self._pruned(ledger).reserve(entry, epoch=intent.epoch)
+            if plan is not None and not self._dry_run:
+                ledger = ledger.with_surge_move(plan.move(intent, now, self._surge.ready_timeout))
+            await self._save(stored, ledger, reserving=True)
             self.outages.written(outage)
             return Proceed(entry)
 
@@ -279,6 +296,24 @@ class LedgerWriter:
         """Removes a reservation; the intent is decided again later. Raises KubeError."""
         await self._write(lambda ledger: ledger.release(intent.id))
 
+    async def change_surge_move(self, before: SurgeMove, after: SurgeMove) -> bool:
+        """Writes a move that the ledger has exactly as `before`. False if another binder has changed it since.
+
+        Raises KubeError.
+        """
+        written = False
+
+        def change(ledger: Ledger) -> Ledger:
+            nonlocal written
+            written = ledger.surge_move(before.intent.id) == before
+            return ledger.with_surge_move(after) if written else ledger
+
+        return not isinstance(await self._write(change), LedgerClosed) and written
+
+    async def end_surge_move(self, move: SurgeMove) -> None:
+        """Removes a move whose outcome is published. Raises KubeError."""
+        await self._write(lambda ledger: ledger.without_surge_move(move.intent.id))
+
     async def _write(self, change: Callable[[Ledger], Ledger]) -> Ledger | LedgerClosed:
         for _ in range(_CAS_ATTEMPTS):
             async with self._writing:
@@ -297,6 +332,7 @@ class LedgerWriter:
 
     async def _save(self, stored: StoredLedger, ledger: Ledger, *, reserving: bool = False) -> None:
         await self._store.write(stored, ledger, reserving=reserving)
+        self.has_surge_moves = bool(ledger.surge_moves)
         if ledger.outage_ended_at != stored.ledger.outage_ended_at:
             log.warning("limits are halved for the grace period", why=ledger.outage)
 

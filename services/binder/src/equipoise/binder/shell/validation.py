@@ -16,11 +16,15 @@ from equipoise.binder.decisions.destination_check import (
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish, Proceed, Retry, retry_while_fresh
 from equipoise.binder.decisions.staleness import check_age, check_epoch, check_readiness
+from equipoise.binder.decisions.surge.plan import SurgePlan, is_asked_for, plan_of
+from equipoise.binder.decisions.surge.settings import SurgeMode
 from equipoise.binder.shell.live_reads import Unreadable, read_candidate, read_volumes
+from equipoise.binder.shell.surge_reads import read_surge_candidate
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.eviction.candidate import Candidate, Rules
 from equipoise.contracts.eviction.protection import protection, rules_failed
+from equipoise.contracts.eviction.surge import surge_refusal
 from equipoise.contracts.kubernetes.objects.cluster import Lease
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.workload import Workload
@@ -29,7 +33,7 @@ from equipoise.contracts.load.node_coverage import coverage_problem
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.runtime.configuration import Shared
-from equipoise.runtime.kubernetes.client import LEASES, PODS, Kube, UnreadableObject, find
+from equipoise.runtime.kubernetes.client import LEASES, PODS, Kube, KubeError, UnreadableObject, find
 from equipoise.runtime.kubernetes.installation import InstallationCheck
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import Clock
@@ -43,6 +47,9 @@ class ValidIntent(msgspec.Struct, frozen=True, kw_only=True):
 
     eviction: ProposedEviction
     lease: Lease | None
+    surge: SurgePlan | None = None
+    """How the pod is moved without a gap; None if it is evicted at once."""
+
     read_at: float
     """The time at which the first read that this is based on began, on the monotonic clock."""
 
@@ -57,12 +64,16 @@ class Validation:
     max_intent_lifetime: float
     """Seconds."""
 
+    surge: SurgeMode = "off"
+
     def __post_init__(self) -> None:
         shared = self.shared
         self._load = shared.load
         self._rules = Rules(
             protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace
         )
+        few = msgspec.structs.replace(shared.protection, min_replicas=min(1, shared.protection.min_replicas))
+        self._surge_rules = msgspec.structs.replace(self._rules, protection=few)
 
     async def validate(
         self, intent: EvictionIntent, ledger: Ledger, read_at: float
@@ -96,8 +107,13 @@ class Validation:
         assert pod is not None
         pod = with_known_amounts(pod)
         candidate = self._with_pod_counts(await read_candidate(self.kube, pod))
+        plan: SurgePlan | None = None
         try:
             why = protection(candidate, self._rules, self.clock.now())
+            if self.surge != "off":
+                why, plan = await self._plan_surge(candidate, why)
+        except KubeError:
+            raise
         except Exception as error:  # whatever it is, it concerns this pod only
             log.warning("unexpected error", pod=intent.pod_name, exc_info=True)
             why = rules_failed(error)
@@ -116,7 +132,21 @@ class Validation:
             unready=candidate.unready,
             cluster_pods=self.cluster.pod_count,
         )
-        return Proceed(ValidIntent(eviction=eviction, lease=lease, read_at=read_at))
+        return Proceed(ValidIntent(eviction=eviction, lease=lease, surge=plan, read_at=read_at))
+
+    async def _plan_surge(self, candidate: Candidate, protected: str) -> tuple[str, SurgePlan | None]:
+        """Why the pod must not be evicted, and the plan by which it is moved without a gap. Raises KubeError.
+
+        `protected`: why it is protected, also for few replicas, of which a move without a gap takes none away.
+        """
+        if protected and protection(candidate, self._surge_rules, self.clock.now()):
+            return protected, None
+        surge = await read_surge_candidate(self.kube, candidate)
+        if not is_asked_for(self.surge, surge, few_replicas=bool(protected)):
+            return protected, None
+        if why := surge_refusal(surge):
+            return f"{protected}, and it cannot be moved without a gap: {why}" if protected else "", None
+        return "", plan_of(surge)
 
     def recheck(self, intent: EvictionIntent, lease: Lease | None, ledger: Ledger) -> Finish | Retry | None:
         """Checks what time, the collector and another leader may have changed, without any read."""

@@ -192,6 +192,32 @@ class ApiServer:
                 raise Conflict(409, "Conflict", error.message) from error
             raise
 
+    async def relabel(
+        self,
+        resource: Resource[T],
+        name: str,
+        labels: Mapping[str, str | None],
+        annotations: Mapping[str, str | None],
+        *,
+        namespace: str,
+        uid: str,
+        version: str,
+        within: float,
+    ) -> None:
+        what = _what("relabel", resource, namespace, name)
+        preconditions = {"uid": uid, "resourceVersion": version}
+        async with self.requests.send(
+            what,
+            "PATCH",
+            resource.path(namespace, name),
+            query={"fieldManager": self._agent},
+            body={"metadata": {"labels": dict(labels), "annotations": dict(annotations), **preconditions}},
+            content_type="application/merge-patch+json",
+            accept=METADATA_ONLY,
+            within=within,
+        ) as response:
+            await raise_for_status(response, what)
+
     async def set_node_amounts(self, name: str, amounts: Mapping[str, int | None], *, uid: str) -> None:
         texts = {resource: None if amount is None else str(amount) for resource, amount in amounts.items()}
         await self.requests.request(

@@ -1,0 +1,77 @@
+"""Whether a pod is moved without a gap."""
+
+import msgspec
+
+from equipoise.binder.decisions.surge.settings import SurgeMode
+from equipoise.binder.state.ledger import Ledger
+from equipoise.binder.state.surge_move import RESERVED, SurgeMove
+from equipoise.contracts.eviction.surge import TEMPLATE_HASH, SurgeCandidate
+from equipoise.contracts.kubernetes.labels import selects
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.eviction import EvictionIntent
+
+
+class SurgePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a move without a gap needs to know of the pod that it detaches."""
+
+    workload: Workload
+    replica_set: str
+    """The name of the ReplicaSet of the pod."""
+
+    template_hash: str
+    replicas: int
+    """The desired replicas of the Deployment."""
+
+    version: str
+    """The resourceVersion of the pod."""
+
+    def move(self, intent: EvictionIntent, now: float, timeout: float) -> SurgeMove:
+        """The move in its first stage. `timeout`: seconds for the replacement to become ready."""
+        return SurgeMove(
+            intent=intent,
+            workload=self.workload,
+            replica_set=self.replica_set,
+            template_hash=self.template_hash,
+            replicas=self.replicas,
+            stage=RESERVED,
+            stage_at=now,
+            ready_by=now + timeout,
+        )
+
+
+def is_asked_for(mode: SurgeMode, surge: SurgeCandidate, *, few_replicas: bool) -> bool:
+    """Whether the mode includes the pod. `few_replicas`: whether `protection.minReplicas` protects it."""
+    if mode == "off" or few_replicas:
+        return mode != "off"
+    return mode == "always" or (mode == "blocked" and is_blocked(surge))
+
+
+def is_blocked(surge: SurgeCandidate) -> bool:
+    """Whether a PodDisruptionBudget of the pod allows no eviction now."""
+    labels = surge.candidate.pod.metadata.labels
+    return any(
+        budget.status.disruptions_allowed <= 0 and selects(budget.spec.selector, labels) for budget in surge.budgets
+    )
+
+
+def plan_of(surge: SurgeCandidate) -> SurgePlan | None:
+    """The plan for a pod that no rule refuses; None if its owners are not known."""
+    candidate, workload = surge.candidate, surge.candidate.workload
+    if workload is None or not candidate.owners:
+        return None
+    metadata = candidate.pod.metadata
+    return SurgePlan(
+        workload=workload,
+        replica_set=candidate.owners[0].metadata.name,
+        template_hash=metadata.labels[TEMPLATE_HASH],
+        replicas=candidate.replicas,
+        version=metadata.resource_version,
+    )
+
+
+def slot_refusal(ledger: Ledger, workload: Workload, max_moves: int) -> str:
+    """Why no further move may begin; empty if one may."""
+    if any(move.workload == workload for move in ledger.surge_moves):
+        return f"a pod of {workload} is being moved without a gap"
+    count = len(ledger.surge_moves)
+    return f"{count} of {max_moves} pods are being moved without a gap (surge.maxMoves)" if count >= max_moves else ""

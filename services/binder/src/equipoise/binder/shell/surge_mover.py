@@ -1,0 +1,181 @@
+"""Carries on the moves without a gap that the ledger has, also those that another binder has begun."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from equipoise.binder.decisions.destination_check import no_destination
+from equipoise.binder.decisions.eviction_response import read_response
+from equipoise.binder.decisions.result import Finish, recorded
+from equipoise.binder.decisions.surge.next_step import next_step
+from equipoise.binder.decisions.surge.plan import SurgePlan
+from equipoise.binder.decisions.surge.step import End, Evict, Record, Restore, Step
+from equipoise.binder.shell.ledger_writer import MAX_READ_AGE, LedgerWriter
+from equipoise.binder.shell.surge_reads import read_move
+from equipoise.binder.state.cluster_state import ClusterState
+from equipoise.binder.state.ledger import LedgerClosed
+from equipoise.binder.state.surge_move import SurgeMove, with_stage
+from equipoise.contracts.eviction.surge import DETACHED_HASH, TEMPLATE_HASH
+from equipoise.contracts.kubernetes.taints import being_removed
+from equipoise.contracts.load.demand import pod_usage
+from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.runtime.bus import BusError
+from equipoise.runtime.configuration import Shared
+from equipoise.runtime.kubernetes.client import PODS, Kube, KubeError
+from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.health import Health
+
+log = structlog.get_logger()
+
+_PERIOD = 2.0
+"""Seconds between two turns. A cordon of its node ends a move within ten seconds."""
+
+_MAX_RECORDS = 5
+"""Stages that one turn may write: more of them would change in a circle."""
+
+
+@dataclass
+class SurgeMover:
+    kube: Kube
+    clock: Clock
+    health: Health
+    ledger: LedgerWriter
+    cluster: ClusterState
+    shared: Shared
+    report: Callable[[EvictionIntent, Finish], Awaitable[None]]
+    """Publishes the outcome of an intent, and writes its Events. Raises BusError."""
+
+    async def run(self) -> None:
+        """Carries on all open moves until canceled. A pause stops new moves only."""
+        while True:
+            await self.clock.sleep(_PERIOD)
+            await self.turn()
+
+    async def turn(self) -> None:
+        """One step of each open move. An error delays the move that it concerns, and is named in /readyz."""
+        if not self.ledger.has_surge_moves:
+            return
+        problems = []
+        try:
+            ledger = await self.ledger.read()
+        except KubeError:
+            return  # the watch of the ledger reports it
+        for move in () if isinstance(ledger, LedgerClosed) else ledger.surge_moves:
+            try:
+                if problem := await self.advance(move.intent.id):
+                    problems.append(f"{move.intent.pod_name}: {problem}")
+            except (KubeError, BusError) as error:
+                problems.append(f"{move.intent.pod_name}: {error}")
+        self.health.set_problem("surge", f"moves without a gap wait: {'; '.join(problems)}" if problems else None)
+
+    async def detach(self, intent: EvictionIntent, plan: SurgePlan, *, within: float) -> None:
+        """Removes the label of a pod whose move is reserved. If that fails, `advance` ends the move later."""
+        try:
+            await self._relabel(intent, plan.version, None, {DETACHED_HASH: plan.template_hash}, within)
+        except KubeError as error:
+            log.warning("pod not detached", pod=intent.pod_name, error=str(error))
+
+    async def advance(self, intent_id: str) -> str:
+        """The next step of a move. Returns why the API server refused it; empty if it did not.
+
+        Raises KubeError and BusError. Another turn then finds the move as it is.
+        """
+        read_at = self.clock.monotonic()
+        ledger = await self.ledger.read()
+        move = None if isinstance(ledger, LedgerClosed) else ledger.surge_move(intent_id)
+        if move is None:
+            return ""
+        observed = await read_move(self.kube, move, leaving=self._leaving(move), misplaced=self._misplaced(move))
+        for _ in range(_MAX_RECORDS):
+            step = next_step(move, observed, self.ledger.earliest)
+            if not isinstance(step, Record):
+                break
+            changed = with_stage(
+                move, step.stage, self.ledger.latest, replacement=step.replacement, node=step.node, why=step.why
+            )
+            if not await self.ledger.change_surge_move(move, changed):
+                return ""  # another binder was faster
+            log.info("move without a gap", pod=move.intent.pod_name, stage=step.stage, why=step.why)
+            move = changed
+        else:
+            return ""
+        within = read_at + MAX_READ_AGE - self.clock.monotonic()
+        version = "" if observed.pod is None else observed.pod.metadata.resource_version
+        return await self._carry_out(move, step, version, within) if within > 0 else ""
+
+    async def _carry_out(self, move: SurgeMove, step: Step, version: str, within: float) -> str:
+        if isinstance(step, Restore):
+            await self._relabel(move.intent, version, move.template_hash, {DETACHED_HASH: None}, within)
+        elif isinstance(step, Evict):
+            return await self._evict(move, within)
+        elif isinstance(step, End):
+            await self._end(move, step)
+        return ""
+
+    async def _relabel(
+        self, intent: EvictionIntent, version: str, value: str | None, annotations: dict[str, str | None], within: float
+    ) -> None:
+        await self.kube.relabel(
+            PODS,
+            intent.pod,
+            {TEMPLATE_HASH: value},
+            annotations,
+            namespace=intent.namespace,
+            uid=intent.pod_uid,
+            version=version,
+            within=within,
+        )
+
+    async def _evict(self, move: SurgeMove, within: float) -> str:
+        """Requests the eviction. The next turn finds whether the pod has left."""
+        intent = move.intent
+        result = await self.kube.evict(intent.namespace, intent.pod, uid=intent.pod_uid, dry_run=False, within=within)
+        response = read_response(
+            result.status,
+            result.message,
+            disruption_budget=result.disruption_budget,
+            budget=result.budget,
+            retry_after=result.retry_after,
+        )
+        if response.meaning == "accepted" or response.finish is None:
+            return response.why
+        return response.finish.detail
+
+    async def _end(self, move: SurgeMove, end: End) -> None:
+        """Writes the outcome, publishes it, and forgets the move: a crash in between repeats the same outcome."""
+        finish = Finish(outcome=end.outcome, detail=end.detail, reservation="kept")
+        entry = await self.ledger.settle(move.intent, finish)
+        await self.report(move.intent, finish if entry is None or entry.outcome is None else recorded(entry))
+        await self.ledger.end_surge_move(move)
+
+    def _leaving(self, move: SurgeMove) -> str:
+        """Why the node of the pod is about to be emptied, as the bus reports it."""
+        placement = self.cluster.placements.get(move.intent.node)
+        if placement is None:
+            return ""
+        if taint := being_removed(placement.taints):
+            return f"it is being removed by an autoscaler (taint {taint})"
+        return "it is cordoned" if placement.cordoned else ""
+
+    def _misplaced(self, move: SurgeMove) -> str:
+        """Why the replacement must not stay where it is: on the node of the pod, or on one that is too hot."""
+        intent, node, now = move.intent, move.replacement_node, self.clock.now()
+        if not node or node == intent.target:
+            return ""
+        if node == intent.node:
+            return "the pod was to leave this node"
+        load = self.shared.load
+        obstacle = no_destination(
+            intent.node,
+            node,
+            intent.expected_reduction,
+            [state for state in self.cluster.nodes if state.placement.node in (intent.node, node)],
+            {},
+            usage_of=pod_usage(self.cluster.workloads, load=load, now=now),
+            load=load,
+            thresholds=self.shared.thresholds,
+            now=now,
+            skew=self.cluster.cycles.skew(now),
+        )
+        return "" if obstacle is None or obstacle.unknown else obstacle.why

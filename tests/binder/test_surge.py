@@ -1,0 +1,208 @@
+"""Moves without a gap by binders, in memory: the pod serves until its replacement does, whoever crashes."""
+
+import random
+
+import msgspec
+import pytest
+from binder.replica_sets import Controllers
+from binder.stepping import SteppingBus, SteppingKube, Steps
+from binder.worlds import OWN, World
+
+from equipoise.binder.decisions.surge.settings import SurgeMode, SurgeSettings
+from equipoise.binder.service import Binder
+from equipoise.binder.shell.ledger_store import pause
+from equipoise.contracts.eviction.surge import DETACHED_HASH, TEMPLATE_HASH
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
+from equipoise.contracts.kubernetes.objects.workload import (
+    DeploymentStrategy,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodDisruptionBudgetStatus,
+    RollingUpdateOfDeployment,
+)
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.runtime.kubernetes.client import BUDGETS, PODS
+
+WEB = LabelSelector(match_labels={"app": "web"})
+replace = msgspec.structs.replace
+
+
+def controllers_of(world: World, replicas: int = 1) -> Controllers:
+    """Makes `web` a Deployment of so many pods, whose rollouts surge."""
+    for number in range(1, 11):
+        for owner in ("web", "db"):
+            world.kube.remove(PODS, f"{owner}-{number}", "shop")
+    controllers = Controllers(world.kube, world.clock, replicas, random.Random(0))
+    deployment = controllers.deployment
+    assert deployment is not None
+    strategy = DeploymentStrategy(type="RollingUpdate", rolling_update=RollingUpdateOfDeployment(max_surge=1))
+    controllers.put_deployment(replace(deployment, spec=replace(deployment.spec, selector=WEB, strategy=strategy)))
+    return controllers
+
+
+def surging(world: World, mode: SurgeMode = "singleReplicas", **more: object) -> Binder:
+    return world.binder(surge=SurgeSettings(mode=mode, **more))  # type: ignore[arg-type]  # fields of the settings
+
+
+def put_budget(world: World, allowed: int) -> None:
+    spec = PodDisruptionBudgetSpec(selector=WEB)
+    status = PodDisruptionBudgetStatus(disruptions_allowed=allowed)
+    metadata = ObjectMeta(name="web", namespace="shop")
+    world.kube.put(BUDGETS, PodDisruptionBudget(metadata=metadata, spec=spec, status=status))
+
+
+async def seconds(world: World, count: int = 10, *, controllers: Controllers | None = None, serving: int = 1) -> None:
+    """Lets time pass. At no time are there fewer ready endpoints."""
+    for _ in range(count):
+        await world.clock.advance(1.0)
+        if controllers is not None:
+            controllers.synchronize()
+            assert controllers.serving >= serving
+
+
+async def test_a_single_replica_moves_when_its_replacement_is_ready(world: World) -> None:
+    controllers = controllers_of(world)
+    await world.start(surging(world))
+    await world.propose("web-1")
+    pod = controllers.pod("web-1")
+    assert pod is not None
+    assert TEMPLATE_HASH not in pod.metadata.labels
+    assert pod.metadata.annotations[DETACHED_HASH] == "h1"
+    await seconds(world, controllers=controllers)
+    assert world.outcomes == []
+    controllers.bind("web-rs-new-1")
+    await seconds(world, controllers=controllers)
+    assert [move.stage for move in world.ledger.surge_moves] == ["placed"]
+    controllers.set_ready("web-rs-new-1")
+    await seconds(world, controllers=controllers)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
+    assert [pod.metadata.name for pod in controllers.pods] == ["web-rs-new-1"]
+    assert world.ledger.surge_moves == ()
+    assert [entry.outcome for entry in world.ledger.entries] == [Outcome.EVICTED]
+
+
+async def test_without_the_setting_a_single_replica_is_protected(world: World) -> None:
+    controllers = controllers_of(world)
+    await world.start(world.binder())
+    await world.propose("web-1")
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.REJECTED_POLICY]
+    assert controllers.serving == 1
+
+
+async def test_a_pod_whose_replacement_is_not_ready_in_time_is_given_back(world: World) -> None:
+    controllers = controllers_of(world)
+    await world.start(surging(world))
+    await world.propose("web-1")
+    controllers.synchronize()
+    controllers.bind("web-rs-new-1")
+    await seconds(world, 320, controllers=controllers)
+    (outcome,) = world.outcomes
+    assert outcome.outcome == Outcome.FAILED
+    assert "readyTimeout" in outcome.detail
+    (pod,) = controllers.pods
+    assert (pod.metadata.name, pod.metadata.labels[TEMPLATE_HASH]) == ("web-1", "h1")
+    assert DETACHED_HASH not in pod.metadata.annotations
+    assert pod.metadata.controller is not None
+    assert world.ledger.surge_moves == ()
+
+
+async def test_a_pod_that_its_budget_protects_moves_when_the_budget_allows_it(world: World) -> None:
+    controllers = controllers_of(world, 3)
+    put_budget(world, 0)
+    await world.start(surging(world, "blocked"))
+    await world.propose("web-1")
+    controllers.synchronize()
+    controllers.bind("web-rs-new-1")
+    controllers.set_ready("web-rs-new-1")
+    await seconds(world, 20, controllers=controllers, serving=3)
+    assert world.outcomes == []
+    assert "disruption budget" in str(world.health.problems)
+    put_budget(world, 1)
+    await seconds(world, controllers=controllers, serving=3)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
+
+
+@pytest.mark.parametrize(("mode", "moved"), [("singleReplicas", False), ("blocked", False), ("always", True)])
+async def test_a_pod_that_may_be_evicted_at_once_is_moved_only_if_all_are(
+    world: World, mode: SurgeMode, moved: bool
+) -> None:
+    controllers_of(world, 3)
+    put_budget(world, 1)
+    await world.start(surging(world, mode))
+    await world.propose("web-1")
+    assert bool(world.ledger.surge_moves) == moved
+    assert bool(world.outcomes) == (not moved)
+
+
+async def test_a_dry_run_detaches_no_pod(world: World) -> None:
+    controllers = controllers_of(world)
+    await world.start(world.binder(evict=False, surge=SurgeSettings(mode="always")))
+    await world.propose("web-1")
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.DRY_RUN]
+    pod = controllers.pod("web-1")
+    assert pod is not None
+    assert TEMPLATE_HASH in pod.metadata.labels
+    assert world.ledger.surge_moves == ()
+
+
+async def test_a_pause_lets_an_open_move_end(world: World) -> None:
+    controllers = controllers_of(world)
+    await world.start(surging(world))
+    await world.propose("web-1")
+    await pause(world.kube, OWN, "")
+    controllers.synchronize()
+    controllers.bind("web-rs-new-1")
+    controllers.set_ready("web-rs-new-1")
+    await seconds(world, 15, controllers=controllers)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
+
+
+async def test_no_more_pods_are_detached_at_the_same_time_than_allowed(world: World) -> None:
+    controllers_of(world, 3)
+    await world.start(surging(world, "always", max_moves=1))
+    await world.propose("web-1", "web-2")
+    (outcome,) = world.outcomes
+    assert outcome.outcome == Outcome.REJECTED_LIMIT
+    assert len(world.ledger.surge_moves) == 1
+
+
+async def end_moves(world: World, controllers: Controllers) -> None:
+    """Lets every replacement become ready."""
+    for _ in range(4):
+        await seconds(world, 20, controllers=controllers)
+        for pod in controllers.pods:
+            controllers.bind(pod.metadata.name)
+            controllers.set_ready(pod.metadata.name)
+
+
+async def test_a_binder_that_crashes_at_any_request_leaves_a_move_that_another_one_ends() -> None:
+    """Takes seconds: the first binder stops before or after each of its requests in turn, and resumes at the end."""
+    for stop_at in range(1, 400):
+        world = World()
+        await world.populate()
+        controllers = controllers_of(world)
+        steps = Steps(stop_at)
+        kube, bus = SteppingKube(world.kube, steps), SteppingBus(world.bus, steps)  # type: ignore[arg-type]
+        await world.start(world.binder(kube=kube, bus=bus, surge=SurgeSettings(mode="always")))  # type: ignore[arg-type]
+        steps.armed = True
+        await world.propose("web-1")
+        for second in range(30):
+            await seconds(world, 1, controllers=controllers)
+            if second == 5:
+                for pod in controllers.pods:
+                    controllers.bind(pod.metadata.name)
+                    controllers.set_ready(pod.metadata.name)
+        if not steps.stopped_at:
+            await world.stop()
+            assert stop_at > 40
+            return
+        await world.start(surging(world, "always"))
+        await end_moves(world, controllers)
+        assert world.ledger.surge_moves == (), steps.stopped_at
+        steps.go.set()
+        await end_moves(world, controllers)  # the first binder may begin only now
+        assert world.ledger.surge_moves == (), steps.stopped_at
+        assert all(pod.metadata.controller is not None for pod in controllers.pods), steps.stopped_at
+        assert len(world.outcomes) <= 1, steps.stopped_at
+        await world.stop()
+    pytest.fail("the path has more requests than the test tries")

@@ -1,0 +1,236 @@
+"""Moves without a gap on a real API server, with the controllers of Deployments, ReplicaSets, budgets and endpoints."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from binder.ledgers import an_eviction
+from binder.worlds import GENEROUS, LEADER
+from builders import an_intent
+from cluster_fixtures import StartCluster
+from prometheus_client import CollectorRegistry
+
+from equipoise.binder.decisions.result import Finish, Proceed
+from equipoise.binder.decisions.surge.plan import plan_of
+from equipoise.binder.decisions.surge.settings import SurgeSettings
+from equipoise.binder.shell.ledger_store import create_ledger
+from equipoise.binder.shell.ledger_writer import LedgerWriter
+from equipoise.binder.shell.live_reads import read_candidate
+from equipoise.binder.shell.surge_mover import SurgeMover
+from equipoise.binder.shell.surge_reads import read_surge_candidate
+from equipoise.binder.state.cluster_state import ClusterState
+from equipoise.binder.state.ledger import Ledger
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.eviction.surge import DETACHED_HASH, TEMPLATE_HASH, surge_refusal
+from equipoise.contracts.kubernetes.objects.metadata import is_ready
+from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
+from equipoise.runtime.configuration import Kubernetes, Shared
+from equipoise.runtime.kubernetes.client import PODS, Kube, KubeError
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.health import Health
+from equipoise.testbed import objects as manifests
+from equipoise.testbed.cluster import Cluster
+
+pytestmark = pytest.mark.timeout(300)
+
+SHOP, OWN = "shop", "equipoise-system"
+PATIENCE = 90.0
+MERGE = "application/merge-patch+json"
+
+
+class Moves:
+    """The moves in one cluster. Each turn is that of a binder that has just started, as after a crash."""
+
+    def __init__(self, cluster: Cluster, kube: Kube) -> None:
+        self.cluster = cluster
+        self.kube = kube
+        self.outcomes: dict[str, Outcome] = {}
+        self.details: dict[str, str] = {}
+
+    async def _report(self, intent: EvictionIntent, finish: Finish) -> None:
+        self.outcomes[intent.pod] = finish.outcome
+        self.details[intent.pod] = finish.detail
+
+    def binder(self, timeout: float = 300) -> tuple[LedgerWriter, SurgeMover]:
+        shared, clock = Shared(), SystemClock()
+        surge = SurgeSettings(mode="always", ready_timeout=Duration(timeout))
+        ledger = LedgerWriter(self.kube, clock, GENEROUS, OWN, dry_run=False, surge=surge)
+        health = Health(configuration_hash="", metrics=CollectorRegistry())
+        return ledger, SurgeMover(self.kube, clock, health, ledger, ClusterState(shared.load), shared, self._report)
+
+    async def deploy(self, app: str, replicas: int, **budget: int | str) -> Pod:
+        """Runs a Deployment with a Service and a budget; returns one of its pods."""
+        template = manifests.pod_template(app)
+        documents = [manifests.deployment(app, template, replicas=replicas, namespace=SHOP), a_service(app)]
+        if budget:
+            document = manifests.pod_disruption_budget(app, app, namespace=SHOP)
+            document["spec"] = {"selector": {"matchLabels": {"app": app}}, **budget}
+            documents.append(document)
+        await self.cluster.apply(documents)
+        async with asyncio.timeout(PATIENCE):
+            while await self.endpoints(app) < replicas or len(await self.ready(app)) < replicas:  # noqa: ASYNC110  polls a real component
+                await asyncio.sleep(0.05)
+        return (await self.ready(app))[0]
+
+    async def ready(self, app: str) -> list[Pod]:
+        return [pod for pod in await self.pods(app) if is_ready(pod.status.conditions)]
+
+    async def pods(self, app: str) -> list[Pod]:
+        return await self.kube.list(PODS, SHOP, f"app={app}")
+
+    async def endpoints(self, app: str) -> int:
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{SHOP}/endpointslices"
+        slices = await self.cluster.request("GET", f"{path}?labelSelector=kubernetes.io/service-name%3D{app}")
+        found = [each for items in slices["items"] for each in items.get("endpoints") or ()]
+        return sum(bool(each["conditions"].get("ready")) for each in found)
+
+    async def detach(self, pod: Pod, timeout: float = 300) -> None:
+        """Reserves the move and removes the label, as soon as the workload is complete for the API server."""
+        ledger, mover = self.binder(timeout)
+        app, now = pod.metadata.labels["app"], SystemClock().now()
+        why = "unknown"
+        async with asyncio.timeout(PATIENCE):
+            while why:
+                pod = await self.kube.get(PODS, pod.metadata.name, SHOP)
+                surge = await read_surge_candidate(self.kube, await read_candidate(self.kube, pod))
+                why = surge_refusal(surge)
+        intent = an_intent(
+            pod.metadata.name, id=f"intent-{app}", pod_uid=pod.metadata.uid, node=pod.spec.node_name, epoch=LEADER,
+            workload=surge.candidate.workload, decided_at=now, sampled_at=now, expires_at=now + 180,
+        )  # fmt: skip
+        plan = plan_of(surge)
+        assert plan is not None
+        eviction = an_eviction(namespace=SHOP, workload=plan.workload, replicas=plan.replicas, node=intent.node)
+        reserved = await ledger.reserve(intent, eviction, lambda _: None, plan)
+        assert isinstance(reserved, Proceed)
+        await mover.detach(intent, plan, within=30.0)
+
+    async def carry_on(self) -> None:
+        """Ends all moves."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                ledger, mover = self.binder()
+                current = await ledger.read()
+                assert isinstance(current, Ledger)
+                if not current.surge_moves:
+                    return
+                for move in current.surge_moves:
+                    with suppress(KubeError):  # a conflict: the next turn reads again
+                        await mover.advance(move.intent.id)
+                await asyncio.sleep(0.1)
+
+    @asynccontextmanager
+    async def never_fewer(self, app: str, replicas: int) -> AsyncIterator[None]:
+        """Checks that the Service has its ready endpoints at all times."""
+        fewest = replicas
+
+        async def watch() -> None:
+            nonlocal fewest
+            while True:
+                fewest = min(fewest, await self.endpoints(app))
+
+        watching = asyncio.create_task(watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+        assert fewest >= replicas
+
+    async def patch(self, path: str, body: Any) -> None:
+        async with self.cluster.api() as api:
+            await api.request("PATCH", path, body, content_type=MERGE)
+
+
+def a_service(app: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": app, "namespace": SHOP},
+        "spec": {"selector": {"app": app}, "ports": [{"port": 80}]},
+    }
+
+
+@pytest.fixture(scope="module")
+async def moves(start_cluster: StartCluster) -> AsyncIterator[Moves]:
+    cluster = start_cluster()
+    await cluster.add_nodes([manifests.node("node-a"), manifests.node("node-b")])
+    await cluster.apply([manifests.namespace(SHOP), manifests.namespace(OWN)])
+    async with connect_kube(Kubernetes(kubeconfig=str(cluster.kubeconfig)), "binder", SystemClock()) as kube:
+        await create_ledger(kube, OWN, SystemClock())
+        yield Moves(cluster, kube)
+
+
+@pytest.mark.parametrize(
+    ("app", "replicas", "budget"),
+    [
+        ("single", 1, {"maxUnavailable": 0}),
+        ("kept", 1, {"minAvailable": 1}),
+        ("three", 3, {"minAvailable": "100%"}),
+        ("free", 1, {}),
+    ],
+)
+async def test_a_pod_that_cannot_be_evicted_moves_without_a_gap(
+    moves: Moves, app: str, replicas: int, budget: dict[str, int | str]
+) -> None:
+    """Each turn is that of another binder. Takes seconds: two stages are five seconds apart."""
+    pod = await moves.deploy(app, replicas, **budget)
+    name, uid = pod.metadata.name, pod.metadata.uid
+    if budget:
+        refused = await moves.kube.evict(SHOP, name, uid=uid, dry_run=True)
+        assert (refused.status, refused.disruption_budget) == (429, True)
+    async with moves.never_fewer(app, replicas):
+        await moves.detach(pod)
+        await moves.carry_on()
+    assert moves.outcomes[name] == Outcome.EVICTED
+    assert all(pod.metadata.controller is not None for pod in await moves.ready(app))
+
+
+async def test_a_rollout_that_begins_meanwhile_replaces_the_pod(moves: Moves) -> None:
+    """Takes seconds, as above."""
+    pod = await moves.deploy("rolled", 2, maxUnavailable=0)
+    async with moves.never_fewer("rolled", 2):
+        await moves.detach(pod)
+        template = {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}}
+        await moves.patch(f"/apis/apps/v1/namespaces/{SHOP}/deployments/rolled", template)
+        await moves.carry_on()
+    assert moves.outcomes[pod.metadata.name] == Outcome.EVICTED
+
+
+async def test_a_pod_whose_replacement_finds_no_node_is_given_back(moves: Moves) -> None:
+    """Takes seconds, as above."""
+    pod = await moves.deploy("restored", 1, maxUnavailable=0)
+    for node in ("node-a", "node-b"):
+        await moves.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+    try:
+        async with moves.never_fewer("restored", 1):
+            await moves.detach(pod, timeout=1)
+            await moves.carry_on()
+    finally:
+        for node in ("node-a", "node-b"):
+            await moves.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": False}})
+    after = await moves.kube.get(PODS, pod.metadata.name, SHOP)
+    assert moves.outcomes[pod.metadata.name] == Outcome.FAILED
+    assert after.metadata.uid == pod.metadata.uid
+    assert after.metadata.controller is not None
+    assert after.metadata.labels[TEMPLATE_HASH] == pod.metadata.labels[TEMPLATE_HASH]
+    assert DETACHED_HASH not in after.metadata.annotations
+    async with asyncio.timeout(PATIENCE):
+        while len(await moves.pods("restored")) > 1:  # noqa: ASYNC110  polls a real component
+            await asyncio.sleep(0.05)
+
+
+async def test_the_pod_of_a_deployment_that_is_deleted_meanwhile_goes(moves: Moves) -> None:
+    """Takes seconds, as above."""
+    pod = await moves.deploy("deleted", 1)
+    await moves.detach(pod)
+    await moves.cluster.request("DELETE", f"/apis/apps/v1/namespaces/{SHOP}/deployments/deleted")
+    await moves.carry_on()
+    async with asyncio.timeout(PATIENCE):
+        while await moves.pods("deleted"):  # noqa: ASYNC110  polls a real component
+            await asyncio.sleep(0.05)
