@@ -79,7 +79,9 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             files = verify_release(options.folder, options.key)
             print(f"{len(files)} files are those that the owner of {options.key} has signed")
-    except ReleaseError as error:
+            if options.key.resolve().parent == options.folder.resolve():
+                print("the key is from the same folder: this shows only that the files belong together")
+    except (ReleaseError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

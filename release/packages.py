@@ -6,13 +6,17 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from release import ReleaseError
 from release.versions import members
 
 _LICENSE = 'license = "Apache-2.0"\n'
 
 
 def build_packages(root: Path, out: Path) -> None:
-    """A wheel and a source distribution per package, each with the license. The same sources give the same bytes."""
+    """A wheel and a source distribution per package, each with the license. Raises ReleaseError.
+
+    The same sources give the same bytes.
+    """
     uv = os.environ.get("UV") or root / ".tools" / "bin" / "uv"
     with tempfile.TemporaryDirectory() as folder:
         for member in members(root):
@@ -23,5 +27,6 @@ def build_packages(root: Path, out: Path) -> None:
             project.write_text(project.read_text().replace(_LICENSE, f'{_LICENSE}license-files = ["LICENSE"]\n', 1))
             # uv contains the build backend, so that nothing is fetched.
             command = [uv, "build", "--quiet", "--offline", "--no-index", "--no-sources"]
-            subprocess.run([*command, "--out-dir", out, copy], check=True)  # noqa: S603  our own arguments
+            if subprocess.run([*command, "--out-dir", out, copy], check=False).returncode:  # noqa: S603  our own arguments
+                raise ReleaseError(f"the package in {member} was not built: the reason is above")
     (out / ".gitignore").unlink(missing_ok=True)

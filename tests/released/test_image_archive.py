@@ -102,3 +102,12 @@ def test_an_index_in_the_place_of_an_image_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ReleaseError, match="is not an OCI archive of one image"):
         read_image(tmp_path / "all.tar")
+
+
+def test_an_image_in_another_format_is_refused(tmp_path: Path) -> None:
+    """An index of OCI may not have it, and registries would refuse the index."""
+    other = MANIFEST.replace("oci", "xyz")
+    archive = damaged(write_image(tmp_path / "image.tar"), change=MANIFEST.encode(), to=other.encode())
+
+    with pytest.raises(ReleaseError, match="it has application/vnd.xyz"):
+        read_image(archive)

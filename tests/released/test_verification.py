@@ -33,6 +33,33 @@ def test_the_files_of_a_release_are_listed(released: Path) -> None:
     assert [path.name for path in found] == ["equipoise-0.1.0-image.tar", CHART]
 
 
+def test_a_key_beside_the_files_is_no_proof_of_their_origin(
+    released: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever replaced the files could replace the key as well."""
+    key = tmp_path / "release.pub"
+    (released / REHEARSAL_KEY).rename(key)
+    assert main(["verify", str(released), "--key", str(key)]) == 0
+    assert capsys.readouterr().out == f"2 files are those that the owner of {key} has signed\n"
+    key.rename(released / REHEARSAL_KEY)
+
+    assert main(["verify", str(released), "--key", str(released / REHEARSAL_KEY)]) == 0
+    assert "this shows only that the files belong together" in capsys.readouterr().out
+
+
+def test_a_folder_that_does_not_exist_is_refused_with_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(tmp_path / "none"), "--key", str(tmp_path / "key.pub")]) == 1
+    assert "is missing" in capsys.readouterr().err
+
+
+def test_a_base_image_without_a_digest_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A tag can be moved between the builds of two architectures."""
+    assert main(["image", "--base-image", "python:3.13", "--out", str(tmp_path / "image.tar")]) == 1
+    assert "'python:3.13' has no digest" in capsys.readouterr().err
+
+
 def test_the_documented_commands_accept_a_release_and_refuse_a_changed_one(released: Path) -> None:
     """docs/upgrading.md has them for those who have no clone."""
     (released / "allowed").write_text(f"equipoise {(released / REHEARSAL_KEY).read_text()}")
