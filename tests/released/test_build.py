@@ -205,7 +205,7 @@ def test_the_chart_installs_the_image_of_the_release(tmp_path: Path) -> None:
 
 
 def test_helm_installs_the_packaged_chart(helm_program: Path, tmp_path: Path) -> None:
-    """It renders the same objects as the folder, with the image of the release. Takes seconds: helm runs three times."""
+    """It renders the same objects as the folder, with the image of the release. Takes seconds: helm runs."""
     helm = Helm(program=helm_program, home=tmp_path)
     package = package_chart(CHART, tmp_path, VERSION, published_image("registry.example.com/team/equipoise", DIGEST))
     values = {"image": {"registry": "registry.example.com", "repository": "team/equipoise", "digest": DIGEST}}

@@ -109,5 +109,5 @@ def test_an_image_in_another_format_is_refused(tmp_path: Path) -> None:
     other = MANIFEST.replace("oci", "xyz")
     archive = damaged(write_image(tmp_path / "image.tar"), change=MANIFEST.encode(), to=other.encode())
 
-    with pytest.raises(ReleaseError, match="it has application/vnd.xyz"):
+    with pytest.raises(ReleaseError, match=r"it has application/vnd\.xyz"):
         read_image(archive)
