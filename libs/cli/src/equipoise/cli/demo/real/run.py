@@ -24,7 +24,7 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.testbed.api import Api
 from equipoise.testbed.real_nodes.addresses import node_name
-from equipoise.testbed.real_nodes.cluster import RealCluster
+from equipoise.testbed.real_nodes.cluster import SCRAPE_SECONDS, RealCluster
 from equipoise.testbed.running_clusters import listed
 
 RELEASE = "equipoise"
@@ -69,6 +69,8 @@ class RealDemoResult(msgspec.Struct, frozen=True, kw_only=True):
     """Percent of each node's cores, before Equipoise was installed."""
 
     load_after: dict[str, float]
+    """After the replacement was started. Other work on the machine changes both loads."""
+
     seconds: float
 
     def encoded(self) -> str:
@@ -117,9 +119,9 @@ class RealDemo:
         self.screen.print(f"{len(nodes)} nodes are ready after {ready:.0f} s")
         before_pods = await self._start_pods(nodes)
         self.screen.print(f"{len(before_pods)} pods compute on {nodes[0]}, as much as they may")
+        before = await self._loads_from_now()
         install = await self._helm("install", "observe")
         self.screen.print(f"the chart is installed in mode observe, after {install:.0f} s")
-        before = await self.loads.of_all()
         self._tap()
         proposal = await self._outcome(lambda outcome: True, "proposes a move")
         proposed_at = self._elapsed()
@@ -130,6 +132,7 @@ class RealDemo:
         evicted = await self._outcome(lambda outcome: outcome["outcome"] == Outcome.EVICTED, "evicts a pod")
         evicted_at = self._elapsed()
         replacement, node = await self._replacement(before_pods)
+        after = await self._loads_from_now()
         return RealDemoResult(
             kubernetes=(await self.api.request("GET", "/version"))["gitVersion"],
             nodes=len(nodes),
@@ -146,7 +149,7 @@ class RealDemo:
             on_target=node == evicted["target"],
             evictions=sum(eviction.succeeded for eviction in self.cluster.cluster.evictions()),
             load_before=_rounded(before),
-            load_after=_rounded(await self.loads.of_all()),
+            load_after=_rounded(after),
             seconds=round(self._elapsed(), 1),
         )
 
@@ -162,6 +165,11 @@ class RealDemo:
         for node in nodes[1:]:
             await self._run(self.cluster.kubectl, "uncordon", node)
         return pods
+
+    async def _loads_from_now(self) -> dict[str, float]:
+        """The mean load of each node since this call. The newest sample may be as old as a scrape interval."""
+        await asyncio.sleep(LOAD_SECONDS + SCRAPE_SECONDS)
+        return await self.loads.of_all()
 
     async def _helm(self, action: str, mode: str) -> float:
         """Install or upgrade the chart in this mode. Returns the seconds that helm took."""
