@@ -69,7 +69,7 @@ class RealDemoResult(msgspec.Struct, frozen=True, kw_only=True):
     """Percent of each node's cores, before Equipoise was installed."""
 
     load_after: dict[str, float]
-    """After the replacement was started. Other work on the machine changes both loads."""
+    """Percent of each node's cores, after the replacement was started. Other work on the machine changes both loads."""
 
     seconds: float
 
