@@ -22,6 +22,7 @@ from equipoise.binder.shell.surge_mover import SurgeMover
 from equipoise.binder.shell.surge_reads import read_surge_candidate
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
+from equipoise.binder.state.surge_move import DETACHED, PLACED, READY, RESERVED
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.eviction.surge import DETACHED_HASH, TEMPLATE_HASH, surge_refusal
 from equipoise.contracts.kubernetes.objects.metadata import is_ready
@@ -109,14 +110,14 @@ class Moves:
         assert isinstance(reserved, Proceed)
         await mover.detach(intent, plan, within=30.0)
 
-    async def carry_on(self) -> None:
-        """Ends all moves."""
+    async def carry_on(self, until: str = "") -> None:
+        """Ends all moves, or returns when one is in the stage `until`."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 ledger, mover = self.binder()
                 current = await ledger.read()
                 assert isinstance(current, Ledger)
-                if not current.surge_moves:
+                if until in [move.stage for move in current.surge_moves] or not current.surge_moves:
                     return
                 for move in current.surge_moves:
                     with suppress(KubeError):  # a conflict: the next turn reads again
@@ -191,15 +192,19 @@ async def test_a_pod_that_cannot_be_evicted_moves_without_a_gap(
     assert all(pod.metadata.controller is not None for pod in await moves.ready(app))
 
 
-async def test_a_rollout_that_begins_meanwhile_replaces_the_pod(moves: Moves) -> None:
-    """Takes seconds, as above."""
-    pod = await moves.deploy("rolled", 2, maxUnavailable=0)
-    async with moves.never_fewer("rolled", 2):
+@pytest.mark.parametrize("stage", [RESERVED, DETACHED, PLACED, READY])
+async def test_a_rollout_that_begins_meanwhile_replaces_the_pod(moves: Moves, stage: str) -> None:
+    """In any stage; a move may already have ended in the last one. Takes seconds, as above."""
+    app = f"rolled-{stage}"
+    pod = await moves.deploy(app, 2, maxUnavailable=0)
+    async with moves.never_fewer(app, 2):
         await moves.detach(pod)
+        await moves.carry_on(until=stage)
         template = {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}}
-        await moves.patch(f"/apis/apps/v1/namespaces/{SHOP}/deployments/rolled", template)
+        await moves.patch(f"/apis/apps/v1/namespaces/{SHOP}/deployments/{app}", template)
         await moves.carry_on()
     assert moves.outcomes[pod.metadata.name] == Outcome.EVICTED
+    assert all(pod.metadata.controller is not None for pod in await moves.ready(app))
 
 
 async def test_a_pod_whose_replacement_finds_no_node_is_given_back(moves: Moves) -> None:
