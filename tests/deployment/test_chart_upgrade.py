@@ -79,8 +79,8 @@ async def names_of_rights(api: Api) -> set[str]:
 async def test_own_secrets_are_kept_by_an_upgrade_from_a_chart_that_expected_them(
     cluster: Cluster, helm: Helm, tmp_path: Path
 ) -> None:
-    """With the values of the older release, and the new defaults. The program of the setup Job runs with its own
-    account: fake kubelets run none."""
+    """Takes seconds: helm runs three times. With the values of the older release, and the new defaults. The program of
+    the setup Job runs with its own account: fake kubelets run none."""
     helm = replace(helm, kubeconfig=cluster.kubeconfig)
     without_volume = {"image": {"tag": "0.0.9"}, "nats": {"persistence": {"enabled": False}}}
     options = (*TARGET, "--wait", "--timeout", "60s")

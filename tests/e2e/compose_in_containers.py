@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -148,10 +148,11 @@ class Composed:
             raise SystemExit(f"failed with code {done.returncode}: {commands}\n{done.stdout}")
         return done.stdout
 
-    def containers(self) -> dict[str, str]:
-        """The state of each service."""
-        found = json.loads(self.shell("podman ps --all --format json") or "[]")
-        return {each["Labels"]["com.docker.compose.service"]: each["State"] for each in found}
+    def down(self) -> None:
+        self.shell("podman-compose down --volumes >&2")
+        for group in Path("/sys/fs/cgroup").glob("*/libpod_parent"):
+            with suppress(OSError):  # another podman uses it
+                group.rmdir()
 
     def health(self, service: str) -> bool:
         """Whether the health check of a service passes. Without systemd, nothing else runs it."""
@@ -170,7 +171,7 @@ class Composed:
             if time.monotonic() > begun + SECONDS:
                 names = self.shell("podman ps --all --format '{{.Names}}'").split()
                 logs = self.shell("".join(f"echo -- {each}; podman logs --tail 15 {each} 2>&1\n" for each in names))
-                raise SystemExit(f"not within {SECONDS:g} s: {what}\n{logs}\n{self.containers()}")
+                raise SystemExit(f"not within {SECONDS:g} s: {what}\n{logs}\n{self.shell('podman ps --all')}")
             await asyncio.sleep(1)
         return time.monotonic() - begun
 
@@ -241,9 +242,17 @@ async def main(folder: Path) -> None:
                 proposed = await composed.until("an eviction is run dry", lambda: '"dry_run"' in tapped.read_text())
             evicted = sum(each.succeeded for each in deployed.cluster.evictions())
             seconds = {"healthy": round(ready), "scored": round(scored), "dry_run": round(proposed)}
-            print(json.dumps({"seconds": seconds, "evicted": evicted, "setup": composed.containers()["setup"]}))
+            print(
+                json.dumps(
+                    {
+                        "seconds": seconds,
+                        "evicted": evicted,
+                        "setup": int(composed.shell("podman wait equipoise_setup_1")),
+                    }
+                )
+            )
         finally:
-            composed.shell("podman-compose down --volumes >&2")
+            composed.down()
 
 
 if __name__ == "__main__":
