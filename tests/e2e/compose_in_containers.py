@@ -148,12 +148,6 @@ class Composed:
             raise SystemExit(f"failed with code {done.returncode}: {commands}\n{done.stdout}")
         return done.stdout
 
-    def down(self) -> None:
-        self.shell("podman-compose down --volumes >&2")
-        for group in Path("/sys/fs/cgroup").glob("*/libpod_parent"):
-            with suppress(OSError):  # another podman uses it
-                group.rmdir()
-
     def health(self, service: str) -> bool:
         """Whether the health check of a service passes. Without systemd, nothing else runs it."""
         done = subprocess.run(
@@ -209,6 +203,13 @@ class Composed:
             return False
 
 
+def remove_groups() -> None:
+    """Removes the empty cgroups of containers, which outlive the processes in them."""
+    for group in sorted(Path("/sys/fs/cgroup").glob("*/libpod_parent/**/"), reverse=True):
+        with suppress(OSError):  # another podman uses it
+            group.rmdir()
+
+
 def enter_own_network() -> None:
     """Gives this network namespace an address for containers, and podman a state of its own."""
     for command in (["link", "set", "lo", "up"], ["address", "add", f"{ADDRESS}/32", "dev", "lo"]):
@@ -252,7 +253,7 @@ async def main(folder: Path) -> None:
                 )
             )
         finally:
-            composed.down()
+            composed.shell("podman-compose down --volumes >&2")
 
 
 if __name__ == "__main__":

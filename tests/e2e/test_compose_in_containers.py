@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from deployment.base import ROOT
-from e2e.compose_in_containers import HELPERS
+from e2e.compose_in_containers import HELPERS, remove_groups
 
 from equipoise.testbed.real_nodes.requirements import RealNodesError, check_machine
 
@@ -47,6 +47,7 @@ def test_the_documented_commands_lead_to_scores_and_a_dry_run(tmp_path: Path) ->
         timeout=SECONDS,
         check=False,
     )
+    remove_groups()
 
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
