@@ -46,15 +46,25 @@ def filled(expression: str) -> When:
     return When(expression, Yaml(f"toYaml {expression}"))
 
 
-def _pod(kind: str, name: str, values: str, *, template: str = "spec/template") -> Iterator[Change]:
-    """What the pods of all programs have in common. `values`: the expression of their section."""
+def _pod(
+    kind: str, name: str, values: str, *, template: str = "spec/template", component: str = ""
+) -> Iterator[Change]:
+    """What the pods of all programs have in common. `values`: the expression of their section. `component`: the label
+    of the replicas that are spread over nodes and zones; empty if there is one pod.
+    """
 
     def change(path: str, value: Node | Rewrite) -> Change:
         return Change(kind, name, f"{template}/{path}", value)
 
     yield change("spec/nodeSelector", filled(f"{values}.nodeSelector"))
     yield change("spec/tolerations", filled(f"{values}.tolerations"))
-    yield change("spec/affinity", filled(f"{values}.affinity"))
+    if component:
+        spread = f'include "equipoise.spread" (list $ "{component}" {values}.topologySpreadConstraints)'
+        affinity = f'include "equipoise.affinity" (list $ "{component}" {values}.affinity)'
+        yield change("spec/topologySpreadConstraints", When(f"{values}.topologySpreadConstraints", Yaml(spread)))
+        yield change("spec/affinity", Yaml(affinity))
+    else:
+        yield change("spec/affinity", filled(f"{values}.affinity"))
     yield change(
         "spec/imagePullSecrets", When('include "equipoise.pullSecrets" $', Yaml('include "equipoise.pullSecrets" $'))
     )
@@ -91,8 +101,10 @@ def _secrets_of_the_bus(kind: str, name: str) -> Iterator[Change]:
     yield Change(kind, name, "spec/template/spec/volumes", sources)
 
 
-def _deployment(name: str, values: str) -> Iterator[Change]:
-    """What all Deployments with the image of the product have in common. `values`: the path of their values."""
+def _deployment(name: str, values: str, *, component: str = "") -> Iterator[Change]:
+    """What all Deployments with the image of the product have in common. `values`: the path of their values.
+    `component`: as in `_pod`.
+    """
     kind = "Deployment"
     annotations = {
         "checksum/config": Text('{{ include "equipoise.configuration" $ | sha256sum }}'),
@@ -104,14 +116,14 @@ def _deployment(name: str, values: str) -> Iterator[Change]:
     yield Change(
         kind, name, "spec/template/metadata/labels/more", More(f"merge (dict) {values}.podLabels $.Values.commonLabels")
     )
-    yield from _pod(kind, name, values)
+    yield from _pod(kind, name, values, component=component)
     yield Change(kind, name, "spec/template/spec/containers/0/image", Text('{{ include "equipoise.image" $ }}'))
 
 
 def _service(service: str) -> Iterator[Change]:
     name, values = f"equipoise-{service}", f"$.Values.{service}"
     kind = "Deployment"
-    yield from _deployment(name, values)
+    yield from _deployment(name, values, component=service)
     yield from _secrets_of_the_bus(kind, name)
     pod = "spec/template/spec"
     yield Change(kind, name, f"{pod}/containers/0/args", filled(f"{values}.extraArgs"))
@@ -120,10 +132,6 @@ def _service(service: str) -> Iterator[Change]:
     yield Change(kind, name, f"{pod}/volumes/-", More(f"{values}.extraVolumes"))
     yield Change(
         kind, name, f"{pod}/terminationGracePeriodSeconds", value_of(f"{values}.terminationGracePeriodSeconds")
-    )
-    spread = f'include "equipoise.spread" (list $ "{service}" {values}.topologySpreadConstraints)'
-    yield Change(
-        kind, name, f"{pod}/topologySpreadConstraints", When(f"{values}.topologySpreadConstraints", Yaml(spread))
     )
     yield Change(
         "PodDisruptionBudget", name, "spec/maxUnavailable", value_of(f"{values}.podDisruptionBudget.maxUnavailable")
@@ -149,11 +157,7 @@ def _hints_webhook() -> Iterator[Change]:
 
         return changed
 
-    yield from _deployment(name, values)
-    spread = f'include "equipoise.spread" (list $ "hints-webhook" {values}.topologySpreadConstraints)'
-    yield Change(
-        kind, name, f"{pod}/topologySpreadConstraints", When(f"{values}.topologySpreadConstraints", Yaml(spread))
-    )
+    yield from _deployment(name, values, component="hints-webhook")
     yield Change(kind, name, f"{pod}/volumes", volume("tls"))
     cidrs = [Each("$.Values.networkPolicy.apiServerCidrs", {"ipBlock": {"cidr": Text("{{ . | toJson }}")}})]
     yield Change("NetworkPolicy", name, "spec/ingress/0/from", cidrs)

@@ -387,12 +387,25 @@ def _image(base: Manifests) -> Group:
     )
 
 
-def _pod(resources: Mapping[str, Any]) -> dict[str, Value | Group]:
+def _pod(resources: Mapping[str, Any], *, affinity: str = "Affinity.") -> dict[str, Value | Group]:
     return {
         "resources": Value(dict(resources), RESOURCES, "Requests and limits."),
         "nodeSelector": Value({}, TEXTS, "Node selector."),
         "tolerations": Value([], TOLERATIONS, "Tolerations."),
-        "affinity": Value({}, AFFINITY, "Affinity."),
+        "affinity": Value({}, AFFINITY, affinity),
+    }
+
+
+def _replicated_pod(pod: Mapping[str, Any]) -> dict[str, Value | Group]:
+    """The values of pods that are spread over nodes and zones."""
+    spread = [
+        {key: value for key, value in constraint.items() if key != "labelSelector"}
+        for constraint in pod["topologySpreadConstraints"]
+    ]
+    affinity = "Affinity; it replaces the preference of replicas for different zones."
+    return {
+        **_pod(pod["containers"][0]["resources"], affinity=affinity),
+        "topologySpreadConstraints": Value(spread, SPREAD, "Spread of the pods; selectors are added."),
     }
 
 
@@ -400,10 +413,6 @@ def _hints_webhook(base: Manifests) -> Group:
     def at(path: str) -> Any:
         return base.at("Deployment", "equipoise-hints-webhook", path)
 
-    spread = [
-        {key: value for key, value in each.items() if key != "labelSelector"}
-        for each in at("spec.template.spec.topologySpreadConstraints")
-    ]
     return Group(
         {
             "replicas": Value(at("spec.replicas"), COUNT, "Number of pods."),
@@ -418,8 +427,7 @@ def _hints_webhook(base: Manifests) -> Group:
                 },
                 "TLS of the API server to the webhook.",
             ),
-            **_pod(at("spec.template.spec.containers.0.resources")),
-            "topologySpreadConstraints": Value(spread, SPREAD, "Spread of the pods; selectors are added."),
+            **_replicated_pod(at("spec.template.spec")),
             "podAnnotations": Value({}, TEXTS, "Annotations of its pods."),
             "podLabels": Value({}, LABELS, "Labels of its pods."),
         },
@@ -615,11 +623,6 @@ def _service(base: Manifests, name: str) -> Group:
     def at(path: str) -> Any:
         return base.at("Deployment", f"equipoise-{name}", path)
 
-    container = at("spec.template.spec.containers.0")
-    spread = [
-        {key: value for key, value in each.items() if key != "labelSelector"}
-        for each in at("spec.template.spec.topologySpreadConstraints")
-    ]
     budget = base.at("PodDisruptionBudget", f"equipoise-{name}", "spec.maxUnavailable")
     enabled = {
         "annotator": Value(True, BOOLEAN, "Write loads to annotations of nodes and workloads."),
@@ -633,8 +636,7 @@ def _service(base: Manifests, name: str) -> Group:
     values: dict[str, Value | Group] = {
         **({"enabled": enabled[name]} if name in enabled else {}),
         "replicas": Value(at("spec.replicas"), COUNT, "Number of pods."),
-        **_pod(container["resources"]),
-        "topologySpreadConstraints": Value(spread, SPREAD, "Spread of the pods; selectors are added."),
+        **_replicated_pod(at("spec.template.spec")),
         "podDisruptionBudget": Group(
             {
                 "enabled": Value(True, BOOLEAN, "Create a PodDisruptionBudget."),

@@ -232,9 +232,11 @@ def test_each_service_is_spread_and_disrupted_one_pod_at_a_time() -> None:
         assert budget == {"maxUnavailable": 1, "selector": spec["selector"]}
         assert spec["replicas"] > 1
         assert pod["priorityClassName"] == named(documents, "PriorityClass", "equipoise")["metadata"]["name"]
-        spread = pod["topologySpreadConstraints"]
-        assert [each["topologyKey"] for each in spread] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
-        assert all(each["labelSelector"] == spec["selector"] for each in spread)
+        (spread,) = pod["topologySpreadConstraints"]
+        (zones,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert spread["topologyKey"] == "kubernetes.io/hostname"
+        assert zones["podAffinityTerm"]["topologyKey"] == "topology.kubernetes.io/zone"
+        assert spread["labelSelector"] == zones["podAffinityTerm"]["labelSelector"] == spec["selector"]
 
 
 def test_every_port_is_closed_but_those_of_a_network_policy() -> None:

@@ -44,12 +44,31 @@
 {{- end }}
 
 {{- /* Of (list root service constraints): the constraints, each with the selector of the service. */}}
+{{- define "equipoise.selector" -}}
+matchLabels:
+  app.kubernetes.io/name: {{ include "equipoise.name" (index . 0) }}
+  app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
 {{- define "equipoise.spread" -}}
-{{- $selector := dict "matchLabels" (dict
-  "app.kubernetes.io/name" (include "equipoise.name" (index . 0))
-  "app.kubernetes.io/component" (index . 1)) }}
+{{- $selector := include "equipoise.selector" . | fromYaml }}
 {{- range index . 2 }}
 {{ list (merge (dict "labelSelector" $selector) .) | toYaml }}
+{{- end }}
+{{- end }}
+
+{{- /* Replicas prefer different zones. As a second topology spread constraint, the zone would switch off the first one:
+kube-scheduler scores only nodes that have the labels of all of them. */}}
+{{- define "equipoise.affinity" -}}
+{{- if index . 2 }}
+{{- toYaml (index . 2) }}
+{{- else -}}
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 100
+      podAffinityTerm:
+        topologyKey: topology.kubernetes.io/zone
+        labelSelector: {{- include "equipoise.selector" . | nindent 10 }}
 {{- end }}
 {{- end }}
 

@@ -328,7 +328,7 @@ def run_step(
     what: str,
     log: Path,
     directory: Path,
-    environment: Mapping[str, str],
+    environment: Mapping[str, str | None],
     show: Callable[[Sequence[str]], None],
 ) -> list[str]:
     """Run a program to its end; `show` gets the lines of its output so far. Returns them all. Raises BuildError."""

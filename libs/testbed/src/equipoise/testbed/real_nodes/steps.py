@@ -16,8 +16,12 @@ UNSHARE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-pro
 
 
 def run(what: str, argv: Sequence[str | Path], scratch: Path, progress: Progress, **environment: str) -> None:
-    """Run a program in a mount and a PID namespace of its own. Raises BuildError with the end of its output."""
+    """Run a program in a mount and a PID namespace of its own. Raises BuildError with the end of its output.
+
+    The variables of our Python do not reach the Python of an image, which would use our folder of compiled modules.
+    """
     began = time.monotonic()
+    without_python = {name: None for name in os.environ if name.startswith("PYTHON")}
     nice = ["nice"] if shutil.which("nice") else []
     with Guard() as guard:
         run_step(
@@ -26,7 +30,7 @@ def run(what: str, argv: Sequence[str | Path], scratch: Path, progress: Progress
             what=what,
             log=scratch / f"{what}.log",
             directory=scratch,
-            environment={**os.environ, "TMPDIR": str(scratch), "PATH": search_path(), **environment},
+            environment={**without_python, "TMPDIR": str(scratch), "PATH": search_path(), **environment},
             show=lambda lines: progress.show(f"{what}: {minutes(time.monotonic() - began)} {_last(lines)}".rstrip()),
         )
 
