@@ -157,6 +157,23 @@ async def test_a_pause_lets_an_open_move_end(world: World) -> None:
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
 
 
+async def test_a_heartbeat_names_the_pods_of_open_moves(world: World) -> None:
+    """Also of a pause, and of a binder that no longer begins any. The descheduler keeps their approvals."""
+    controllers = controllers_of(world)
+    await world.start(surging(world))
+    await world.propose("web-1")
+    pod = controllers.pod("web-1")
+    assert pod is not None
+    assert world.health.surge_pods == (pod.metadata.uid,)
+    await pause(world.kube, OWN, "maintenance")
+    await world.start(world.binder())
+    assert world.health.evictions.startswith("paused")
+    assert world.health.surge_pods == (pod.metadata.uid,)
+    await end_moves(world, controllers)
+    await world.clock.advance(10)
+    assert world.health.surge_pods == ()
+
+
 async def test_no_more_pods_are_detached_at_the_same_time_than_allowed(world: World) -> None:
     controllers_of(world, 3)
     await world.start(surging(world, "always", max_moves=1))

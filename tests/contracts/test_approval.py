@@ -7,7 +7,14 @@ from deployment.kustomize import named
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.eviction.approval import APPROVAL_POLICY, APPROVAL_ROLE, NOT_APPROVED, approval_rules
+from equipoise.contracts.eviction.approval import (
+    APPROVAL_POLICY,
+    APPROVAL_ROLE,
+    MAX_RETAINED,
+    NOT_APPROVED,
+    approval_rules,
+    retained_approvals,
+)
 
 
 @given(st.lists(st.uuids().map(str), max_size=5))
@@ -35,3 +42,12 @@ def test_the_role_is_empty_where_it_is_installed_and_bound_to_the_binder() -> No
     binding = named(documents, "RoleBinding", APPROVAL_ROLE)
     assert binding["roleRef"]["name"] == APPROVAL_ROLE
     assert [subject["name"] for subject in binding["subjects"]] == ["equipoise-binder"]
+
+
+def test_a_heartbeat_keeps_only_approvals_that_exist_and_a_bounded_number_of_them() -> None:
+    """A stolen token of the binder can send heartbeats."""
+    rules = approval_rules([f"uid-{number:03}" for number in range(MAX_RETAINED * 2)])
+    assert retained_approvals(rules, ["uid-001", "never approved"]) == ["uid-001"]
+    assert len(retained_approvals(rules, rules[0].resource_names)) == MAX_RETAINED
+    assert retained_approvals(rules, None) == rules[0].resource_names
+    assert retained_approvals([], ["uid-001"]) == []

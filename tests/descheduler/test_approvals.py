@@ -1,7 +1,7 @@
 """The approved evictions: which pods they name, when they are written, and that nothing is proposed without them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,11 +10,11 @@ from descheduler.cluster import Cluster
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.eviction.approval import APPROVAL_ROLE
+from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules
 from equipoise.contracts.kubernetes.objects.access import PolicyRule, Role
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
+from equipoise.contracts.messages.health import DRY_RUN, HEARTBEAT_LIFETIME, REAL, Heartbeat
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.state.pending_moves import TrackedMove, approved_pods
 from equipoise.runtime.kubernetes.client import ROLES
@@ -38,7 +38,7 @@ def a_move(pod_uid: str, **fields: Any) -> TrackedMove:
 @pytest.mark.parametrize(
     "move",
     [
-        a_move("expired", expires_at=100.0),
+        a_move("expired", expires_at=100.0 - HEARTBEAT_LIFETIME),
         a_move("evicted", evicted_at=90.0),
         a_move("dry run", dry_run_at=90.0),
         a_move("proposed by another leader", expires_at=0.0),
@@ -78,11 +78,17 @@ async def running(cluster: Cluster, **settings: Any) -> AsyncIterator[None]:
         await asyncio.wait([task])
 
 
-async def pass_time(cluster: Cluster, seconds: float, evictions: str = REAL) -> None:
+async def pass_time(cluster: Cluster, seconds: float, evictions: str = REAL, *, surge_pods: Sequence[str] = ()) -> None:
     """Time passes, and a binder publishes heartbeats."""
     for _ in range(round(seconds / 15)):
         heartbeat = Heartbeat(
-            service="binder", id="binder-1", version="1", ready=True, evictions=evictions, at=cluster.clock.now()
+            service="binder",
+            id="binder-1",
+            version="1",
+            ready=True,
+            evictions=evictions,
+            surge_pods=list(surge_pods),
+            at=cluster.clock.now(),
         )
         await cluster.bus.publish(subjects.health("binder", "binder-1"), heartbeat)
         await cluster.pass_time(15.0, step=15.0)
@@ -125,6 +131,37 @@ async def test_approvals_are_removed_when_their_intents_have_expired(cluster: Cl
         await pass_time(cluster, 120)
 
     assert rules(cluster) == []
+
+
+@pytest.mark.parametrize("evictions", [REAL, DRY_RUN, "paused: maintenance"])
+async def test_the_approval_of_a_pod_remains_until_its_move_without_a_gap_ends(
+    cluster: Cluster, evictions: str
+) -> None:
+    """Longer than its intent, and in a pause. No binder adds an approval by naming a pod."""
+    async with running(cluster, intent_lifetime=Duration(200)):
+        await pass_time(cluster, FIVE_EVALUATIONS)
+        slow, _ = cluster.intents
+        cluster.usage = dict.fromkeys(cluster.usage, 0.1)
+        await pass_time(cluster, 480, evictions, surge_pods=[slow.pod_uid, "another"])
+        (rule,) = rules(cluster)
+        assert rule.resource_names == [slow.pod_uid]
+        await cluster.pass_time(240.0)
+        assert rules(cluster) == [rule]
+        await pass_time(cluster, 240)
+
+    assert rules(cluster) == []
+
+
+async def test_a_new_leader_ends_no_approval_before_a_binder_has_reported(cluster: Cluster) -> None:
+    (rule,) = approval_rules(["moved", "other"])
+    metadata = ObjectMeta(name=APPROVAL_ROLE, namespace=NAMESPACE)
+    cluster.kube.put(ROLES, Role(metadata=metadata, rules=[rule]))
+    async with running(cluster):
+        await cluster.pass_time(240.0)
+        assert rules(cluster) == [rule]
+        await pass_time(cluster, 120, surge_pods=["moved"])
+
+    assert rules(cluster) == approval_rules(["moved"])
 
 
 async def test_an_earlier_approval_remains_while_its_intent_lives(cluster: Cluster) -> None:

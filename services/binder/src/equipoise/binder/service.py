@@ -253,6 +253,7 @@ class Binder:
         if plan is not None and self._dry_run:
             return Finish(outcome=Outcome.DRY_RUN, detail="it can be moved without a gap", reservation="kept")
         if plan is not None:
+            self._health.surge_pods = self._ledger.surge_pods
             within = valid.value.read_at + MAX_READ_AGE - self._clock.monotonic()
             await self._mover.detach(intent, plan, within=within)
             return Begun()

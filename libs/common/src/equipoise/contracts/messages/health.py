@@ -38,6 +38,9 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     evictions: str = ""
     """The mode of a binder: `real`, `dry run`, or why it evicts nothing."""
 
+    surge_pods: list[str] = []
+    """The UIDs of the pods that are moved without a gap, as a binder last read them in the ledger."""
+
     shard: str = ""
     """The part of the cluster that a collector shares with other replicas (`collector.shard`)."""
 

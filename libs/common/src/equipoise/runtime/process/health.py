@@ -63,6 +63,9 @@ class Health:
         self.evictions = ""
         """The mode of a binder: `real`, `dry run`, or the reason why it evicts nothing."""
 
+        self.surge_pods: tuple[str, ...] = ()
+        """The UIDs of the pods that a binder found being moved without a gap."""
+
         self.shard = ""
         """The part of the cluster that a collector measures together with collectors of the same name."""
 

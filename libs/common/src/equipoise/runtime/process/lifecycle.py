@@ -219,6 +219,7 @@ class Process(Generic[S]):
                 leading=report.leading,
                 problems=report.problems,
                 evictions=self.health.evictions,
+                surge_pods=list(self.health.surge_pods),
                 shard=self.health.shard,
                 at=self._clock.now(),
             )

@@ -53,6 +53,7 @@ class LedgerWatch:
         else:
             problem = ""
         self.health.set_problem("ledger", problem or None)
+        self.health.surge_pods = self.ledger.surge_pods
         self.health.evictions = self.installation.problem or problem or self.evictions
 
     async def _update(self, *, replacements: bool = False) -> None:

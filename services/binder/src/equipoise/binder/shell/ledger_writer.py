@@ -75,8 +75,8 @@ class LedgerWriter:
         self.outages = Outages(limits.outage_threshold, clock.monotonic())
         self._preempted = preempted
         self._surge = surge
-        self.has_surge_moves = False
-        """Whether the ledger had moves without a gap when it was last read or written."""
+        self.surge_pods: tuple[str, ...] = ()
+        """The UIDs of the pods that were moved without a gap when the ledger was last read or written."""
 
         self._kube = kube
         self._clock = clock
@@ -112,7 +112,7 @@ class LedgerWriter:
             self.outages.request_failed(started_at)
             return stored
         self.outages.ledger_read(self._clock.monotonic())
-        self.has_surge_moves = bool(stored.ledger.surge_moves)
+        self.surge_pods = stored.ledger.surge_pods
         now = self._clock.now()
         earliest, latest = self._kube.server_time_bounds(now)
         if problem := skew_problem(earliest, latest, now, self._max_skew):
@@ -332,7 +332,7 @@ class LedgerWriter:
 
     async def _save(self, stored: StoredLedger, ledger: Ledger, *, reserving: bool = False) -> None:
         await self._store.write(stored, ledger, reserving=reserving)
-        self.has_surge_moves = bool(ledger.surge_moves)
+        self.surge_pods = ledger.surge_pods
         if ledger.outage_ended_at != stored.ledger.outage_ended_at:
             log.warning("limits are halved for the grace period", why=ledger.outage)
 

@@ -54,7 +54,7 @@ class SurgeMover:
 
     async def turn(self) -> None:
         """One step of each open move. An error delays the move that it concerns, and is named in /readyz."""
-        if not self.ledger.has_surge_moves:
+        if not self.ledger.surge_pods:
             return
         problems = []
         try:

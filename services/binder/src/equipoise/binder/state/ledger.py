@@ -239,6 +239,11 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def entry(self, intent_id: str) -> LedgerEntry | None:
         return next((entry for entry in self.entries if entry.intent_id == intent_id), None)
 
+    @property
+    def surge_pods(self) -> tuple[str, ...]:
+        """The UIDs of the pods that are moved without a gap."""
+        return tuple(move.intent.pod_uid for move in self.surge_moves)
+
     def surge_move(self, intent_id: str) -> SurgeMove | None:
         return next((move for move in self.surge_moves if move.intent.id == intent_id), None)
 

@@ -1,11 +1,11 @@
 """Writes the approved evictions to the API server, as the rules of a Role that is bound to the binder."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules
+from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules, retained_approvals
 from equipoise.runtime.kubernetes.client import ROLES, Kube, KubeError
 
 
@@ -14,16 +14,18 @@ class Approvals:
     kube: Kube
     namespace: str
 
-    async def write(self, pods: Sequence[str]) -> str:
-        """Approves the evictions of these pods (UIDs) and of no others. Returns why that failed; "" when it is done.
+    async def write(self, pods: Sequence[str], surge_pods: Collection[str] | None) -> str:
+        """Approves the evictions of `pods` (UIDs), and keeps the approvals of `surge_pods`; all others end.
 
-        Does nothing with a kubeconfig: no policy restricts its user.
+        `surge_pods`: the pods that are moved without a gap; None if no binder has reported them yet, and no approval
+        ends. Returns why the approvals cannot be written; "" if they are. Does nothing with a kubeconfig: no policy
+        restricts its user.
         """
         if not self.kube.as_service_account:
             return ""
-        rules = approval_rules(pods)
         try:
             role = await self.kube.get(ROLES, APPROVAL_ROLE, self.namespace)
+            rules = approval_rules(sorted({*pods, *retained_approvals(role.rules or [], surge_pods)}))
             if (role.rules or []) != rules:
                 await self.kube.replace(ROLES, msgspec.structs.replace(role, rules=rules))
         except KubeError as error:

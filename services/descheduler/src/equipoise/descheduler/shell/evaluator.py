@@ -200,11 +200,12 @@ class Evaluator:
         """Approves moves before they are published. Returns why they cannot be proposed; "" when they can be.
 
         Approves nothing while evictions are dry runs or paused, and removes the approvals of earlier moves that ended.
+        The approval of a pod that is moved without a gap remains until its move ends, also in a pause.
         """
         now = self._clock.now()
         evictions = self.messages.evictions(self._clock.monotonic())
         moves = [*self.tracker.pending.values(), *proposed] if evictions == REAL else []
-        problem = await self._approvals.write(approved_pods(moves, now=now))
+        problem = await self._approvals.write(approved_pods(moves, now=now), self.messages.surge_pods)
         self._health.set_problem("approvals", problem or None)
         unknown = ""
         if not evictions and self.runtime.kube.as_service_account:

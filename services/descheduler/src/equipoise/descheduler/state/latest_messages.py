@@ -22,7 +22,7 @@ class LatestMessages(ClusterMessages):
 
     def __init__(self) -> None:
         super().__init__()
-        self._binders: dict[str, tuple[float, str]] = {}
+        self._binders: dict[str, tuple[float, str, list[str]]] = {}
 
     def hint(self, node: str, namespace: str, pod: str) -> PlacedHint | None:
         """The hint with which this pod on the node was created; None if it is unknown."""
@@ -30,18 +30,28 @@ class LatestMessages(ClusterMessages):
         return next((placed.hint for placed in pods if (placed.namespace, placed.name) == (namespace, pod)), None)
 
     def on_heartbeat(self, message: Heartbeat, now: float) -> None:
-        """Keep a heartbeat of a binder. `now`: our monotonic clock."""
-        self._binders = {id: entry for id, entry in self._binders.items() if entry[0] > now - HEARTBEAT_LIFETIME}
+        """Keeps a heartbeat of a binder that has read the ledger. `now`: our monotonic clock."""
         if message.evictions:
-            self._binders[message.id] = (now, message.evictions)
+            self._binders = {id: entry for id, entry in self._binders.items() if entry[0] > now - HEARTBEAT_LIFETIME}
+            self._binders[message.id] = (now, message.evictions, message.surge_pods)
 
     def evictions(self, now: float) -> str:
         """What binders do with intents. If they differ, real evictions win. "" without a heartbeat of any binder.
 
         `now`: the time of our monotonic clock.
         """
-        modes = {mode for at, mode in self._binders.values() if at > now - HEARTBEAT_LIFETIME}
+        modes = {mode for at, mode, _ in self._binders.values() if at > now - HEARTBEAT_LIFETIME}
         return min(modes, key=lambda mode: (mode != REAL, mode), default="")
+
+    @property
+    def surge_pods(self) -> frozenset[str] | None:
+        """The UIDs of the pods that are moved without a gap; None if no binder has ever reported.
+
+        While no binder reports, the last known ones remain: their moves are open.
+        """
+        if not self._binders:
+            return None
+        return frozenset(uid for _, _, surge_pods in self._binders.values() for uid in surge_pods)
 
     def prune(self, *, nodes: Collection[str], before: float) -> None:
         """Drops nodes that are not among `nodes`, and workloads without a message since `before`."""

@@ -15,6 +15,7 @@ from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DryRunMove
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
+from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.plan import PendingMove
 from equipoise.contracts.messages.values.move import Move
@@ -206,8 +207,12 @@ def busy_workloads(moves: PendingMoves) -> dict[Workload, int]:
 
 
 def approved_pods(moves: Iterable[TrackedMove], *, now: float) -> list[str]:
-    """The UIDs of the pods that may be evicted: their intents have neither expired nor an outcome."""
-    waiting = (move for move in moves if move.real and move.evicted_at is None and move.expires_at > now)
+    """The UIDs of the pods that may be evicted: their intents have neither expired nor an outcome.
+
+    A move without a gap that began just before its intent expired is not known until a binder has reported it.
+    """
+    earliest = now - HEARTBEAT_LIFETIME
+    waiting = (move for move in moves if move.real and move.evicted_at is None and move.expires_at > earliest)
     return sorted({move.pod_uid for move in waiting})
 
 
