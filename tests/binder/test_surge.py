@@ -11,7 +11,8 @@ from binder.worlds import OWN, World
 from equipoise.binder.decisions.surge.settings import SurgeMode, SurgeSettings
 from equipoise.binder.service import Binder
 from equipoise.binder.shell.ledger_store import pause
-from equipoise.contracts.eviction.surge import DETACHED_HASH, TEMPLATE_HASH
+from equipoise.contracts.eviction.detached import DETACHED_HASH
+from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
 from equipoise.contracts.kubernetes.objects.workload import (
     DeploymentStrategy,

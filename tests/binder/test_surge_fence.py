@@ -13,7 +13,8 @@ from deployment.base import NAMESPACE, base_documents
 
 from equipoise.binder.decisions.event import fence_probe
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules
-from equipoise.contracts.eviction.surge import DETACHED_HASH, TEMPLATE_HASH
+from equipoise.contracts.eviction.detached import DETACHED_HASH
+from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.testbed import objects as manifests
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster

@@ -24,7 +24,8 @@ from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
 from equipoise.binder.state.surge_move import DETACHED, PLACED, READY, RESERVED
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.eviction.surge import DETACHED_HASH, TEMPLATE_HASH, surge_refusal
+from equipoise.contracts.eviction.detached import DETACHED_HASH
+from equipoise.contracts.eviction.surge import TEMPLATE_HASH, surge_refusal
 from equipoise.contracts.kubernetes.objects.metadata import is_ready
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome

@@ -10,6 +10,7 @@ from builders import GIB, NOW, preferring
 from equipoise.collector.decisions.pod_times import trimmed
 from equipoise.collector.state.placement import MAX_GONE, USAGE_ROUNDS, ClusterPlacement
 from equipoise.contracts.bus.decoding import refusal
+from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.objects.metadata import (
     Condition,
@@ -172,6 +173,72 @@ def test_a_placement_holds_the_whole_node() -> None:
     assert Resources(cpu=9.5, memory=60 * GIB) == placement.allocatable
     assert 110 == placement.pod_capacity
     assert {"a"} == placements.changed
+
+
+def released(pod: Pod, **annotations: str) -> Pod:
+    """The pod after its ReplicaSet has released it."""
+    metadata = msgspec.structs.replace(pod.metadata, owner_references=[], labels={}, annotations=annotations)
+    return trimmed(msgspec.structs.replace(pod, metadata=metadata))
+
+
+def test_a_detached_pod_keeps_its_workload() -> None:
+    """With its constraints, through later changes, until it is restored or gone."""
+    disk = NodeSelectorTerm(match_expressions=[SelectorRequirement(key="disk", operator="Exists")])
+    affinity = Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=[disk])))
+    owned = a_pod()
+    tolerations = [Toleration(key="gpu", operator="Exists")]
+    spec = msgspec.structs.replace(owned.spec, tolerations=tolerations, affinity=affinity)
+    owned = msgspec.structs.replace(owned, spec=spec)
+    before = trimmed(owned)
+    placements = placements_with(before)
+    attached = pods_of(placements)["web-1"]
+    web = Workload(kind="Deployment", group="apps", namespace="shop", name="web")
+    assert (attached.detached, attached.workload) == (False, web)
+
+    for _ in range(2):
+        placements.on_pod(before, released(owned), NOW)
+        assert pods_of(placements)["web-1"] == msgspec.structs.replace(attached, detached=True)
+    (tracked,) = placements.tracked("a")
+    assert placements.workload_lookup()(tracked.pod) == web
+
+    placements.on_pod(released(owned), before, NOW)
+    assert pods_of(placements)["web-1"] == attached
+
+    placements.on_pod(before, released(owned), NOW)
+    placements.on_pod(released(owned), None, NOW + 1)
+    placement = placements.placement("a")
+    assert placement is not None
+    assert [pod.workload for pod in placement.gone] == [web]
+    assert placements.departed["shop", "web-1"][1] == web
+
+
+def test_a_pod_whose_owner_cannot_be_read_any_more_keeps_its_workload_and_is_not_detached() -> None:
+    placements = placements_with(trimmed(a_pod()))
+    pod = released(a_pod())
+    unreadable = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, unreadable="too long"))
+    placements.on_pod(a_pod(), unreadable, NOW)
+
+    placed = pods_of(placements)["web-1"]
+    assert (placed.detached, placed.workload and placed.workload.name) == (False, "web")
+
+
+def test_a_detached_pod_that_another_controller_adopts_belongs_to_that_one() -> None:
+    placements = placements_with(trimmed(a_pod()))
+    placements.on_pod(a_pod(), released(a_pod()), NOW)
+    placements.on_pod(released(a_pod()), trimmed(a_pod(owner="other-6c9")), NOW)
+
+    pod = pods_of(placements)["web-1"]
+    assert (pod.detached, pod.workload and pod.workload.name) == (False, "other")
+
+
+def test_the_annotation_of_a_detached_pod_is_not_believed() -> None:
+    """Any tenant can write it. A pod whose owner was not watched has none, although an earlier pod had its name."""
+    annotated = {DETACHED_HASH: "6c9"}
+    for placements in (placements_with(), placements_with(trimmed(a_pod(uid="another")))):
+        placements.on_pod(None, released(a_pod(), **annotated), NOW)
+        (pod,) = [pod for pod in pods_of(placements).values() if pod.uid == "uid-web-1"] or [None]
+        assert pod is not None
+        assert (pod.detached, pod.workload) == (False, None)
 
 
 def test_a_placement_holds_the_whole_pod() -> None:

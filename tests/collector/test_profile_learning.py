@@ -60,6 +60,23 @@ async def test_slots_include_pods_that_left() -> None:
         assert 1.0 == max(value or 0.0 for value in world.workloads()["db"].profile["cpu"])
 
 
+async def test_slots_include_detached_pods() -> None:
+    """In the usage per replica, and in the number of replicas of each hour."""
+    world = a_world()
+    settings = CollectorSettings(leader_election=False, profile=ProfileSettings(backfill_interval=Duration(10)))
+    async with world.bus, collecting(world, settings):
+        await world.advance(1)
+        (pod,) = [pod for pod in world.kube.stored(PODS) if pod.metadata.name == "db-1"]
+        metadata = msgspec.structs.replace(pod.metadata, owner_references=[], labels={})
+        world.kube.put(PODS, msgspec.structs.replace(pod, metadata=metadata))
+        world.source.pods["shop", "db-1", "b"].cpu = 1.5
+        await world.advance(3_700)
+        found = world.workloads()["db"]
+
+        assert 1.0 == max(value or 0.0 for value in found.profile["cpu"])
+        assert (found.replicas, found.windows["5m"].mean.cpu, found.replicas_by_hour) == (2, 1.0, [])
+
+
 async def test_a_failed_slot_does_not_block_the_others() -> None:
     """It is retried with backoff, after all others."""
     world = a_world()

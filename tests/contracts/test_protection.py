@@ -13,6 +13,7 @@ from kube_objects import a_deployment, a_pod, a_replica_set, owned_by
 
 from equipoise.contracts.configuration.settings import Namespaces, Protection
 from equipoise.contracts.eviction.candidate import Candidate, Rules
+from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.gangs import GANG_KEYS, gang_of
 from equipoise.contracts.eviction.protection import PROTECTIONS, REASON_LIMIT, protection
 from equipoise.contracts.kubernetes.objects.cluster import Namespace, NamespaceStatus
@@ -42,6 +43,10 @@ PODS: dict[str, tuple[Pod, str]] = {
     "static": (a_pod_with(annotations={"kubernetes.io/config.source": "file"}), "static"),
     "of a node": (a_pod_with(owner_references=owned_by("Node", "node-a", "")), "static"),
     "bare": (a_pod_with(owner_references=[]), "bare"),
+    "bare, and marked as detached": (
+        a_pod_with(owner_references=[], annotations={DETACHED_HASH: "h1"}),
+        f"bare pod: nothing would replace it (its annotation {DETACHED_HASH} proves no move)",
+    ),
     "owned but not controlled": (
         a_pod_with(owner_references=[OwnerReference(kind="ReplicaSet", name="web-rs", uid="u")]),
         "bare",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from equipoise.contracts.configuration.settings import SYSTEM_CRITICAL
 from equipoise.contracts.eviction.candidate import Candidate, Rule, Rules
+from equipoise.contracts.eviction.detached import DETACHED_HASH, is_marked_detached
 from equipoise.contracts.eviction.gangs import gang_of
 from equipoise.contracts.eviction.opt_out import opted_out, opted_out_for_others
 from equipoise.contracts.eviction.rollout import rolling_out
@@ -72,7 +73,10 @@ def static(candidate: Candidate, rules: Rules, now: float) -> str:
 
 
 def bare(candidate: Candidate, rules: Rules, now: float) -> str:
-    return "" if candidate.pod.metadata.controller else "bare pod: nothing would replace it"
+    if candidate.pod.metadata.controller:
+        return ""
+    marked = f" (its annotation {DETACHED_HASH} proves no move)" if is_marked_detached(candidate.pod.metadata) else ""
+    return f"bare pod: nothing would replace it{marked}"
 
 
 def of_daemon_set(candidate: Candidate, rules: Rules, now: float) -> str:

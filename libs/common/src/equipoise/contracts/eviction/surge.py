@@ -23,10 +23,6 @@ from equipoise.contracts.plain_text import plain_text
 TEMPLATE_HASH = "pod-template-hash"
 """The label by which the ReplicaSets of a Deployment select their pods. Without it, a pod is detached."""
 
-DETACHED_HASH = "equipoise.dev/detached-pod-template-hash"
-"""The annotation of a detached pod: the value of the label that was removed. Any tenant can write it, so it shows what
-is restored, and proves nothing."""
-
 SURGE_OPT_OUT = "equipoise.dev/surge"
 
 _COMMON_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})

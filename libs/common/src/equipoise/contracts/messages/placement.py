@@ -76,6 +76,10 @@ class PlacedPod(PrioritizedPod, frozen=True, kw_only=True):
     preempted_at: Time | None = None
     """The time at which kube-scheduler preempted it for a pod of higher priority."""
 
+    detached: bool = False
+    """Whether the controller of the pod has released it, as in a move without a gap. The workload is then the one that
+    the pod belonged to before. A collector that was started later does not know it, and reports no workload."""
+
     exclusive: bool = False
     """Whether the pod has cores of its own (Koordinator's QoS class LSE). Other pods cannot use them even while they
     are idle."""

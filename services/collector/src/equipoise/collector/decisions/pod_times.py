@@ -26,6 +26,7 @@ from equipoise.contracts.kubernetes.objects.pod import (
     Toleration,
 )
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
+from equipoise.contracts.kubernetes.owners import TEMPLATE_HASHES
 from equipoise.contracts.kubernetes.requests import Amounts, pod_limit, pod_requests, with_actual_resources
 from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE
@@ -50,12 +51,14 @@ _PENDING = "Pending"
 MAX_CONSTRAINT_BYTES = 1_000
 """The maximum size of a pod's tolerations, and of its node selector: a message about 250 pods must stay below 1 MiB."""
 
-_LABELS = ("pod-template-hash", "rollouts-pod-template-hash", PRIORITY_CLASS_LABEL, QOS_LABEL, QOS)
+_LABELS = (*TEMPLATE_HASHES, PRIORITY_CLASS_LABEL, QOS_LABEL, QOS)
 _EXCLUSIVE = "LSE"
 _DISRUPTED, _PREEMPTED = "DisruptionTarget", "PreemptionByScheduler"
 """Condition and reason that kube-scheduler sets on a pod before it preempts it."""
 
 _CONDITIONS = frozenset({"PodScheduled", "Ready", _DISRUPTED})
+
+_replace = msgspec.structs.replace
 
 
 def trimmed(pod: Pod) -> Pod:
@@ -96,6 +99,21 @@ def trimmed(pod: Pod) -> Pod:
             start_time=status.start_time,
             qos_class=status.qos_class,
         ),
+    )
+
+
+def with_owner_of(before: Pod, pod: Pod) -> Pod:
+    """The (trimmed) pod with everything that `before`, the same pod, had because of its owner.
+
+    A move without a gap detaches a pod from its ReplicaSet, and the pod goes on doing the work of its workload. An
+    annotation of the pod proves nothing: any tenant can write it.
+    """
+    labels = {label: value for label, value in before.metadata.labels.items() if label in TEMPLATE_HASHES}
+    owners = before.metadata.owner_references
+    return _replace(
+        pod,
+        metadata=_replace(pod.metadata, owner_references=owners, labels=pod.metadata.labels | labels),
+        spec=_replace(pod.spec, tolerations=before.spec.tolerations, affinity=before.spec.affinity),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from equipoise.collector.decisions.node_colocation import node_colocation
-from equipoise.collector.decisions.pod_times import placed_pod, unix_seconds
+from equipoise.collector.decisions.pod_times import placed_pod, unix_seconds, with_owner_of
 from equipoise.collector.state.node_addresses import NodeAddresses
 from equipoise.contracts.bus.decoding import refusal
 from equipoise.contracts.kubernetes.labels import HOSTNAME
@@ -52,7 +52,10 @@ OwnerOf = Callable[[Workload], OwnerReference | None]
 
 
 class TrackedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod on a node. Its workload is looked up when the message is made: its owner may be received after the pod."""
+    """A pod on a node. Its workload is looked up when the message is made: its owner may be received after the pod.
+
+    A pod that its controller has released keeps the owner with which it was watched (`with_owner_of`).
+    """
 
     pod: Pod
     placed: PlacedPod
@@ -166,8 +169,14 @@ class ClusterPlacement:
             return
         node, uid = after.spec.node_name, after.metadata.uid
         pods = self._pods.setdefault(node, {})
-        previous = pods[uid].placed if uid in pods else None
+        tracked = pods.get(uid)
+        previous = None if tracked is None else tracked.placed
+        detached = False
+        if tracked is not None and after.metadata.controller is None and tracked.pod.metadata.controller is not None:
+            after, detached = with_owner_of(tracked.pod, after), not after.metadata.unreadable
         placed = placed_pod(after, previous, now, self.start_timeout, self._hostname(node))
+        if detached:
+            placed = _replace(placed, detached=True)
         # Each pod is checked once. Nobody could read a message with one that is out of bounds, about any pod.
         if why := refusal(placed):
             after = unknown_pod(after, why)

@@ -5,6 +5,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from equipoise.contracts.eviction.deletion_cost import DELETION_COST
+from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.gangs import GANG_KEYS
 from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT, EVICTION_COST, OPT_OUT, PROTECTING
 from equipoise.contracts.eviction.protection import CONFIG_SOURCE, MIRROR
@@ -17,7 +18,7 @@ T = TypeVar("T", bound=Object)
 READ = frozenset(
     {
         *(OPT_OUT, *PROTECTING, DO_NOT_DISRUPT, MIRROR, CONFIG_SOURCE, *GANG_KEYS),
-        *(DELETION_COST, EVICTION_COST, HINTED),
+        *(DELETION_COST, DETACHED_HASH, EVICTION_COST, HINTED),
         *(BETA_CLASS, BIND_COMPLETED, SELECTED_NODE),
     }
 )
