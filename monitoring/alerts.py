@@ -401,6 +401,25 @@ ALERTS: Sequence[Alert] = (
         heals="A pause never ends by itself. Nodes become uneven meanwhile; new pods are still scored.",
     ),
     Alert(
+        name="EquipoisePodDetached",
+        expression=f'max by ({SCOPE}) (equipoise_binder_detached_pods{{late="true"}}) > 0',
+        lasts="10m",
+        severity="warning",
+        summary="A pod is detached from its ReplicaSet for too long: a move without a gap does not end",
+        meaning=(
+            "The replacement of the pod was not ready in time (`readyTimeout`), and the pod could neither be evicted "
+            "nor be given back to its ReplicaSet. Both pods serve meanwhile."
+        ),
+        action=(
+            "Look for what holds the move: a rollout that does not end, a PodDisruptionBudget that permits no "
+            "eviction, a workload whose pods are not ready, a ReplicaSet or an annotation of the pod that somebody "
+            "removed. `kubectl get configmap equipoise-ledger -o yaml` has the moves (`surgeMoves`). When the "
+            "workload is ready without the pod, `kubectl delete pod` ends it. `equipoise doctor` lists detached pods "
+            "that no move knows any more."
+        ),
+        heals="Binders try again every few seconds, also while evictions are paused. No endpoint is missing meanwhile.",
+    ),
+    Alert(
         name="EquipoiseUnusualEvictionRate",
         expression=_rejected_by("unusualRate"),
         lasts="0m",

@@ -188,6 +188,7 @@ _EVALUATIONS = f"equipoise_descheduler_evaluation_duration_seconds_count{{{_pod(
 _HANDSHAKES = f'equipoise_scorer_connections_dropped_total{{{_pod("scorer")},reason="%s"}}'
 _NEUTRAL = f'equipoise_scorer_neutral_total{{{_pod("scorer")},reason="%s"}}'
 _REDIRECTED = f'equipoise_bus_errors_total{{{_pod("binder")},kind="%s"}}'
+_DETACHED = f'equipoise_binder_detached_pods{{{_pod("binder")},late="%s"}}'
 _SKEW = f"equipoise_collector_source_skew_seconds{{{_pod('collector')}}}"
 
 _OFFERING = f'equipoise_reclaimer_nodes{{{_pod("reclaimer", 1)},state="%s"}}'
@@ -336,6 +337,19 @@ CASES: Sequence[Case] = (
     *_ledger("EquipoiseLedgerUnreadable", "unreadable", fires_at="16m"),
     *_ledger("EquipoiseLedgerClosed", "closed", fires_at="6m"),
     *_ledger("EquipoiseEvictionsPaused", "paused", fires_at="1441m"),
+    Case(
+        alert="EquipoisePodDetached",
+        about="a pod is detached for ten minutes longer than its replacement may take",
+        series={_DETACHED % "true": "0x5 1x90", _DETACHED % "false": "1x5 0x90"},
+        at="21m",
+        fires=_NAMESPACE,
+    ),
+    Case(
+        alert="EquipoisePodDetached",
+        about="pods are moved without a gap all the time, and one is late for nine minutes",
+        series={_DETACHED % "true": "0x5 1x9 0x90", _DETACHED % "false": "2x90"},
+        at="60m",
+    ),
     *_rejected("EquipoiseUnusualEvictionRate", "unusualRate"),
     *_rejected("EquipoiseReplacementsLate", "lateReplacements"),
     *_rejected("EquipoiseReplacementsFailing", "failingReplacements"),

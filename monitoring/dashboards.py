@@ -378,6 +378,11 @@ EVICTIONS = Dashboard(
                     text="1 for its state. Only in the state `allowed` pods are evicted.",
                     queries=[_by("max", "state", _of("equipoise_binder_ledger"))],
                 ),
+                Panel(
+                    title="Detached pods",
+                    text="By moves without a gap, until their replacements are ready. late: not ready in time.",
+                    queries=[_by("max", "late", _of("equipoise_binder_detached_pods"))],
+                ),
             ],
         ),
         Row(

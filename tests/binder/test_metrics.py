@@ -1,10 +1,15 @@
 """The metrics of the ledger and of outcomes."""
 
+from binder.ledgers import a_ledger, an_entry
+from binder.replica_sets import a_move
 from binder.worlds import GENEROUS, OWN, World
+from builders import NOW
 from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
 
 from equipoise.binder.decisions.limits import EvictionsPerWorkload
 from equipoise.binder.shell.ledger_store import NAME, pause, resume
+from equipoise.binder.shell.metrics import BinderMetrics
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS
 
@@ -42,6 +47,34 @@ async def test_the_state_of_the_ledger_is_exported(world: World) -> None:
 
     assert states == ["", "allowed", "paused", "allowed", "unreadable"]
     assert value(world, "limit_used", limit="evictionsPerWorkload") is None
+
+
+def test_detached_pods_are_exported_with_the_age_of_the_oldest() -> None:
+    """Those that are late apart. While the ledger cannot be read they are unknown, and not 0."""
+    registry = CollectorRegistry()
+    metrics = BinderMetrics(GENEROUS, registry)
+    moves = [a_move(), a_move(pod="web-2"), a_move(pod="db-1", ready_by=NOW + 40)]
+    entries = [
+        an_entry(intent_id=move.intent.id, reserved_at=NOW - 100 * number, settled_at=None, outcome=None)
+        for number, move in enumerate(moves)
+    ]
+
+    def exported() -> dict[str, tuple[float | None, float | None]]:
+        name = "equipoise_binder_detached_pods"
+        return {
+            late: (
+                registry.get_sample_value(name, {"late": late}),
+                registry.get_sample_value(f"{name}_oldest_seconds", {"late": late}),
+            )
+            for late in ("false", "true")
+        }
+
+    metrics.on_ledger(a_ledger(), NOW)
+    assert exported() == {"false": (0, 0), "true": (0, 0)}
+    metrics.on_ledger(a_ledger(*entries, surge_moves=tuple(moves)), NOW + 50)
+    assert exported() == {"false": (2, 150), "true": (1, 250)}
+    metrics.on_ledger(None, NOW + 60)
+    assert exported() == {"false": (None, None), "true": (None, None)}
 
 
 async def test_a_missing_ledger_is_closed(world: World) -> None:

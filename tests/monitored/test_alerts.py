@@ -153,6 +153,7 @@ def label_values() -> Mapping[tuple[str, str], set[str]]:
         ("equipoise_bus_problems", "kind"): set(KINDS),
         ("equipoise_bus_errors_total", "kind"): set(re.findall(r"\.count\(\"(\w+)\"", sources)),
         ("equipoise_binder_ledger", "state"): set(LEDGER_STATES),
+        ("equipoise_binder_detached_pods", "late"): {"true", "false"},
         ("equipoise_binder_outcomes_total", "outcome"): {outcome.value for outcome in Outcome},
         ("equipoise_binder_limit_rejections_total", "limit"): set(BinderSettings().limits.table),
         ("equipoise_scorer_neutral_total", "reason"): set(re.findall(r"reason=\"(\w+)\"", prioritized)),

@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from annotator.worlds import World as Annotators
+from binder.test_surge import controllers_of, seconds, surging
 from binder.worlds import GENEROUS, OWN, World
 from builders import NOW
 from bus_worlds import NatsWorld, eventually, free_port
@@ -171,6 +172,23 @@ async def test_an_unusual_rate_of_evictions_and_a_pause_for_a_day(tmp_path: Path
 
     assert first == {"EquipoiseUnusualEvictionRate"}
     assert own(scrapes, tmp_path) == {"EquipoiseUnusualEvictionRate", "EquipoiseEvictionsPaused"}
+
+
+async def test_a_pod_that_cannot_be_given_back_to_its_replica_set(tmp_path: Path) -> None:
+    """Its replacement is never ready, and the binder may not patch pods any more."""
+    world, scrapes = World(), Scrapes(NOW)
+    await world.populate()
+    controllers = controllers_of(world)
+    await world.start(surging(world))
+    scrapes.take({"binder": world.metrics})
+    await world.propose("web-1")
+    await seconds(world, 10, controllers=controllers)
+    world.kube.refuse("annotate", status=403, resource="pods")
+    await seconds(world, 320, controllers=controllers)
+    scrapes.take({"binder": world.metrics}, times=25)
+    await world.stop()
+
+    assert own(scrapes, tmp_path) == {"EquipoisePodDetached"}
 
 
 class ThrottledClock(ManualClock):

@@ -36,6 +36,18 @@ class BinderMetrics:
             ["limit"],
             registry=registry,
         )
+        self._detached = Gauge(
+            "equipoise_binder_detached_pods",
+            "Pods that moves without a gap keep detached. late: the replacement was not ready in time.",
+            ["late"],
+            registry=registry,
+        )
+        self._oldest_detached = Gauge(
+            "equipoise_binder_detached_pods_oldest_seconds",
+            "Time since the oldest of these moves was reserved in the ledger. 0 if there is none.",
+            ["late"],
+            registry=registry,
+        )
         for outcome in Outcome:
             self._outcomes.labels(outcome.value)
         for limit in limits.table:
@@ -53,7 +65,8 @@ class BinderMetrics:
     def on_ledger(self, ledger: Ledger | LedgerClosed | None, now: float) -> None:
         """Sets the metrics of the ledger, read at API server time `now`; None: unreadable, every count is unknown."""
         state = "unreadable"
-        self._limit_used.clear()  # an old count would look like a current one
+        for gauge in (self._limit_used, self._detached, self._oldest_detached):
+            gauge.clear()  # an old count would look like a current one
         if isinstance(ledger, LedgerClosed):
             state = "unreadable" if ledger.unreadable else "closed"
         elif ledger is not None:
@@ -62,5 +75,15 @@ class BinderMetrics:
             for limit in self._limits.table:
                 counts = [usage.counted for usage in status.usage if usage.limit == limit]
                 self._limit_used.labels(limit).set(max(counts, default=0))
+            self._set_detached(ledger, now)
         for name in LEDGER_STATES:
             self._ledger.labels(name).set(name == state)
+
+    def _set_detached(self, ledger: Ledger, now: float) -> None:
+        """Counts every open move: one that is only reserved has perhaps detached its pod."""
+        begun = {entry.intent_id: entry.reserved_at for entry in ledger.entries}
+        for late, label in ((False, "false"), (True, "true")):
+            moves = [move for move in ledger.surge_moves if (now > move.ready_by) == late]
+            ages = [now - begun.get(move.intent.id, now) for move in moves]
+            self._detached.labels(label).set(len(moves))
+            self._oldest_detached.labels(label).set(max(ages, default=0.0))
