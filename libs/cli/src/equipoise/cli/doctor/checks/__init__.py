@@ -6,6 +6,7 @@ from equipoise.cli.doctor.checks.approvals import approvals
 from equipoise.cli.doctor.checks.clocks import clocks
 from equipoise.cli.doctor.checks.colocation import colocation
 from equipoise.cli.doctor.checks.configuration import configuration
+from equipoise.cli.doctor.checks.detached_pods import detached_pods
 from equipoise.cli.doctor.checks.extender import extender
 from equipoise.cli.doctor.checks.hints import hints
 from equipoise.cli.doctor.checks.kubernetes import kubernetes
@@ -23,6 +24,7 @@ CHECKS: Mapping[str, Check] = {
     "versions": versions,
     "permissions": permissions,
     "approvals": approvals,
+    "detached": detached_pods,
     "bus": streams,
     "configuration": configuration,
     "prometheus": prometheus,
