@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 from child_signals import stop_ignoring_signals
-from cluster_fixtures import helm_program, start_cluster, testbed_binaries
+from cluster_fixtures import helm_program, mutating_policies, start_cluster, testbed_binaries
 from hypothesis import settings
 from lanes import FIRST_WORKER, WORKER, Lanes, send_units
 from programs import program
@@ -17,7 +17,7 @@ from programs import program
 from equipoise.contracts.kubernetes.supported_versions import minor_versions
 from equipoise.testbed.binaries.build import ACTIONLINT, HELM, KUBECONFORM, PROMTOOL, Module, build
 
-__all__ = ["helm_program", "start_cluster", "testbed_binaries"]
+__all__ = ["helm_program", "mutating_policies", "start_cluster", "testbed_binaries"]
 
 PROGRAMS = {testbed_binaries.__name__, helm_program.__name__}
 

@@ -14,15 +14,20 @@ from equipoise.cli.doctor.checks.hints import (
     CONFIG_MAP,
     MOST_CONFIG_MAPS,
     SECRET,
+    ca_finding,
     descheduler_findings,
     freshness_finding,
     hints,
     policy_finding,
+    until_due,
     upstream_descheduler,
     webhook_finding,
 )
-from equipoise.cli.doctor.environment import Environment
+from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.doctor.whole_objects import whole
 from equipoise.cli.service_settings import AllSettings
+from equipoise.contracts.bus.subjects import ServiceName
+from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Placement
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import Hint, HintsObject, HintTerm
@@ -30,9 +35,17 @@ from equipoise.contracts.hints.policy import policy
 from equipoise.contracts.hints.webhook import STATE, WebhookConfiguration, webhooks
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
-from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, WholeObject
+from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta, WholeObject
+from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.runtime.configuration import Shared
-from equipoise.runtime.kubernetes.client import CONFIG_MAPS, WEBHOOK_CONFIGURATIONS
+from equipoise.runtime.kubernetes.client import (
+    CONFIG_MAPS,
+    WEBHOOK_CONFIGURATIONS,
+    mutating_bindings,
+    mutating_policies,
+)
+from equipoise.scorer.decisions.placement_hints.settings import HintSettings
+from equipoise.scorer.settings import ScorerSettings
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -152,6 +165,100 @@ def test_expired_hints_are_an_error(ends: tuple[float, ...], state: str, message
     assert message in finding.message
 
 
+@pytest.mark.parametrize("finding", [freshness_finding([], NOW), freshness_finding(hints_until(-600.0), NOW)])
+def test_hints_that_are_not_due_yet_are_no_error(finding: Finding) -> None:
+    """Neither right after an installation, nor when a cluster that was off for a night has started."""
+    early, late = until_due(finding, 95.0), until_due(finding, 0.0)
+
+    assert "unknown" == early.state
+    assert f"{finding.message}; the first ones after an installation or a start are due in 95 s" == early.message
+    assert finding == late
+
+
+async def with_policy(
+    *, created: float = NOW - 3_600, effective: list[EffectiveConfiguration] | str = "not known", interval: float = 15.0
+) -> Finding:
+    """What is found without any hint. `created`: when the policy was created."""
+    kube = MemoryKube(ManualClock(NOW))
+    kube.served = {(API_GROUP, POLICY_KIND): ["v1"], (GROUP, KIND): ["v1alpha1"]}
+    metadata = ObjectMeta(name="equipoise-hints", creation_timestamp=datetime.fromtimestamp(created, UTC))
+    kube.put(whole(mutating_policies("v1")), WholeObject(metadata=metadata, spec=policy("v1")["spec"]))
+    kube.put(mutating_bindings("v1"), Object(metadata=ObjectMeta(name="equipoise-hints")))
+    scorer = ScorerSettings(hints=HintSettings(interval=Duration(interval)))
+    settings = AllSettings(shared=Shared(placement=Placement(hints=True)), scorer=scorer)
+    environment = Environment(settings=settings, clock=ManualClock(NOW), kube=kube, effective=effective)
+    [finding] = [each for each in await hints(environment) if each.subject == "placement hints"]
+    return finding
+
+
+def started(service: ServiceName, ago: float, *, hints: bool = True, stopped: bool = False) -> EffectiveConfiguration:
+    return EffectiveConfiguration(
+        service=service,
+        id=f"{service}-{ago:g}",
+        version="1",
+        hash="x",
+        settings={"placement": {"hints": hints}},
+        started_at=NOW - ago,
+        at=NOW,
+        stopped=stopped,
+    )
+
+
+RUNNING = [started("collector", 3_000), started("annotator", 3_000)]
+
+
+@pytest.mark.parametrize(
+    ("created", "effective", "state"),
+    [
+        (20, "not known: NATS does not respond", "unknown"),
+        (3_000, "not known: NATS does not respond", "error"),
+        (20, [], "unknown"),
+        (3_000, [], "error"),
+        (3_000, [*RUNNING, started("scorer", 20)], "unknown"),
+        (3_000, [*RUNNING, started("scorer", 134)], "unknown"),
+        (3_000, [*RUNNING, started("scorer", 136)], "error"),
+        (3_000, [started("collector", 20), started("scorer", 900), started("annotator", 900)], "unknown"),
+        (3_000, [started("collector", 900), started("scorer", 900), started("annotator", 20)], "unknown"),
+        (20, [*RUNNING, started("scorer", 3_000)], "unknown"),
+        (3_000, [*RUNNING, started("scorer", 3_000), started("scorer", 20)], "error"),
+        (3_000, [*RUNNING, started("scorer", 900, stopped=True), started("scorer", 20)], "error"),
+        (3_000, [*RUNNING, started("scorer", 900, hints=False), started("scorer", 20)], "unknown"),
+        (3_000, [*RUNNING, started("scorer", 900), started("descheduler", 20)], "error"),
+        (3_000, [*RUNNING, started("scorer", -3_600)], "error"),
+    ],
+    ids=[
+        "just installed, without NATS",
+        "installed long ago, without NATS",
+        "no service runs yet",
+        "no service runs",
+        "a scorer that has just started, as its image was pulled for long",
+        "just before the end",
+        "just after it",
+        "a new collector",
+        "a new annotator",
+        "the policy was created again",
+        "one more scorer",
+        "a scorer that fails again and again",
+        "hints have just been enabled",
+        "another service",
+        "a clock that is an hour ahead",
+    ],
+)
+async def test_the_first_hints_are_due_two_minutes_after_the_start(
+    created: float, effective: list[EffectiveConfiguration] | str, state: str
+) -> None:
+    """And the interval of the scorer: of the policy, and of the services without which there are none."""
+    finding = await with_policy(created=NOW - created, effective=effective)
+
+    assert state == finding.state, finding
+
+
+async def test_the_interval_of_the_scorer_delays_the_first_hints() -> None:
+    finding = await with_policy(created=NOW - 300, interval=600.0)
+
+    assert ("unknown", True) == (finding.state, "due in 7 min" in finding.message)
+
+
 @pytest.mark.parametrize("end", [100.0, -600.0])
 def test_an_object_without_hints_counts_as_none_written(end: float) -> None:
     """Its time is not that of hints: `equipoise status` does not count it either."""
@@ -179,6 +286,32 @@ def a_configuration(*, pods: bool = True, state: str = "called since 09:00") -> 
 
 
 NAMESPACE = AllSettings().shared.kubernetes.namespace
+
+
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [
+        ("not called yet", "unknown"),
+        ("", "unknown"),
+        ("called since 09:00", "unknown"),
+        ("not called since 09:00: new pods waited 1.0 s for it", "error"),
+    ],
+)
+def test_a_webhook_that_is_not_called_before_hints_are_due_is_no_error(state: str, found: str) -> None:
+    """It must respond for a minute first, and have a namespace with hints. A slow one is an error at any time."""
+    configuration = a_configuration(pods=False, state=state)
+
+    assert found == webhook_finding(configuration, 60.0).state
+    assert "error" == webhook_finding(configuration).state
+
+
+def test_a_ca_that_is_not_written_yet_is_no_error() -> None:
+    """The chart creates the configuration without webhooks."""
+    secret = SecretObject(data={"ca.crt": base64.b64encode(b"PEM").decode()})
+
+    assert "unknown" == ca_finding(WebhookConfiguration(), secret, NAMESPACE, 60.0).state
+    assert "error" == ca_finding(WebhookConfiguration(), secret, NAMESPACE).state
+    assert "error" == ca_finding(a_configuration(), SecretObject(), NAMESPACE, 60.0).state
 
 
 async def with_webhook(kube: MemoryKube) -> dict[str, tuple[str, str]]:

@@ -3,8 +3,15 @@
 from pathlib import Path
 
 import pytest
+from cluster_fixtures import why_no_mutating_policies
 
-from equipoise.contracts.kubernetes.supported_versions import NEWEST_KUBERNETES, OLDEST_KUBERNETES, minor_versions
+from equipoise.contracts.kubernetes.mutating_policy import REQUIREMENT
+from equipoise.contracts.kubernetes.supported_versions import (
+    NEWEST_KUBERNETES,
+    OLDEST_KUBERNETES,
+    OLDEST_WITH_MUTATING_POLICIES,
+    minor_versions,
+)
 from equipoise.testbed.binaries.build import CONTROL_PLANE, KUBERNETES, BuildError, control_plane
 
 ROOT = Path(__file__).parents[2]
@@ -14,6 +21,24 @@ OLDEST, NEWEST = (".".join(map(str, version)) for version in (OLDEST_KUBERNETES,
 def test_the_chart_refuses_older_versions() -> None:
     chart = (ROOT / "charts" / "equipoise" / "Chart.yaml").read_text()
     assert f'kubeVersion: ">={OLDEST}.0-0"' in chart
+
+
+def test_the_chart_chooses_the_policy_from_the_same_version_on() -> None:
+    oldest = minor_versions(OLDEST_WITH_MUTATING_POLICIES)[0]
+    definitions = (ROOT / "charts" / "equipoise" / "templates" / "_definitions.tpl").read_text()
+
+    assert f'semverCompare ">={oldest}.0-0"' in definitions
+    assert REQUIREMENT in definitions
+
+
+@pytest.mark.parametrize("kubernetes", [*minor_versions(), ""])
+def test_tests_of_mutating_policies_are_skipped_on_older_versions(kubernetes: str) -> None:
+    """With the reason; without a version the tests start the newest."""
+    minor = int((kubernetes or NEWEST).partition(".")[2])
+    reason = why_no_mutating_policies(kubernetes)
+
+    assert (minor < 36) == bool(reason)
+    assert kubernetes in reason or minor >= 36
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/install.md"])

@@ -108,7 +108,7 @@ class Namespaces:
 
 
 @pytest.fixture(scope="module")
-async def cluster(start_cluster: StartCluster) -> Cluster:
+async def cluster(mutating_policies: None, start_cluster: StartCluster) -> Cluster:
     cluster = start_cluster()
     spaces = [namespace(name) for name in ("offline", "shared", "some", "exclusive", "plain", "equipoise-system")]
     for each in spaces:

@@ -24,7 +24,7 @@ ANNOTATOR = f"system:serviceaccount:{NAMESPACE}:equipoise-annotator"
 
 @pytest.fixture(scope="module")
 async def installation(
-    testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+    mutating_policies: None, testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Installation]:
     async with (
         deployed_cluster(testbed_binaries, tmp_path_factory.mktemp("hinted"), "hints") as deployed,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
-from cluster_fixtures import StartCluster
+from cluster_fixtures import StartCluster, why_no_mutating_policies
 from deployment.base import NAMESPACE
 from e2e.hinted_pods import AFFINITIES, HINTED_KEYS, UNTOUCHED, Document, pod_of
 from e2e.running_webhook import RunningWebhook, WebhookFiles, running_webhook, service
@@ -100,11 +100,17 @@ async def created(api: Api, place: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-async def cluster(start_cluster: StartCluster) -> Cluster:
+def has_policy(pytestconfig: pytest.Config) -> bool:
+    """Whether the API server has MutatingAdmissionPolicies."""
+    return not why_no_mutating_policies(pytestconfig.getoption("kubernetes"))
+
+
+@pytest.fixture(scope="module")
+async def cluster(start_cluster: StartCluster, has_policy: bool) -> Cluster:
     cluster = start_cluster()
     await cluster.add_nodes([node(name) for name in ("alpha", "beta", "gamma", "delta")])
     await cluster.apply([namespace(name) for name in ("shop", "quiet", NAMESPACE)])
-    await install(cluster)
+    await install(cluster, "policy.yaml" if has_policy else "")
     await cluster.apply([all_hints()])
     return cluster
 
@@ -123,8 +129,10 @@ async def kube(cluster: Cluster) -> AsyncIterator[Kube]:
 
 
 @pytest.fixture(scope="module")
-async def by_policy(api: Api) -> dict[str, Any]:
-    """The policy is deleted afterwards."""
+async def before_webhook(api: Api, has_policy: bool) -> dict[str, Any]:
+    """By the policy, which is deleted afterwards; empty where the API server has none."""
+    if not has_policy:
+        return {}
     pods = Pods(api)
     await pods.until(True, "shop", **WEB)
     found = await created(api, "shop")
@@ -135,13 +143,18 @@ async def by_policy(api: Api) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
+def by_policy(mutating_policies: None, before_webhook: dict[str, Any]) -> dict[str, Any]:
+    return before_webhook
+
+
+@pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> WebhookFiles:
     return WebhookFiles(tmp_path_factory.mktemp("webhook"), NAMESPACE)
 
 
 @pytest.fixture(scope="module")
 async def webhook(
-    cluster: Cluster, api: Api, kube: Kube, files: WebhookFiles, by_policy: dict[str, Any]
+    cluster: Cluster, api: Api, kube: Kube, files: WebhookFiles, before_webhook: dict[str, Any]
 ) -> AsyncIterator[RunningWebhook]:
     """When the API server calls it, in the namespaces shop and quiet."""
     port = cluster.free_port()

@@ -40,6 +40,7 @@ from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.testbed.api import Api, ApiError
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.objects import deployment, namespace, node, pod_template
 
 HINTS = ROOT / "k8s" / "hints"
@@ -80,8 +81,8 @@ def hints_object(
 
 
 def manifests(policy: str = "policy.yaml") -> list[Document]:
-    """The kind, the policy and its binding."""
-    files = (HINTS / "definition.yaml", HINTS / policy)
+    """The kind, the policy and its binding; without a policy the kind alone."""
+    files = [HINTS / name for name in ("definition.yaml", policy) if name]
     return [document for file in files for document in yaml.safe_load_all(file.read_text())]
 
 
@@ -118,7 +119,7 @@ class Pods:
 
 
 @pytest.fixture(scope="module")
-async def cluster(start_cluster: StartCluster) -> Cluster:
+async def cluster(mutating_policies: None, start_cluster: StartCluster) -> Cluster:
     """It also serves the version of the policy that Kubernetes 1.34 and 1.35 have."""
     cluster = start_cluster(arguments={"kube-apiserver": [f"--runtime-config={API_GROUP}/v1beta1=true"]})
     await cluster.add_nodes([node(name) for name in ("alpha", "beta", "gamma", "delta")])
@@ -127,9 +128,9 @@ async def cluster(start_cluster: StartCluster) -> Cluster:
     return cluster
 
 
-async def install(cluster: Cluster) -> None:
+async def install(cluster: Cluster, policy: str = "policy.yaml") -> None:
     """The kind, the policy, and hints in the namespace shop."""
-    await cluster.apply(manifests())
+    await cluster.apply(manifests(policy))
     await cluster.wait(API, lambda found: bool(found["resources"]), what="the kind of the hints is served")
     keys = [*HINTED_KEYS, "DaemonSet.agent", "Node.alpha"]
     broken = {"StatefulSet.broken": {"prefer": [{"weight": 50, "nodes": [4]}]}}
@@ -516,9 +517,10 @@ async def kube(cluster: Cluster) -> AsyncIterator[Kube]:
 
 
 async def doctor(kube: Kube, *, enabled: bool = True) -> list[Finding]:
-    """What the check of `equipoise doctor` finds."""
+    """What the check of `equipoise doctor` finds, long after the installation."""
     settings = AllSettings(shared=Shared(placement=Placement(hints=enabled)))
-    environment = Environment(settings=settings, clock=SystemClock(), kube=kube)
+    clock = ManualClock(SystemClock().now() + timedelta(hours=1).total_seconds())
+    environment = Environment(settings=settings, clock=clock, kube=kube)
     return (await diagnose(environment, {"hints": CHECKS["hints"]})).findings
 
 

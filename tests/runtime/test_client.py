@@ -561,9 +561,12 @@ async def test_how_many_pods_a_workload_of_any_kind_should_have(real: RealWorld)
 async def test_which_versions_of_a_kind_are_served(real: RealWorld) -> None:
     """By discovery; none of a kind or of a group that the API server does not have."""
     assert ["v1"] == await real.kube.served_versions("apps", "Deployment")
-    assert "v1" in await real.kube.served_versions("admissionregistration.k8s.io", "MutatingAdmissionPolicy")
     assert [] == await real.kube.served_versions("apps", "Nothing")
     assert [] == await real.kube.served_versions("nobody.example.com", "Nothing")
+
+
+async def test_mutating_admission_policies_are_served(mutating_policies: None, real: RealWorld) -> None:
+    assert "v1" in await real.kube.served_versions("admissionregistration.k8s.io", "MutatingAdmissionPolicy")
 
 
 async def test_an_account_without_rights_is_forbidden(real: RealWorld, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-async def loop(start_cluster: StartCluster) -> AsyncIterator[Loop]:
+async def loop(mutating_policies: None, start_cluster: StartCluster) -> AsyncIterator[Loop]:
     async with running_loop(await asyncio.to_thread(start_cluster, nats=True)) as loop:
         yield loop
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection
 
+from equipoise.contracts.kubernetes.supported_versions import OLDEST_WITH_MUTATING_POLICIES, minor_versions
+
 API_GROUP = "admissionregistration.k8s.io"
 API_VERSIONS = ("v1", "v1beta1")
 """The versions of the policy, newest first: stable from Kubernetes 1.36 on; in 1.34 and 1.35 a beta, off by default."""
@@ -9,7 +11,8 @@ API_VERSIONS = ("v1", "v1beta1")
 POLICY_KIND = "MutatingAdmissionPolicy"
 
 REQUIREMENT = (
-    f"Kubernetes 1.36, or 1.34 with the feature gate {POLICY_KIND} and --runtime-config={API_GROUP}/v1beta1=true"
+    f"Kubernetes {minor_versions(OLDEST_WITH_MUTATING_POLICIES)[0]}, or 1.34 with the feature gate {POLICY_KIND} "
+    f"and --runtime-config={API_GROUP}/v1beta1=true"
 )
 """The API servers that have the policy, as a text for people."""
 

@@ -6,8 +6,11 @@ OLDEST_KUBERNETES = (1, 30)
 NEWEST_KUBERNETES = (1, 37)
 """The newest version of the tests."""
 
+OLDEST_WITH_MUTATING_POLICIES = (1, 36)
+"""The oldest version whose API server has MutatingAdmissionPolicies without a feature gate."""
 
-def minor_versions() -> list[str]:
-    """All supported minor versions, the oldest first: 1.30, 1.31, …"""
-    (major, oldest), (_, newest) = OLDEST_KUBERNETES, NEWEST_KUBERNETES
-    return [f"{major}.{minor}" for minor in range(oldest, newest + 1)]
+
+def minor_versions(oldest: tuple[int, int] = OLDEST_KUBERNETES) -> list[str]:
+    """All supported minor versions from `oldest` on: 1.30, 1.31, …"""
+    (major, first), (_, newest) = oldest, NEWEST_KUBERNETES
+    return [f"{major}.{minor}" for minor in range(first, newest + 1)]

@@ -66,6 +66,10 @@ class Module:
             return f"kubernetes-{self.requirements.stem}"
         return self.source.name if self.package == "." else self.package.rsplit("/", 1)[1]
 
+    def directory(self, cache: Path) -> Path:
+        """The directory of its programs. It exists if they have been built."""
+        return cache / f"{self.name}-{self.key()}"
+
     def key(self) -> str:
         """Cache key of all inputs of the binary, except for the version of Go."""
         digest = hashlib.sha256()
@@ -219,7 +223,7 @@ def build(
                 found |= installed
                 shown.note(f"using {', '.join(map(str, installed.values()))}")
                 continue
-            directory = cache / f"{module.name}-{module.key()}"
+            directory = module.directory(cache)
             if default in modules and not directory.exists():
                 built += 1
                 build_module(module, cache=cache, environment=environment, progress=shown)
@@ -245,7 +249,7 @@ def build_module(
         progress.note(f"{module.name}: built in {minutes(time.monotonic() - began)}")
 
     return made_once(
-        cache / f"{module.name}-{module.key()}",
+        module.directory(cache),
         compile_programs,
         lambda: progress.show(f"{module.name}: another process builds it, {minutes(time.monotonic() - began)}"),
     )

@@ -14,6 +14,7 @@ from equipoise.cli.certificates.purposes import HINTS_WEBHOOK
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.foreign_configuration import read_foreign
 from equipoise.cli.doctor.whole_objects import policy_differences, whole
+from equipoise.cli.hints.due import first_hints_due
 from equipoise.cli.terminal import count, duration
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, remaining_validity
@@ -29,7 +30,7 @@ from equipoise.contracts.hints.webhook import (
 )
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
-from equipoise.contracts.kubernetes.objects.metadata import WholeObject
+from equipoise.contracts.kubernetes.objects.metadata import Object, WholeObject
 from equipoise.runtime.configuration.yaml_text import UnreadableYaml
 from equipoise.runtime.kubernetes.client import (
     CONFIG_MAPS,
@@ -84,7 +85,7 @@ async def hints(environment: Environment) -> list[Finding]:
         stored = await kube.list(HINTS)
         return [
             policy_finding(installed, version),
-            freshness_finding(stored, now),
+            until_due(freshness_finding(stored, now), _seconds_until_due(environment, installed, now)),
             *await _proof(kube, _valid(stored, now)),
             *await upstream_descheduler(kube),
         ]
@@ -101,26 +102,52 @@ async def by_webhook(environment: Environment, kube: Kube) -> list[Finding]:
         return [Finding("error", SUBJECT, f"the API server does not know the kind {KIND}", INSTALL)]
     now = kube.server_time(environment.clock.now())
     stored = await kube.list(HINTS)
-    called = webhook_finding(found)
+    remaining = _seconds_until_due(environment, found, now)
+    called = webhook_finding(found, remaining)
     return [
         called,
-        await _ca_finding(kube, environment.settings.shared.kubernetes.namespace, found),
-        freshness_finding(stored, now),
+        await _ca_finding(kube, environment.settings.shared.kubernetes.namespace, found, remaining),
+        until_due(freshness_finding(stored, now), remaining),
         *(await _proof(kube, _valid(stored, now)) if called.state == "ok" else ()),
         *await upstream_descheduler(kube),
     ]
 
 
-def webhook_finding(found: WebhookConfiguration) -> Finding:
-    """Whether the API server calls the webhook for new pods."""
+def _seconds_until_due(environment: Environment, installed: Object, now: float) -> float:
+    """Seconds until the first hints are due, 0 or less afterwards.
+
+    `installed`: what adds the hints to pods. `now`: the time of the API server's clock.
+    """
+    created = installed.metadata.creation_timestamp
+    published = [] if isinstance(environment.effective, str) else environment.effective
+    interval = environment.settings.scorer.hints.interval
+    return first_hints_due(created.timestamp() if created else None, published, interval, now) - now
+
+
+def until_due(finding: Finding, remaining: float) -> Finding:
+    """The finding; an error is `unknown` while the first hints are due in `remaining` seconds."""
+    if finding.state != "error" or remaining <= 0:
+        return finding
+    why = f"the first ones after an installation or a start are due in {duration(remaining)}"
+    fix = f"wait, and run `equipoise doctor` again (with Helm: `helm test`); if it remains, {finding.fix}"
+    return Finding("unknown", finding.subject, f"{finding.message}; {why}", fix)
+
+
+def webhook_finding(found: WebhookConfiguration, remaining: float = 0.0) -> Finding:
+    """Whether the API server calls the webhook for new pods. `remaining`: seconds until the first hints are due.
+
+    It is not called before it has responded for a minute, and before there are hints. It was slow, or did not respond,
+    if it is not called any more: that is an error at any time.
+    """
     state = found.metadata.annotations.get(STATE, "")
     if serves_pods(found):
         return Finding("ok", WEBHOOK, f"{state or 'called'}, in {count(len(hinted_namespaces(found)), 'namespace')}")
     fix = "see /readyz of the annotators, and the pods of equipoise-hints-webhook"
-    return Finding("error", WEBHOOK, f"{state or 'not called yet'}: pods get no hints", fix)
+    finding = Finding("error", WEBHOOK, f"{state or 'not called yet'}: pods get no hints", fix)
+    return finding if state.startswith("not called since") else until_due(finding, remaining)
 
 
-async def _ca_finding(kube: Kube, namespace: str, found: WebhookConfiguration) -> Finding:
+async def _ca_finding(kube: Kube, namespace: str, found: WebhookConfiguration, remaining: float) -> Finding:
     """Whether the API server verifies the webhook with the CA of its certificate."""
     subject = f"CA of the {WEBHOOK}"
     try:
@@ -129,11 +156,11 @@ async def _ca_finding(kube: Kube, namespace: str, found: WebhookConfiguration) -
         return Finding("unknown", subject, f"not compared with that of Secret {namespace}/{SECRET}: {error}")
     if secret is None:
         return Finding("unknown", subject, f"not compared: there is no Secret {namespace}/{SECRET}")
-    return ca_finding(found, secret, namespace)
+    return ca_finding(found, secret, namespace, remaining)
 
 
-def ca_finding(found: WebhookConfiguration, secret: SecretObject, namespace: str) -> Finding:
-    """The CA in the configuration, and the one in the Secret."""
+def ca_finding(found: WebhookConfiguration, secret: SecretObject, namespace: str, remaining: float = 0.0) -> Finding:
+    """The CA in the configuration, and the one in the Secret. `remaining`: seconds until the first hints are due."""
     subject = f"CA of the {WEBHOOK}"
     expected = base64.b64decode((secret.data or {}).get("ca.crt", ""))
     if not expected:
@@ -141,6 +168,10 @@ def ca_finding(found: WebhookConfiguration, secret: SecretObject, namespace: str
         return Finding("error", subject, f"Secret {namespace}/{SECRET} has no ca.crt", fix)
     if ca_of(found) == expected:
         return Finding("ok", subject, f"is that of Secret {namespace}/{SECRET}")
+    if not ca_of(found):
+        fix = "see /readyz of the annotators, which write it"
+        finding = Finding("error", subject, "not written into the configuration: pods get no hints", fix)
+        return until_due(finding, remaining)
     message = (
         f"another one than that of Secret {namespace}/{SECRET}: the API server does not trust the webhook, and pods "
         "get no hints"
