@@ -231,12 +231,16 @@ async def job_names(api: Api) -> list[str]:
     return [each["metadata"]["name"] for each in jobs["items"] if SETUP.fullmatch(each["metadata"]["name"])]
 
 
+async def version(api: Api) -> tuple[str, str]:
+    """The option with which helm renders for this API server."""
+    return "--kube-version", (await api.request("GET", "/version"))["gitVersion"]
+
+
 async def doctor(cluster: Cluster, api: Api, helm: Helm, folder: Path) -> list[Document]:
     """What `equipoise doctor` finds with the account, the command and the variables of the Job of `helm test`."""
     # With a longer interval the first hints are not due yet, however slow the machine is.
-    rendered = documents_in(
-        helm.text({"hints": {"enabled": True}, "config": {"scorer": {"hints": {"interval": "1h"}}}})
-    )
+    values = {"hints": {"enabled": True}, "config": {"scorer": {"hints": {"interval": "1h"}}}}
+    rendered = documents_in(helm.text(values, options=await version(api)))
     tests = [each for each in rendered if each["metadata"].get("annotations", {}).get("helm.sh/hook") == "test"]
     (job,) = (each for each in tests if each["kind"] == "Job")
     await api.apply([each for each in tests if each is not job])
@@ -283,7 +287,7 @@ async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> N
         assert "NEXT: check the installation" in notes
         assert f"PersistentVolumeClaim {CLAIM}" in notes
         installed = await objects(api)
-        assert {identity(each) for each in helm.template(OPTIONAL_PARTS)} <= installed
+        assert {identity(each) for each in helm.template(OPTIONAL_PARTS, options=await version(api))} <= installed
         prepared = {identity(each)[::2] for each in prepare_documents(helm)}
         assert prepared
         assert not prepared & {each[::2] for each in installed}, "the rights to create Secrets end with the Job"
