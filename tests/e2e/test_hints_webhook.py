@@ -176,13 +176,13 @@ def test_policy_and_webhook_give_the_same_pod(by_policy: dict[str, Any], by_webh
     assert by_policy[case] == by_webhook[case]
 
 
-def test_the_cases_are_hinted_and_not_hinted(by_policy: dict[str, Any]) -> None:
-    """So that a policy that does nothing, or a server that refuses all, is no success."""
-    hinted = {name for name, pod in by_policy.items() if HINTED in pod["metadata"].get("annotations", {})}
+def test_the_cases_are_hinted_and_not_hinted(by_webhook: dict[str, Any]) -> None:
+    """So that a webhook that does nothing, or a server that refuses all, is no success."""
+    hinted = {name for name, pod in by_webhook.items() if HINTED in pod["metadata"].get("annotations", {})}
 
     assert {*HINTED_KEYS} <= hinted
     assert not hinted - {"hinted already"} & {*UNTOUCHED}
-    assert len(CASES) == len(by_policy)
+    assert len(CASES) == len(by_webhook)
 
 
 async def test_the_configuration_is_stored_as_it_is_written(api: Api, webhook: RunningWebhook) -> None:
