@@ -221,8 +221,8 @@ class Collector:
             acquired = self._shards.take_acquired()
             if acquired and now - self._measured_at <= self.load.lifetime(self.load.shortest):
                 await self._publish_utilization(workloads=True, shards=acquired)
-            reconnected, connected = self.bus.connected and not connected, self.bus.connected
-            if reconnected:
+            was_connected, connected = connected, self.bus.connected
+            if connected and not was_connected:
                 # A server that lost its streams has only what is published from now on.
                 log.info("bus reconnected: publishing everything")
                 self._publish_all_placements()

@@ -263,7 +263,7 @@ class Scorer:
         self._metrics.on_cluster(load, self._state.nodes.requested())
         for review in self._reviewer.observe(names, load, now, known=not self._state.coverage_problem(now)):
             message = msgspec.structs.replace(review, scores=self._metrics.scores_followed())
-            # The next review includes one that is dropped, except an hour's last.
+            # If a review is dropped, the next one includes it, unless it was the last of its hour.
             await self._publish(cluster_review(int(review.since // HOUR), int(review.since)), message)
 
     async def _prune_regularly(self) -> None:

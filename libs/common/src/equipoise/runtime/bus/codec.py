@@ -166,7 +166,7 @@ class MessageReader(Generic[T]):
         self._decoder = TolerantDecoder(kind)
         self._errors = errors
 
-    def _read(self, subject: str, payload: bytes, headers: Headers | None, **how: bool) -> Delivery[T] | None:
+    def _read(self, subject: str, payload: bytes, headers: Headers | None, **flags: bool) -> Delivery[T] | None:
         # A redirected message is delivered or stored on another subject than the one in its headers.
         if not matches(self._pattern, subject) or (headers or {}).get(SUBJECT) != subject:
             self._errors.count("redirected", subject, f"skipped: it was not published for {self._pattern}")
@@ -179,7 +179,7 @@ class MessageReader(Generic[T]):
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             self._errors.add_unreadable("unreadable", subject, error)
             return None
-        return Delivery(subject=subject, message=message, **how)
+        return Delivery(subject=subject, message=message, **flags)
 
     async def handle(
         self, handler: Handler[T], subject: str, payload: bytes, *, headers: Headers | None, replayed: bool = False

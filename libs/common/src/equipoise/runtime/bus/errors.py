@@ -56,9 +56,8 @@ class BusErrors:
             ["kind"],
             registry=metrics,
         )
-        self._counter.labels(
-            "redirected"
-        )  # for an alert: `increase()` does not see the first increment of a new series
+        # For an alert: `increase()` does not see the first increment of a new series.
+        self._counter.labels("redirected")
         problems = prometheus_client.Gauge(
             "equipoise_bus_problems", "Problems of the bus that /readyz reports, by kind.", ["kind"], registry=metrics
         )
@@ -91,7 +90,7 @@ class BusErrors:
         self._outdated.labels(kind).inc()
 
     def add_unreadable(self, kind: str, subject: str, error: Exception) -> None:
-        """Counts and lists a message that cannot be read or handled. `kind`: which of both."""
+        """Counts and lists a message that cannot be read or handled. `kind`: the kind of the error."""
         self.count(kind, subject, error)
         about, reason = object_of(subject), str(error) or type(error).__name__
         self.unreadable.add(MESSAGES, subject, f"{about}: {reason}" if about else reason)

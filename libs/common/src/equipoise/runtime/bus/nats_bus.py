@@ -410,7 +410,7 @@ async def open_bus(
                 await link.open()
                 yield bus
             except Exception as error:
-                failure = error
+                failure = error  # raised below, because the group would wrap it in an ExceptionGroup
             finally:
                 ending.cancel()
                 bus.stop_following()

@@ -161,7 +161,7 @@ def _publish_rights(channel: Channel[Any], service: ServiceName) -> Iterable[str
         yield _RESPONSES
     stream = stream_of(channel.pattern)
     if service in channel.publishers and stream is not None and stream.work_queue:
-        yield f"$JS.API.STREAM.PURGE.{stream.name}"  # of what others had delivered there
+        yield f"$JS.API.STREAM.PURGE.{stream.name}"  # to remove what others stored there
     if service not in channel.subscribers or stream is None:
         return
     if stream.work_queue:

@@ -86,6 +86,7 @@ class EndpointResponder:
             raise UnreadableRequest(f"the request cannot be decoded: {error}") from error
 
     def _refuse(self, wait: float) -> None:
+        """Raises TooManyRequests, unless it was already raised for `REFUSALS_PER_SECOND` requests in this second."""
         now = self._clock.monotonic()
         if now - self._refused_since >= 1.0:
             self._refused, self._refused_since = 0, now

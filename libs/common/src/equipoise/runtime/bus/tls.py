@@ -18,7 +18,8 @@ RESOLVE_SECONDS = 2.0
 """Seconds in which a name must be resolved. The client waits as long for a connection."""
 
 _NOT_TRIED_AGAIN = ("authorization", "authentication", "permissions violation")
-"""Words in an error of nats-server about credentials, and about a subject, after which the connection remains."""
+"""Words in the errors of nats-server after which this client does not connect again: those about credentials, and
+those about a subject, which do not end the connection."""
 
 Resolve = Callable[[str, int], Awaitable[Any]]
 
@@ -61,9 +62,9 @@ class TlsClient(Client):
 
     async def _connect_to_server(self, s: Srv) -> None:
         """Connects to one of the addresses that a name has. Each attempt begins with the next one, so that every server
-        behind the name is tried, although only one refuses this client.
+        behind the name is tried, even if one of them always refuses this client.
 
-        The name is resolved before: otherwise a slow resolution would end as a timeout without a reason.
+        The name is resolved first: otherwise a slow resolution would end as a timeout without a reason.
         """
         self.attempted, self.addresses = s.uri.geturl(), 1
         self._before_attempt()
@@ -76,7 +77,7 @@ class TlsClient(Client):
         if not done:
             raise NameNotResolved(host, RESOLVE_SECONDS)
         self._resolving = None
-        if s.uri.scheme in ("ws", "wss"):  # the name is in the request
+        if s.uri.scheme in ("ws", "wss"):  # their request must contain the name, not an address
             answer.result()
             await super()._connect_to_server(s)
             return

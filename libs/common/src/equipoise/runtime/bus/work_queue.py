@@ -106,7 +106,7 @@ class WorkQueue:
             self._link.errors.count("acknowledgement", message.subject, error)
 
     async def _check(self) -> None:
-        """Reports messages that are not delivered until the consumer is created again."""
+        """Reports messages that the consumer skips, which it does until it is created again."""
         while True:
             await self._link.wait_connected()
             try:

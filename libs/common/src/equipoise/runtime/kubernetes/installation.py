@@ -42,7 +42,8 @@ class OtherInstallation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def other_installations(leases: Iterable[Lease], namespace: str, now: float) -> list[OtherInstallation]:
-    """The other installations, the oldest first. `namespace`: that of this one, the youngest while it has no Lease.
+    """The other installations, the oldest first. `namespace`: that of this installation, which counts as
+    the youngest while it has no Lease.
 
     A Lease that cannot be read may be in use, so this installation must not write if it is younger.
     """

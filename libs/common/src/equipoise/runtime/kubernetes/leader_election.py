@@ -177,7 +177,7 @@ class _Elector:
         duration = (lease.spec.lease_duration_seconds or self.timing.lease_duration) if held else 0.0
         if self.clock.monotonic() < self._seen_at + duration + self.acquire_delay():
             return False
-        # Also after a term of this replica: an epoch belongs to one run of one worker.
+        # Transitions are also counted from this replica to itself, because each run of a worker has its own epoch.
         await self._write(**self._mine(), lease_transitions=lease.spec.lease_transitions + 1)
         return True
 

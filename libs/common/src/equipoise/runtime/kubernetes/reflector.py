@@ -47,7 +47,7 @@ OWN_TEXTS = frozenset({"name", "uid", "resource_version"})
 """Texts that no two objects have in common, so that they are not shared."""
 
 FEW_PARTS = 50
-"""The minimum number of stored parts above which unused parts are searched."""
+"""Unused parts are searched only when at least this many parts are stored."""
 
 _NO_ITEMS: list[Any] = []
 _NO_ENTRIES: dict[str, Any] = {}

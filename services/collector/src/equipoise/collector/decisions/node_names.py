@@ -43,6 +43,7 @@ class NodeNames(msgspec.Struct, frozen=True, kw_only=True):
         name = host.casefold().rstrip(".")
         first, dot, _ = name.partition(".")
         node = self.by_text.get(name) or self.by_first_label.get(first, AMBIGUOUS)
+        # The text may lack the domain in the name of the node, or have one that the name lacks.
         fits = node == name or (node == first if dot else node.startswith(f"{first}."))
         return node if node and (fits or name in self.by_text) else host
 

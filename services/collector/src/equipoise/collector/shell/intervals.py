@@ -89,8 +89,11 @@ async def find_pod_intervals(
     for query in queries if shown else []:
         samples: list[Sample] = []
         for number in range(PODS_OF_NODE):
+            # The next pod of each node whose interval is still unknown.
             missing = [
-                of_node[number] for node, of_node in pods.items() if node not in intervals.by_node if of_node[number:]
+                of_node[number]
+                for node, of_node in pods.items()
+                if node not in intervals.by_node and number < len(of_node)
             ]
             async for groups in in_batches(in_queries(missing), AT_ONCE):
                 limited = (

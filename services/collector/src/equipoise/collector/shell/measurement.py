@@ -134,8 +134,9 @@ class Measurement:
     async def _source_time(self) -> float:
         """Now on the source's clock.
 
-        The response's time is of some point between our request and its arrival, so the skew lies between the two
-        differences. A slow response gives wide bounds: the known skew changes no further than they require.
+        The source read its clock at some time between our request and the arrival of its response, so the skew lies
+        between the reported time minus ours at the arrival, and minus ours at the request. The known skew changes only
+        as far as these bounds require, because those of a slow response are wide.
         """
         requested_at = self.clock.now()
         reported = await self.source.time()
@@ -305,7 +306,8 @@ class Measurement:
                 why = self._utilization.why_unknown(node.metadata.uid, now)
                 if why is None or not unmeasurable(node, self.settings.unmeasured_nodes):
                     expected += 1
-                    unknown |= {} if why is None else {name: why}
+                    if why is not None:
+                        unknown[name] = why
         cycle = self._utilization.cycle(
             expected, unknown, shard=shard, cycle=number, skew=self.skew, problem=self.outage
         )
@@ -343,7 +345,8 @@ def criteria_of(
 
 
 def node_target(node: Node, at: float, *, has_pods: bool = False) -> MeasurementTarget:
-    """What is measured of a node at this time. One of the future was created while a clock was ahead."""
+    """What is measured of a node at this time. A creation time in the future, set by a clock that was ahead, is not
+    used."""
     since = unix_seconds(node.metadata.creation_timestamp) or 0.0
     if since > at + MAX_AHEAD:
         since = 0.0

@@ -88,7 +88,7 @@ class PlacementPublisher:
             messages = [
                 (subjects.node_placement(name), msgspec.structs.replace(changed[name], **order))
                 for owned in self.shards
-                for order in [owned.next_order()]
+                for order in [owned.next_order()]  # the same for all messages of the shard
                 for name in self.shards.select(owned, changed)
             ]
             if await publish(self.bus, messages):

@@ -87,6 +87,7 @@ async def measure_nodes(
     resources = [resource for resource in RESOURCES if resource not in unsupported]
     results, failed = await _run(source, query, resources, [*required, *(statistics if step is not None else ())])
     names = criteria.names
+    # Resources without samples of some nodes. The last samples of these nodes are searched for in the longer lookback.
     ended = [
         resource
         for resource, samples in results.items()
@@ -148,6 +149,7 @@ async def measure_pods(
     )  # fmt: skip
     unsupported = _unsupported(source, query, ["mean", "count"])
     resources = [resource for resource in RESOURCES if resource not in unsupported]
+    # The query requires the lowest number of samples. If series need different numbers, they are also counted.
     results, failed = await _run(source, query, resources, ["mean"] if len(counts) == 1 else ["mean", "count"])
     usage, sampled, scrapes = await in_thread_if_many(len(targets), _pod_usage, targets, results, criteria)
     return PodRound(usage=usage, failed=failed, supported=bool(resources), sampled=sampled, scrapes=scrapes)

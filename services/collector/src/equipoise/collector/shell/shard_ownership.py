@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class _NoDisplay:
-    """Shows the leadership of no single Lease: health shows whether this replica holds any shard."""
+    """Ignores who holds a single Lease, because health shows whether this replica holds any shard."""
 
     leading: bool | None = None
 

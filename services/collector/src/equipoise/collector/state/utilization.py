@@ -41,14 +41,15 @@ class UtilizationStore:
         self._recent: Mapping[str, RecentUsage] = {}
         self._system: dict[str, tuple[float, Resources]] = {}
         self.queried_at = 0.0
-        """Time of the last query, on the source's clock; on ours while that one is wrong."""
+        """Time of the last query, on the source's clock; on ours while the source's is wrong."""
 
     def start_round(self, at: float) -> None:
         """Begins a round at the time `at`. If the clock went back, measurements that are in the future now are
         forgotten.
 
-        Otherwise it would look fresh until that time, and the next messages would have a time that subscribers drop. A
-        time that is ahead by no more than the clock of the source may be (`skewUnknown`, in both directions) is kept.
+        Otherwise they would look fresh until their time, and subscribers would drop the next messages because of it. A
+        measurement that is ahead by at most twice `skewUnknown` is kept: the clock of the source may differ by
+        `skewUnknown` in both directions.
         """
         before, self.queried_at = self.queried_at, at
         if at >= before:
@@ -170,9 +171,8 @@ class UtilizationStore:
         pods: Mapping[str, Resources],
         now: float,
     ) -> Resources:
-        """The usage of the node minus that of its pods. While a pod that ran throughout the shortest window is not
-        measured, it is the last known value.
-        """
+        """The usage of the node minus that of its pods. The last known value is returned while a pod that ran
+        throughout the shortest window is not measured."""
         begin = now - self._load.shortest.length
         settled = {pod.uid for pod in placed if pod.running_since and pod.running_since <= begin}
         if shortest is not None and settled <= pods.keys():
@@ -231,7 +231,8 @@ def unknown_summary(unknown: Mapping[str, UnknownUsage]) -> str:
     parts = []
     for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         nodes = "1 node" if len(names) == 1 else f"{len(names)} nodes"
-        parts.append(f"{reason} ({nodes}: {', '.join(names[:MAX_NAMES])}{', …' if len(names) > MAX_NAMES else ''})")
+        more = ", …" if len(names) > MAX_NAMES else ""
+        parts.append(f"{reason} ({nodes}: {', '.join(names[:MAX_NAMES])}{more})")
     return f"unknown load: {', '.join(parts)}" if parts else ""
 
 

@@ -59,7 +59,7 @@ class Storage:
         return self._volumes["", name]
 
     async def until_bound(self, chosen: ChosenVolumes, node: str) -> None:
-        """Raises NotBound if a provisioner gives up: it removes the annotation."""
+        """Returns once all claims are bound. Raises NotBound if a provisioner gives up: it removes the annotation."""
         while True:
             written = [*map(self.claim, chosen.provisioned), *map(self.claim, chosen.bound)]
             if all(map(is_fully_bound, written)):
@@ -78,7 +78,7 @@ class BindingCycle:
         self._extenders = [each for each in extenders if each.settings.bind_verb]
 
     async def bind(self, attempt: Attempt, waiting: Callable[[], AbstractAsyncContextManager[None]]) -> None:
-        """Raises NotBound. `waiting` surrounds the time in which only others work."""
+        """Raises NotBound. `waiting` surrounds the time in which this pod waits for its volumes."""
         state, pod, node = attempt.state, attempt.pod, attempt.node
         assert state is not None
         await self._bind_volumes(attempt, waiting)

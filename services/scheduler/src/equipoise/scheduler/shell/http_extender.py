@@ -176,7 +176,7 @@ class ExtenderClient:
             raise self._failed(verb, error) from error
 
     def _repeatable(self, verb: str, body: Mapping[str, Any]) -> bytes:
-        """The response. If the server has closed the connection, which was not used for a while, a new one is used."""
+        """The response. If the server has closed the idle connection of earlier requests, a new one is opened."""
         if self._connection is not None:
             try:
                 return self._post(self._connection, verb, body)

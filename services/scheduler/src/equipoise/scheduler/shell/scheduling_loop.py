@@ -234,7 +234,7 @@ class SchedulingLoop:
             else:
                 self._metrics.ended(attempt, attempt.result, self._clock.monotonic() - begun)
                 await self._refuse(attempt)
-        except Exception:  # of one pod: the others are scheduled
+        except Exception:  # it concerns one pod: the others are still scheduled
             log.exception("a decision was not carried out", pod=_path(attempt.pod))
             if self._state.is_in_flight(attempt):
                 if attempt.node:
@@ -271,7 +271,7 @@ class SchedulingLoop:
         self._record(attempt.profile, pod.pod, pod_events.scheduled(attempt))
 
     async def _permitted(self, waiting: WaitingPod) -> None:
-        """Returns once all Permit plugins allow it. Raises NotBound. Other pods are bound meanwhile."""
+        """Returns once all Permit plugins allow the binding. Raises NotBound. Meanwhile, other pods use the slot."""
         decided, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def decide() -> None:
@@ -340,7 +340,7 @@ class SchedulingLoop:
         failed = True
         try:
             await self._report_failure(attempt, attempt.message, error=attempt.result == "error")
-            failed = not await self._preempt(attempt) if attempt.nominated else False
+            failed = bool(attempt.nominated) and not await self._preempt(attempt)
         finally:
             self._state.give_back(attempt, self._clock.monotonic(), failed=failed)
 
@@ -386,7 +386,7 @@ class SchedulingLoop:
         """Writes the event, and the pod's condition and nominated node."""
         pod, now = attempt.pod, self._clock.monotonic()
         nominated = attempt.nominated
-        if attempt.node or nominated == "":
+        if attempt.node or nominated == "":  # the nomination ends; nothing is written if the pod has none
             nominated = "" if pod.pod.status.nominated_node_name else None
         before, at = self._reported.get(pod.uid, ("", 0.0))
         if before == message and now - at < REPEAT_SECONDS and nominated is None:

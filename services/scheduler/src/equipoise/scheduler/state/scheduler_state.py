@@ -70,7 +70,7 @@ class SchedulerState:
         """Nodes by name, as reported."""
 
         self._used_nodes: dict[str, Node] = {}
-        """Nodes by name, as they are in the cluster."""
+        """Nodes by name, as in `cluster`: some count as cordoned (see `_apply_node`)."""
 
         self._unreadable_on: dict[str, set[str]] = {}
         """UIDs of unreadable pods by node. What is free on such a node is not known: it gets no further pods."""
@@ -189,7 +189,7 @@ class SchedulerState:
         return self.cluster.decide(queued.pod, extenders)
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
-        """Returns a pod to the queue whose decision was interrupted: it is tried again after its backoff."""
+        """Returns a pod to the queue after an interrupted decision: it is tried again after its backoff."""
         self.queue.add_unschedulable(queued, (), now, failed=True)
 
     def attempt(self, queued: QueuedPod, decision: Decision) -> Attempt:

@@ -61,7 +61,7 @@ class BandRoom(msgspec.Struct, frozen=True, kw_only=True):
     """What is left of each band on the candidates."""
 
     left: Array
-    """nodes × bands × resources: cores and bytes, below 0 if more is requested than lasts; NaN is unknown."""
+    """nodes × bands × resources: cores and bytes, below 0 if the band has less than is requested; NaN is unknown."""
 
     capacity: Array
     """nodes × resources: cores and bytes."""
@@ -233,7 +233,7 @@ def with_more_load(nodes: CandidateNodes, resource: int, share: float) -> Candid
 
 
 def shortest_known(load: Array) -> Array:
-    """nodes × resources: of nodes × windows × resources, the shortest window that is known for each node."""
+    """nodes × resources: the part of `load` (nodes × windows × resources) in each node's shortest known window."""
     first = (~np.isnan(load).all(axis=2)).argmax(axis=1)
     found: Array = load[np.arange(len(load)), first]
     return found

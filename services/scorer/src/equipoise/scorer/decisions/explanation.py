@@ -362,7 +362,7 @@ class _View:
 
 
 def _correction(changes: Sequence[tuple[str, Array]], most: Array | float = np.inf) -> Correction:
-    """The correction by these pods. `most`: the maximum of what they change together."""
+    """The correction by these pods. `most`: the limit of what they change together."""
     if not changes:
         return Correction()
     total: Array = np.fmin(np.sum([amount for _, amount in changes], axis=0), most)

@@ -59,14 +59,14 @@ def corrected_load(
 
 
 def at_least_recent(loads: Array, load: LoadSettings, statistics: tuple[Statistic, ...] = MEAN_ONLY) -> Array:
-    """The result of `window_loads` without the recent usage; means, p95 and maxima are raised to the recent usage."""
+    """Removes the recent usage from a result of `window_loads`, and raises lower means, p95 and maxima to it."""
     windows = len(load.windows)
     if loads.shape[1] == windows:
         return loads
     recent = np.nan_to_num(loads[0, windows], nan=-np.inf)
     raised = loads[:, :windows]
     for position, statistic in enumerate((None, *statistics)):
-        if _ramp(statistic, 1.0):
+        if _ramp(statistic, 1.0):  # not 0: a pod changes the statistic in a known way
             raised[position] = np.maximum(raised[position], recent)
     return raised
 
@@ -133,7 +133,6 @@ def unexpected_usage(
     """Cores and bytes by which the recent usage of the node exceeds the measured, or else expected, usage of its pods
     and of the system.
 
-
     0 for most nodes: the recent usage is known only while pods are new.
     """
     recent = utilization.recent
@@ -147,7 +146,7 @@ def unexpected_usage(
 
 
 def without_recent_usage(utilization: NodeUtilization, usage: Resources) -> NodeUtilization:
-    """The utilization of a node without a pod that uses this much."""
+    """The utilization of a node if a pod that uses this much were not there: its recent usage is lower."""
     if (recent := utilization.recent) is None:
         return utilization
     recent = msgspec.structs.replace(recent, mean=plus(recent.mean, usage, -1.0))

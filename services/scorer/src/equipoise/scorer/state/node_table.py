@@ -68,7 +68,7 @@ class NodeTable:
         self._bands = None if reclaimed_lifetime is None else BandRows(reclaimed_lifetime)
         self.windows = tuple(window.name for window in load.windows)
         self._lifetimes = tuple((window, load.lifetime(window)) for window in load.windows)
-        # Position 0 of a load is the mean.
+        # The positions of a load that a pod changes: the mean (0) and some statistics.
         self._changed_by_pods = [
             0, *(position for position, name in enumerate(statistics, 1) if name not in UNCHANGED_BY_PODS)
         ]  # fmt: skip
@@ -81,7 +81,8 @@ class NodeTable:
         """The pods whose usage counts in part, by node. Nodes without any are absent."""
 
         self._uncounted: dict[str, Array] = {}
-        """The share of the base that is used and does not count, windows × resources, by node with such pods."""
+        """The part of the load of batch work that does not count, windows × resources, by node. Nodes without batch
+        work are absent."""
 
         self._free: list[int] = []
         self._table = RowArrays(windows=len(self.windows), statistics=len(statistics))
@@ -118,7 +119,7 @@ class NodeTable:
         self._update_row(message.node, now)
         before = frozenset(pod.uid for pod in known.pods) if known is not None else frozenset()
         placed = [pod for pod in message.pods if pod.uid not in before]
-        if row is not None and row == self._rows.get(message.node):
+        if row is not None and row == self._rows.get(message.node):  # `_update_row` has counted all pods of a new row
             self._count_placements(row, placed, now)
         return placed
 
@@ -171,6 +172,7 @@ class NodeTable:
         load, base = taken["load"], taken["base"]
         share = None
         if reserved is not None and len(reserved):
+            # windows × resources × nodes, as the arrays of `taken`.
             amount = np.maximum(reserved.take(rows, axis=0), 0.0).reshape(len(rows), -1)
             share = np.ascontiguousarray(amount.T).reshape(len(self.windows), *base.shape) / base  # NaN: unknown node
             for position in self._changed_by_pods:

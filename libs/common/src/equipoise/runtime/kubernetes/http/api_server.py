@@ -319,9 +319,9 @@ class ApiServer:
     async def _pages(
         self, resource: Resource[T], namespace: str, selection: Mapping[str, str]
     ) -> AsyncIterator[responses.Page[T]]:
-        """The pages of a list without a resourceVersion.
+        """The pages of a list. They are requested without a resourceVersion.
 
-        With "0", the server would ignore the limit and send half a gigabyte at once.
+        With resourceVersion "0", the server would ignore the limit and send half a gigabyte at once.
         """
         what = _what("list", resource, namespace, "")
         path = resource.path(namespace)
@@ -367,7 +367,7 @@ class ApiServer:
                     for line in lines:
                         event = line if len(line) <= MAX_BYTES else event_of_long_object(line)
                         yield responses.read_change(event, resource)
-                del unfinished[MAX_BYTES + 1 :]
+                del unfinished[MAX_BYTES + 1 :]  # one byte above the limit shows that the event is too long
             if unfinished:
                 raise KubeError(0, "Broken", f"{what}: ended within an event")
 

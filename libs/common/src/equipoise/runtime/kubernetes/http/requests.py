@@ -198,8 +198,8 @@ class Requests:
         return error
 
     def _until(self, deadline: float | None, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
-        """The timeout, in which the connection must be made before the deadline. Raises TimeoutError if it has
-        passed."""
+        """The timeout, shortened so that a connection must be made before the deadline. Raises TimeoutError if the
+        deadline has passed."""
         if deadline is None:
             return timeout
         remaining = deadline - self._clock.monotonic()

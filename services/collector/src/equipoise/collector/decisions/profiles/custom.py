@@ -83,7 +83,8 @@ def _limited(samples: str, *more: str) -> str:
     if not samples.endswith("}"):
         return selector(samples, {}, *more)
     conditions = samples[:-1].rstrip().rstrip(",")
-    return f"{conditions}{'' if conditions.endswith('{') else ','}{','.join(more)}}}"
+    separator = "" if conditions.endswith("{") else ","
+    return conditions + separator + ",".join(more) + "}"
 
 
 def custom_profile(queries: CustomQueries) -> QueryProfile:

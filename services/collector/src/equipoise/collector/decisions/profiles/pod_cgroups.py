@@ -62,7 +62,7 @@ class PodCgroups(msgspec.Struct, frozen=True, kw_only=True):
         return f"{mean} unless group without (container) (count without ({_RUN_LABELS}) ({now}) > 1)"
 
     def container_count(self, matchers: Matchers, window: str) -> str:
-        """The number of samples of a pod: that of its container with the most, as a scrape returns all running ones."""
+        """The number of samples of a pod: the highest number of any container, as a scrape returns all running ones."""
         counts = [
             f"sum without ({_RUN_LABELS}) (count_over_time({series}[{window}]))"
             for series in self._containers(matchers)
@@ -84,6 +84,7 @@ class PodCgroups(msgspec.Struct, frozen=True, kw_only=True):
         return f"({total} / {count})"
 
     def _pod_count(self, query: MetricQuery, matchers: Matchers) -> str:
+        """The number of pods with a cgroup of the whole pod, or of pods whose usage is the sum of their containers."""
         pods, containers = (selector(self.metric, matchers, *conditions) for conditions in (WHOLE_POD, CONTAINERS))
         if query.pod_series == "pods":
             return f"count without ({_RUN_LABELS}, container, namespace, pod) ({pods})"

@@ -138,6 +138,7 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
 
     def _raw(self, aggregate: Aggregate, window: RecordedWindow) -> str:
         query = MetricQuery(subject="node", resource="cpu", aggregate=aggregate, length=window.length, at=0.0)
+        # The rules show the length as `5m`, not in milliseconds.
         return (self.raw.promql(query, {}) or "").replace(milliseconds(window.length), window.name)
 
 

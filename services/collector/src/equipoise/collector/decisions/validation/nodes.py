@@ -57,7 +57,7 @@ def validate_nodes(
     by_node: dict[str, dict[Aggregate, list[Sample]]] = {node: {} for node in targets}
     nodes: dict[Origin, str] = {}
     for aggregate, of_aggregate in samples.items():
-        # These two choose the series of a node. `_node_reading` uses the samples of the same series in the others.
+        # These two choose the series of a node. Of the other aggregates, `_node_reading` uses only that series.
         shows_series = aggregate in ("newest", "last")
         for sample in of_aggregate:
             origin = sample.origin

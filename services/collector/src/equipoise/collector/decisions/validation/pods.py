@@ -33,9 +33,8 @@ def validate_pods(
     for sample in samples.get("count", ()):
         counts[sample.series] = math.nan if sample.series in counts else sample.value
     begin = criteria.at - criteria.coverage * criteria.length
-    accepted: dict[
-        str, _AcceptedPods
-    ] = {}  # by node; read again only if the next sample has another origin, which is rare
+    # By node. Determined again only if the next sample has another origin, which is rare.
+    accepted: dict[str, _AcceptedPods] = {}
     measured: dict[PodName, float] = {}  # NaN: unknown
     for sample in samples.get("mean", ()):
         name = (sample.namespace, sample.pod)
@@ -103,6 +102,7 @@ def _required(criteria: WindowCriteria, interval: float | None) -> float:
 
 
 def _is_elsewhere(text: str, node: str, names: NodeNames) -> bool:
-    """Whether the text names another node. One that names no node at all, such as the address of a proxy, does not."""
+    """Whether the text names another node. One that names no node at all, such as the address of a proxy, does not,
+    unless no names are known."""
     named = names.of(text)
     return named != node and (names.has(named) or not names.by_text)

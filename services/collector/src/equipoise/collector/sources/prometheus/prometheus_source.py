@@ -76,6 +76,7 @@ class PrometheusSource:
         jobs = getattr(self._settings.jobs, f"{query.subject}s") or query.jobs
         matchers: Matchers = {**({"job": jobs} if jobs else {}), **self._settings.matchers}
         promql = usage.promql(query, matchers)
+        # Two results for nodes in the user's own PromQL may name a node by different labels: they cannot be matched.
         countable = query.subject != "node" or not self._profile.names_only
         if promql is None or not query.min_samples or not countable:
             return promql

@@ -173,7 +173,8 @@ class LabelCache:
         series = self._labels(element.metric)
         if series is None:
             return None
-        return series if (series.of_node.node if subject == "node" else series.namespace and series.pod) else None
+        identified = series.of_node.node if subject == "node" else series.namespace and series.pod
+        return series if identified else None
 
     def _labels(self, metric: Any) -> _SeriesLabels | None:
         if not isinstance(metric, msgspec.Raw):

@@ -71,8 +71,8 @@ def _grades(points: Singles, best: Rows, sizes: Rows, grades: int) -> Rows:
 
 
 def unchanged(before: Selection, now: Selection, points: Singles, candidates: Flags, settings: HintSettings) -> Flags:
-    """Whether, per workload, the nodes chosen before are still candidates, none of them is worse by more than
-    `settings.min_change` points than the node that is now in its place, and no grade differs by more than one."""
+    """Whether each workload keeps the nodes that were chosen before. It does if all are still candidates, none is worse
+    by more than `settings.min_change` points than the node now in its place, and no grade differs by more than one."""
     same: Flags = (np.abs(now.grades - before.grades) <= 1).all(axis=1)
     for old, new, sign in ((before.best, now.best, 1.0), (before.worst, now.worst, -1.0)):
         there = old >= 0

@@ -168,7 +168,7 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
         return _with_pod(nodes, demand, used, self.window)
 
     def _aggregated(self, nodes: CandidateNodes, demand: Demand, statistic: Aggregation, window: str | None) -> Array:
-        """The load by a statistic. Where it is unknown, the mean or the estimated usage of the node's pods, if higher.
+        """The load by a statistic. Where it is unknown: the higher of the mean and the estimated usage of the pods.
 
         A node whose measurement has just begun must not appear empty. (Koordinator uses the estimates only.)
         """

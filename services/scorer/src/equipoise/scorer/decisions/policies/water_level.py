@@ -62,7 +62,7 @@ class WaterLevel(ScoringPolicy, frozen=True, kw_only=True, tag="water_level"):
             [self.window_weights[nodes.windows[row]] for row in rows],
             [getattr(self.resource_weights, resource) for resource in RESOURCES],
         )[:, :, np.newaxis]
-        known = scores == scores
+        known = ~np.isnan(scores)
         if known.all():
             known_mean: Array = np.minimum((weights * scores).sum(axis=(0, 1)) / weights.sum(), 100.0)
             return known_mean

@@ -95,6 +95,7 @@ class HintTable:
             if not _is_hinted(workload):
                 continue
             hint = self._hints.get(workload)
+            # The hostnames of both lists of nodes, as far as they are known.
             first, vacated = ([*filter(None, map(self._hostnames.get, nodes))] for nodes in (targets, vacated_nodes))
             others = self._other_targets(workload, hint, {*first, *vacated})
             if replaced := hint_for_replacements(hint, first, others, vacated, self._settings):
@@ -106,9 +107,10 @@ class HintTable:
         return self._scoring.replacements.expected(now).keys()
 
     def _other_targets(self, workload: Workload, hint: WorkloadHint | None, known: Collection[str]) -> list[str]:
-        """Further hostnames than the `known` ones, of the best nodes: kube-scheduler scores one of them at least.
+        """Hostnames of the workload's best nodes, besides the `known` ones: so many that kube-scheduler most likely
+        scores one of them.
 
-        First those with the fewest pods of the workload, because kube-scheduler spreads them over the nodes.
+        First those with the fewest pods of the workload, because kube-scheduler spreads its pods over the nodes.
         """
         best = [*dict.fromkeys(name for term in (hint.prefer if hint else ()) for name in term.hostnames)]
         best = [name for name in best if name not in known]
@@ -143,6 +145,7 @@ class HintTable:
         self._hostnames = hostnames
         if self._scores.names != names:
             columns = {name: column for column, name in enumerate(names)}
+            # The new column of each old one. The entry at the end is found by column −1 (no node), which remains −1.
             moved = np.array([*(columns.get(name, -1) for name in self._scores.names), -1], np.intp)
             for choice in self._choices.values():
                 before = choice.selection

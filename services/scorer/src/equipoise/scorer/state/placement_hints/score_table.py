@@ -161,7 +161,8 @@ class ScoreTable:
 
 
 def _slopes(policy: ScoringPolicy, snapshot: NodeSnapshot, demands: Demands) -> Array:
-    """The mean difference on some nodes. Nodes with the lowest and highest scores are not counted: these are limits."""
+    """The means of some nodes (see `Block.slopes`). Nodes with the lowest or highest possible score are not counted,
+    because more load may not change it."""
     count = len(snapshot.hostnames)
     some = snapshot.nodes.take(np.unique(np.linspace(0, count - 1, min(count, _SLOPE_NODES)).astype(np.intp)))
     points = policy.score_pods(some, demands)
