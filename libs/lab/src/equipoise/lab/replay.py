@@ -386,7 +386,7 @@ class Replay:
         return Run(
             figures=figures,
             node_names=tuple(node.name for node in self._trace.nodes),
-            before=after,
+            before=after,  # `with_baseline` replaces it
             after=after,
             spread=tuple(round(float(value), 2) for value in spread(load[:, :, 0])),
         )

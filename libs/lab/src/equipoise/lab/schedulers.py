@@ -86,7 +86,7 @@ class SimulatedScheduler:
         )
         self._times = times
         self.plugin_problems: Counter[str] = Counter()
-        """Number of attempts to schedule a pod by what was wrong with a plugin."""
+        """The number of scheduling attempts in which a plugin had a problem, by problem."""
 
         # The row of a node in the snapshot is its index in the trace.
         for node in trace.nodes:
@@ -221,9 +221,9 @@ class GreedyScheduler(SimulatedScheduler):
         for resource, weight in enumerate((1.0, MEMORY_WEIGHT)):
             base = self._base[:, resource]
             pod = self._curves[resource, workload]
-            # (d + p)² − d² = 2dp + p², with d the distance to the mean and p the pod, as shares.
-            along = self._used[resource] @ pod / base - self._mean[resource] @ pod
-            cost += weight * (2.0 * along + pod @ pod / base) / base
+            # (d + p)² − d² = 2dp + p², summed over the steps; d: the distance to the mean, p: the pod, both as shares.
+            distance_times_pod = self._used[resource] @ pod / base - self._mean[resource] @ pod
+            cost += weight * (2.0 * distance_times_pod + pod @ pod / base) / base
         mean: Array = cost / self._curves.shape[2]
         return mean
 

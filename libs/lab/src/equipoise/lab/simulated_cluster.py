@@ -234,7 +234,7 @@ class SimulatedCluster:
         self.events.at(now + _START_UP, lambda then: self._started(pod, then))
 
     def _wait(self, pod: SimulatedPod, choice: Choice, now: float) -> None:
-        """Makes a pod wait until there is a node, after the victims of a preemption are gone, for example."""
+        """Makes a pod wait for a node. If it preempts other pods, these are evicted now."""
         self._pending.append(pod)
         for uid in choice.victims:
             victim = self.pods[uid]

@@ -110,6 +110,7 @@ class SimulatedCollector:
         rounds = int(self.load.longest.length // self.tick) + 1
         for back in range(rounds, 0, -1):
             self._rounds.append(self._before(now, back * self.tick))
+        # The newest of these rounds is one tick before `now`.
         for window, length in self.early.items():
             self._early[window] = self._before(now, self.tick + length)
         for hour in range(_HOURS, 0, -1):

@@ -120,7 +120,8 @@ def feasible_nodes_to_find(nodes: int, percentage: int = 0) -> int:
     """The number of feasible nodes after which the search ends. `percentage`: the setting percentageOfNodesToScore."""
     if nodes < 100:
         return nodes
-    return min(nodes, max(100, nodes * (percentage or max(5, 50 - nodes // 125)) // 100))
+    percentage = percentage or max(5, 50 - nodes // 125)  # the larger the cluster, the lower
+    return min(nodes, max(100, nodes * percentage // 100))
 
 
 def excluded_by_name(state: CycleState) -> PluginStatus:
@@ -178,8 +179,8 @@ class Scheduler:
             return self._preempt(pod, snapshot, state, diagnosis, refused, status)
         diagnosis, feasible = self._feasible(pod, snapshot, state, names, nominated, extenders)
         if not len(feasible):
-            absent = PluginStatus() if names is None else excluded_by_name(state)
-            return self._preempt(pod, snapshot, state, diagnosis, diagnosis.by_node(), absent)
+            unexamined = PluginStatus() if names is None else excluded_by_name(state)
+            return self._preempt(pod, snapshot, state, diagnosis, diagnosis.by_node(), unexamined)
         node_names = snapshot.names(feasible)
         if len(feasible) == 1:
             return Decision(node=node_names[0], feasible=node_names, diagnosis=diagnosis, state=state)

@@ -220,12 +220,12 @@ class Cluster:
     def start_api_server(self, name: str, etcd_url: str) -> str:
         """Start another API server on the same data and audit log; returns its address. `kill` ends it."""
         port = self._port_block.take()
-        same = [
+        shared_words = [
             word
             for word in self._command_lines[API_SERVER]
             if not str(word).startswith(("--etcd-servers=", "--secure-port="))
         ]
-        self._command_lines[name] = [*same, f"--etcd-servers={etcd_url}", f"--secure-port={port}"]
+        self._command_lines[name] = [*shared_words, f"--etcd-servers={etcd_url}", f"--secure-port={port}"]
         self._arguments[name] = self._arguments.get(API_SERVER, ())
         self._launch(name)
         url = f"https://127.0.0.1:{port}"
@@ -358,7 +358,7 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise ClusterError(f"kwok does not serve {len(expected)} new nodes\n{self._tail(KWOK)}")
             time.sleep(POLL_SECONDS)
-        self._generation += 1
+        self._generation += 1  # makes Prometheus discover the nodes at once
         self.configure_prometheus(self._prometheus)
 
     def _launch(self, name: str) -> None:

@@ -19,7 +19,7 @@ from equipoise.testbed.real_nodes.addresses import MAXIMUM_NODES
 
 CHECK_SECONDS = 1.0
 STOP_SECONDS = 60.0
-"""The files of real nodes are removed at the end: gigabytes."""
+"""The time in which a cluster must stop. It first removes the files of real nodes, which are gigabytes."""
 PIPE_COLUMNS = 1000
 
 kubernetes_option = click.option(
@@ -151,7 +151,7 @@ def up(
 
 
 def _real_nodes(name: str, number: int) -> None:
-    """Ends with the cancellation that the first interrupt of this process causes."""
+    """Run a cluster with real nodes until the first interrupt of this process, which cancels it."""
     import asyncio
 
     from equipoise.testbed.real_nodes.cluster import RealCluster, prepare

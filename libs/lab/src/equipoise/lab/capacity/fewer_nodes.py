@@ -73,6 +73,8 @@ class _Search:
         self.plans = cases
         """One for each order of arrivals."""
 
+        # The most removed nodes with which the cluster is good enough (-1: not known), and the fewest with which it is
+        # not.
         self.enough, self.too_few = -1, most + 1
         self.sizes: dict[int, Size] = {}
 
@@ -139,14 +141,14 @@ def nodes_needed(
     while pending := [(search, removed) for search in searches if (removed := search.next_removed) is not None]:
         if allowed and not time_left():
             break
-        plan_of = [
+        replays = [
             (search, removed, msgspec.structs.replace(plan, removed_nodes=removed))
             for search, removed in pending
             for plan in search.plans
         ]
         figures: defaultdict[tuple[int, int], list[RunFigures]] = defaultdict(list)
-        for number, run in runner(trace, [plan for *_, plan in plan_of]):
-            search, removed, _ = plan_of[number]
+        for number, run in runner(trace, [plan for *_, plan in replays]):
+            search, removed, _ = replays[number]
             figures[id(search), removed].append(run.figures)
             on_replay(run.figures)
         for search, removed in pending:
@@ -188,9 +190,9 @@ def _limit(size: Size, allowed: Size) -> Limit:
 
 def _answer(search: _Search, trace: Trace, allowed: Mapping[Scenario, Size]) -> NodesNeeded:
     plan, whole = search.plans[0], len(trace.nodes)
-    most = allowed[plan.scenario]
+    most_allowed = allowed[plan.scenario]
     too_few = search.sizes.get(search.too_few)
-    limit: Limit = "" if too_few is None else _limit(too_few, most)
+    limit: Limit = "" if too_few is None else _limit(too_few, most_allowed)
     next_smaller = None if too_few is None else too_few.nodes
     if too_few is None and search.enough == search.too_few - 1:
         # No replay is needed: with one node less, the capacity does not cover the requests.
@@ -204,7 +206,7 @@ def _answer(search: _Search, trace: Trace, allowed: Mapping[Scenario, Size]) -> 
         needed=whole - search.enough if search.enough >= 0 else None,
         next_smaller=next_smaller,
         limited_by=limit,
-        allowed_hours_above_80=most.hours_above_80,
-        allowed_unplaced=most.unplaced,
+        allowed_hours_above_80=most_allowed.hours_above_80,
+        allowed_unplaced=most_allowed.unplaced,
         tried=tuple(sorted(search.sizes.values(), key=lambda size: -size.nodes)),
     )

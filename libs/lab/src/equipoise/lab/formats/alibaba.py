@@ -118,12 +118,12 @@ def placed_pods(
     """
     seen: set[str] = set()
     pods, places = list[DraftPod](), dict[str, str]()
-    pod, app_of_pod, node = columns
+    pod_column, app_column, node_column = columns
     for row in rows:
-        name, app = row.new_name(pod, seen), row.name(app_of_pod)
-        if row.cells[node]:
+        name, app = row.new_name(pod_column, seen), row.name(app_column)
+        if row.cells[node_column]:
             places.setdefault(app, row.place)
-            pods.append(DraftPod(name=name, workload=app, node=row.one_of(node, nodes, table)))
+            pods.append(DraftPod(name=name, workload=app, node=row.one_of(node_column, nodes, table)))
     return pods, places
 
 
@@ -152,11 +152,11 @@ def rules_between(apps: Set[str], rows: Iterable[Row], columns: tuple[str, str, 
     `columns`: the columns of the apps, and of the number of pods of the second one.
     """
     rules = []
-    beside, limited, most = columns
+    beside_column, limited_column, most_column = columns
     for row in rows:
-        app, other = row.cells[beside], row.cells[limited]
+        app, other = row.cells[beside_column], row.cells[limited_column]
         if {app, other} <= apps:
-            rules.append(DraftRule(beside=app, limited=other, most=row.integer(most) + (app == other)))
+            rules.append(DraftRule(beside=app, limited=other, most=row.integer(most_column) + (app == other)))
     return rules
 
 

@@ -137,6 +137,7 @@ def sampled_nodes(
             f"{count} nodes were requested, but only {available} of the {len(nodes)} have pods; "
             f"request at most {available}, or 0 for all"
         )
+    # Sizes with few nodes come first, so that the others share what these lack.
     quotas: dict[tuple[int, int], int] = {}
     for index, size in enumerate(sorted(sizes, key=lambda size: (len(sizes[size]), size))):
         quotas[size] = min(len(sizes[size]), (count - sum(quotas.values())) // (len(sizes) - index))

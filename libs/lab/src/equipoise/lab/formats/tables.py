@@ -225,7 +225,7 @@ def usage_values(place: str, columns: Sequence[str], cells: Sequence[str]) -> Ar
     try:
         values = np.array([float(cell) if cell else math.nan for cell in cells], dtype=np.float64)
     except ValueError:
-        values = np.full(len(cells), math.inf)
+        values = np.full(len(cells), math.inf)  # so that the wrong cell is reported below
     if int(np.isnan(values).sum()) != cells.count("") or (values > MAX_BYTES).any() or (values < 0.0).any():
         column, cell = next(pair for pair in zip(columns, cells, strict=True) if not _is_usage(pair[1]))
         raise TraceError(

@@ -34,6 +34,8 @@ class AntiAffinityIndex:
         )
         self._counts: defaultdict[int, dict[int, int]] = defaultdict(dict)
         self._all_nodes = 0
+        """The index in `_sets` of the set of all nodes."""
+
         self._sets = [(1 << nodes) - 1]
         self._index: dict[tuple[int, int], int] = {}
         """The index in `_sets` of the set of nodes with more than n pods of a workload, by workload and n.
@@ -110,6 +112,7 @@ class AntiAffinityIndex:
         excess = entries[row, 2] - most[rule]
         rule, row, excess = rule[excess > 0], row[excess > 0], excess[excess > 0]
         span = int(entries[:, 1].max()) + 1
+        # Only nodes with a pod of `beside` count. Each pair of a workload and a node is one number.
         together = np.isin(beside[rule] * span + entries[row, 1], entries[:, 0] * span + entries[:, 1])
         return int(excess[together].sum())
 

@@ -1,7 +1,7 @@
 """How much batch work fits beside the usage of a trace if more is always pending, in running and suppressed core-hours.
 
 Batch pods of one size and lifetime are admitted every 15 minutes, as long as a node offers more CPU (and memory, if it
-is simulated) than its batch pods request. Usage above the reclaimable amount of a time is suppressed.
+is simulated) than its batch pods request. Batch usage above what is reclaimable at a time is suppressed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -178,6 +178,7 @@ class BatchRun:
         """Admit pods at this quarter hour. Steps are consecutive."""
         self._ending[:, :-1] = self._ending[:, 1:]
         self._ending[:, -1] = 0.0
+        # nodes × steps from now: the pods that still run then, which are those that end then or later.
         left = self._ending[:, ::-1].cumsum(axis=1)[:, ::-1]
         pods, remaining = left[:, 0], left[:, _MIDDLE_OF_HOURS]
         more = np.full(len(pods), np.inf)
@@ -241,7 +242,7 @@ class Remaining(msgspec.Struct, frozen=True, kw_only=True):
     """Share (0..1) of the capacity that is idle below the threshold."""
 
     after: dict[int, float]
-    """The share (0..1) of it that is idle during this many hours, by hours. Unknown beyond the end of the trace."""
+    """The share (0..1) of it that stays idle, by number of hours. Only hours that the trace is long enough for."""
 
 
 def remaining_of_idle(days: NodeDays, *, threshold: float, hours: Sequence[int]) -> Remaining:
@@ -267,10 +268,11 @@ def _deviations(days: NodeDays) -> Array:
     quarters = np.arange(STEPS_PER_DAY)
     for day in range(1, days.usage.shape[1] // STEPS_PER_DAY):
         typical = days.typical_day(day)
+        # Each quarter hour is interpolated between the middles of two hours.
         middle = (quarters + 0.5) / STEPS_PER_HOUR - 0.5
         slot = np.floor(middle).astype(np.intp)
-        later = middle - slot
-        of_day = typical[:, slot % SLOTS] * (1.0 - later) + typical[:, (slot + 1) % SLOTS] * later
+        share_of_next = middle - slot
+        of_day = typical[:, slot % SLOTS] * (1.0 - share_of_next) + typical[:, (slot + 1) % SLOTS] * share_of_next
         steps = slice(day * STEPS_PER_DAY, (day + 1) * STEPS_PER_DAY)
         found[:, steps] = days.usage[:, steps] - of_day
     return found / days.capacity[:, np.newaxis]

@@ -65,6 +65,7 @@ def budget_status(budget: TraceBudget, kinds: Sequence[str], pods: Sequence[PodC
     `kinds` and `pods` belong to the workloads of the budget, in its order.
     Percentages refer to the desired replicas and are rounded up."""
     expected = sum(each.existing for each in pods)
+    # For all other amounts, the controller needs the desired replicas. If it cannot read them, it allows nothing.
     if not isinstance(budget.min_available, int):
         present = [(kind, each.desired) for kind, each in zip(kinds, pods, strict=True) if each.existing]
         expected = sum(desired for kind, desired in present if kind not in _UNMANAGED)

@@ -43,6 +43,7 @@ def cluster_days(trace: Trace, *, pod_cores: float, pod_memory: float) -> Cluste
     days = curves[0].shape[1] // STEPS_PER_DAY
     repeated = days < _MIN_DAYS
     learned = _LEARNED_DAYS if repeated else min(_LEARNED_DAYS, days - 3)
+    # After the learned days, repeated days are: one on which batch pods are first admitted, a measured one, a last one.
     measured_from = (learned + 1 if repeated else learned) * STEPS_PER_DAY
     measured_until = (learned + 2 if repeated else days - 1) * STEPS_PER_DAY
     node_days = []
@@ -76,6 +77,7 @@ def _quarters(usage: Array, seconds_per_step: float) -> Array:
     sums = np.concatenate([np.zeros((len(whole), 1)), np.cumsum(whole, axis=1)], axis=1) * seconds_per_step
     ends = np.arange(whole.shape[1] // per_day * STEPS_PER_DAY + 1) * _QUARTER
     step = np.minimum((ends // seconds_per_step).astype(np.intp), whole.shape[1] - 1)
+    # The usage until each end: that of whole steps, and of a part of the next step.
     until = sums[:, step] + whole[:, step] * (ends - step * seconds_per_step)
     quarters: Array = np.diff(until, axis=1) / _QUARTER
     return quarters

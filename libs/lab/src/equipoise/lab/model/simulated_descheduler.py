@@ -200,12 +200,12 @@ class SimulatedDescheduler:
 
     def _update_ledger(self, now: float) -> None:
         """Record the replacements that run, and drop the entries that no limit needs any more."""
-        missing = [entry for entry in self._ledger.entries if entry.recovered_at is None]
-        if missing:
+        unrecovered = [entry for entry in self._ledger.entries if entry.recovered_at is None]
+        if unrecovered:
             running = self.objects.running()
             replaced = {
                 entry.intent_id: ReplacementStatus(state="ready")
-                for entry in missing
+                for entry in unrecovered
                 if entry.workload is None or running[entry.workload] >= self.objects.replicas(entry.workload)
             }
             self._ledger = self._ledger.with_replacements(replaced, now)

@@ -94,9 +94,10 @@ class AntiAffinity(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     beside: int
+    """The index of a workload, like `limited`."""
+
     limited: int
     most: int
-    """`beside` and `limited` are indexes of workloads."""
 
 
 class TraceBudget(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,7 +61,8 @@ def _frontier(batch: BatchCapacity, theme: Theme) -> tuple[Figure, str]:
     highest = 100.0 * max(0.01, *(outcome.suppressed for outcome in outcomes))
     axes[0].set_xscale("function", functions=(lambda value: np.sqrt(np.maximum(value, 0.0)), np.square))
     axes[0].set_xlim(0.0, 1.1 * highest)
-    axes[0].set_xticks(ticks := [tick for tick in _TICKS if tick <= 1.1 * highest], [f"{tick:g}" for tick in ticks])
+    ticks = [tick for tick in _TICKS if tick <= 1.1 * highest]
+    axes[0].set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes[0].set_ylabel("cores of batch pods (% of all)")
     axes[0].legend(loc="upper left", frameon=False, fontsize=11)
     return figure, title

@@ -20,8 +20,10 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     heads: tuple[str, ...]
+    """The heads of the columns, with ` · ` where a terminal breaks the line."""
+
     names: int
-    """The first columns, which are names; the others are numbers."""
+    """The number of columns with names, which come first; the others have numbers."""
 
     rows: tuple[tuple[str, ...], ...]
     ours: frozenset[int] = frozenset()

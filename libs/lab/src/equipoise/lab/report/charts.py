@@ -49,10 +49,12 @@ def _about(comparison: Comparison) -> str:
 def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], theme: Theme) -> tuple[Figure, str]:
     """The heat maps before and after. Both have the nodes in the same order, so that a row is the same node."""
     case, figures = comparison.shown, run.figures
-    hourly = run.before.max(axis=0) - run.before.min(axis=0)
-    same = (other.figures for other in runs if comparison.stock is not None and comparison.stock.is_of(other.figures))
-    stock = next((other for other in same if other.arrival_seed == figures.arrival_seed), None)
-    before = float(np.median(hourly)) if stock is None else stock.median_spread
+    spread_before = run.before.max(axis=0) - run.before.min(axis=0)
+    stock_runs = (
+        other.figures for other in runs if comparison.stock is not None and comparison.stock.is_of(other.figures)
+    )
+    stock = next((other for other in stock_runs if other.arrival_seed == figures.arrival_seed), None)
+    before = float(np.median(spread_before)) if stock is None else stock.median_spread
     ends = [figures.median_spread] if case.stock else [before, figures.median_spread]
     title = f"Spread over all hours: {' → '.join(f'{end:.0f}' for end in ends)} points"
     about = f"{comparison.scenario}, {_short(case.label)}: {figures.nodes:,} nodes with {figures.pods:,} pods"
@@ -102,8 +104,8 @@ def _by_hour(comparison: Comparison, hourly: Sequence[tuple[Case, Run]], theme: 
     axes = figure.subplots(1, len(sides), sharey=True, squeeze=False)[0]
     for axis, (descheduler, lines) in zip(axes, sides.items(), strict=True):
         for case, spread in lines:
-            first = case is comparison.best or case.stock
-            weight = {"linewidth": 3.5, "zorder": 3} if first else {"linewidth": 1.5, "zorder": 2}
+            highlighted = case is comparison.best or case.stock
+            weight = {"linewidth": 3.5, "zorder": 3} if highlighted else {"linewidth": 1.5, "zorder": 2}
             style = styles[case.policy] | weight | ({"color": theme.stock} if case.stock else {})
             axis.plot(np.arange(len(spread)) + 0.5, spread, label=case.policy, **style)
         _hours(axis, max(len(spread) for _, spread in lines))
@@ -219,7 +221,7 @@ def _name_ends(axis: Axes, ends: Sequence[tuple[str, float]], styles: dict[str, 
     """Write the names at the ends of the lines, moved up where they would overlap."""
     gap = 0.055 * max(axis.get_ylim()[1], 1.0)
     last = -gap
-    for policy, end in sorted(ends, key=lambda end: end[1]):
+    for policy, end in sorted(ends, key=lambda pair: pair[1]):
         last = max(end, last + gap)
         axis.annotate(
             _short(policy),

@@ -69,7 +69,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     scenario: Scenario
     cases: tuple[Case, ...]
-    """The cases, at least one: first the stock scheduler, then the others from the most level on, last references."""
+    """The cases, at least one: the stock scheduler, the others (the most level one first), the references."""
 
     best: Case | None
     """The best case; None when every case is excluded."""
@@ -159,7 +159,8 @@ def _comparison(scenario: Scenario, figures: Sequence[RunFigures]) -> Comparison
 
 
 def _named(policy: str, hints: bool, sample: str) -> str:
-    notes = [note for note in ("reference" * (policy in REFERENCES), "hints" * hints, sample) if note]
+    reference = policy in REFERENCES
+    notes = [note for note in ("reference" if reference else "", "hints" if hints else "", sample) if note]
     return f"{policy} ({', '.join(notes)})" if notes else policy
 
 

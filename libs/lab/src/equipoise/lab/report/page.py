@@ -101,6 +101,7 @@ def _capacity(answers: CapacityAnswers, more: Sequence[Chart]) -> list[str]:
         cells = [
             ("best" if number in rows.ours else "", list(map(escape, row))) for number, row in enumerate(rows.rows)
         ]
+        # On a page, heads are not broken into lines.
         heads = [escape(head.replace("- · ", "").replace(" · ", ": ")) for head in rows.heads]
         body += [f"<h2>{escape(rows.title)}</h2>", table(heads, cells, names=rows.names)]
     return body

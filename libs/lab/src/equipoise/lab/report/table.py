@@ -118,5 +118,6 @@ def encoded(figures: Sequence[RunFigures], capacity: CapacityAnswers | None = No
     runs = f"[\n{rows}\n]" if rows else "[]"
     if capacity is None:
         return f"{runs}\n"
+    # `runs` becomes the first field of the object with the answers.
     answers = msgspec.json.encode(capacity).decode().removeprefix("{")
     return f'{{"runs": {runs},\n{answers}\n'

@@ -66,7 +66,7 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
         found: Counter[str] = Counter()
         for _, refusal in self.refusals:
             found[refusal.reason] += int(refusal.nodes.sum())
-        return +found
+        return +found  # without zeros
 
     def by_node(self) -> Mapping[int, PluginStatus]:
         """The statuses of the nodes that were refused, by row."""

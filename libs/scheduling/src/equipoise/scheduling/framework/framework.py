@@ -104,7 +104,7 @@ class Framework:
             except Exception as error:
                 fail(plugin, "preEnqueue", error)
             if not status.is_success:
-                return _of(plugin, status)
+                return _attributed(plugin, status)
         return SUCCESS
 
     # Filter
@@ -131,8 +131,8 @@ class Framework:
                 continue
             if result.status.is_rejected:
                 if result.status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                    return _of(plugin, result.status), nodes
-                status = _of(plugin, result.status)
+                    return _attributed(plugin, result.status), nodes
+                status = _attributed(plugin, result.status)
                 continue
             if not result.status.is_success:
                 raise PluginFailed(plugin.name, "preFilter", "; ".join(result.status.reasons))
@@ -142,7 +142,7 @@ class Framework:
                 if not nodes:
                     several = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(restricting))}] simultaneously"
                     one = f"node(s) didn't satisfy plugin {restricting[0]}"
-                    return _of(plugin, unresolvable(several if len(restricting) > 1 else one)), nodes
+                    return _attributed(plugin, unresolvable(several if len(restricting) > 1 else one)), nodes
         state.skipped_filters, state.restricted_by = frozenset(skipped), tuple(restricting)
         return status, nodes
 
@@ -182,7 +182,7 @@ class Framework:
             return diagnosis
         places = [place for place, row in enumerate(rows.tolist()) if row in competing]
         trial = snapshot.clone() if places else snapshot
-        # Unless a plugin counts pods of several nodes, the result of a node does not depend on those of others.
+        # A plugin with `add_pod` may count pods of several nodes, so the nominated pods of each node are tried alone.
         steps = [[place] for place in places] if self._extensions(state) else [places]
         for step in steps:
             nodes = rows[step]
@@ -245,7 +245,7 @@ class Framework:
         for plugin in self._points["postFilter"]:
             found = self._call(plugin, "postFilter", plugin.post_filter, state, pod, snapshot, refused)
             clear |= found.clear_nomination
-            status = _of(plugin, found.status)
+            status = _attributed(plugin, found.status)
             if not status.is_rejected or status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 return PostFiltered(
                     status=status, node=found.node, victims=found.victims, clear_nomination=found.clear_nomination
@@ -267,7 +267,7 @@ class Framework:
                 raise
             if not status.is_success:
                 self.unreserve(state, pod, node)
-                return _of(plugin, status)
+                return _attributed(plugin, status)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> list[PluginFailed]:
@@ -298,5 +298,6 @@ def _checked(refusals: Iterable[Refusal], length: int) -> list[Refusal]:
     return found
 
 
-def _of(plugin: Plugin, status: PluginStatus) -> PluginStatus:
+def _attributed(plugin: Plugin, status: PluginStatus) -> PluginStatus:
+    """The status with the name of the plugin that returned it."""
     return msgspec.structs.replace(status, plugin=plugin.name)

@@ -80,7 +80,11 @@ class SchedulingQueue:
         self._settings = settings or QueueSettings()
         self._numbers = itertools.count()
         self._active: list[tuple[tuple[float, ...], int, str]] = []
+        """A heap of sort keys, each with the number of its entry and a uid. May contain entries that are not valid."""
+
         self._backoff: list[tuple[float, int, str]] = []
+        """The same as `_active`, with the end of the backoff in place of the sort key."""
+
         self._entries: dict[str, tuple[str, int]] = {}
         """The part of the queue (active, backoff, unschedulable or gated) and the number of the valid entry, by uid."""
 
@@ -239,7 +243,7 @@ class SchedulingQueue:
         while self._active:
             entry = heapq.heappop(self._active)
             if self._is_current("active", entry):
-                return self._taken(entry[2])
+                return self._take(entry[2])
         return None
 
     def _pop_backoff(self) -> QueuedPod | None:
@@ -263,13 +267,13 @@ class SchedulingQueue:
         for entry in (*failed, *ready):
             if entry is not first:
                 heapq.heappush(self._backoff, entry)
-        return None if first is None else self._taken(first[2])
+        return None if first is None else self._take(first[2])
 
     def _order_of(self, entry: tuple[float, int, str]) -> tuple[tuple[float, ...], int]:
         queued = self._pods[entry[2]]
         return self._sort_key(queued.pod, queued.queued_at), entry[1]
 
-    def _taken(self, uid: str) -> QueuedPod:
+    def _take(self, uid: str) -> QueuedPod:
         del self._entries[uid]
         return self._pods.pop(uid)
 

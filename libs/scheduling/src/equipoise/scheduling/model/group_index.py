@@ -117,7 +117,8 @@ class _Selection:
     def groups(self) -> Iterable[GroupKey]:
         for index, candidates in enumerate(self._candidates):
             for key in islice(candidates, self._compared[index], None):
-                if selects(self._selector, dict(key[1])):
+                _, labels, _, _ = key
+                if selects(self._selector, dict(labels)):
                     self._selected[key] = None
             self._compared[index] = len(candidates)
         return self._selected

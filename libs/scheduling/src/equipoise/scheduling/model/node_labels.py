@@ -57,7 +57,7 @@ class LabelColumn:
 
     def satisfying(self, operator: str, values: Sequence[str]) -> Flags:
         """The result of `satisfies` for each node. It is evaluated only once for each different value."""
-        # The last entry is for nodes without the label, because their code is -1.
+        # One verdict for each value, and a last one for nodes without the label, whose code is -1.
         match operator:
             case "In" | "NotIn":
                 verdicts = self._named(values)

@@ -24,7 +24,7 @@ class SimilarPods:
 
         self.by_row = by_row
         self.owner = owner
-        """The index that may change this group; others copy it first."""
+        """Identifies the index that may change this group. Any other index copies the group first."""
 
         self._arrays: tuple[Rows, Ints] | None = None
 
@@ -60,7 +60,7 @@ class SimilarPodsIndex:
     def clone(self) -> "SimilarPodsIndex":
         copy = SimilarPodsIndex()
         copy._groups, copy._index = dict(self._groups), self._index
-        self._owner = object()
+        self._owner = object()  # the groups are shared from now on, so this index copies them before a change, too
         return copy
 
     @property
@@ -117,7 +117,7 @@ class SimilarPodsIndex:
 
 
 _MOST_FORGOTTEN = 100
-"""Groups that no longer exist and may remain in the index, besides as many as there are groups."""
+"""The index may keep groups that no longer exist: as many as there are groups, and this many more."""
 
 
 def count_by_node(groups: Sequence[SimilarPods], nodes: int) -> Ints:

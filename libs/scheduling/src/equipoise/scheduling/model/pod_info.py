@@ -134,8 +134,8 @@ class PodShape:
         if not self.requests.keys() <= {CPU, MEMORY, STORAGE, PODS}:
             return None
         # A sum that overflowed may be negative. It counts as no request.
-        requested = (self.requests.get(name, 0) for name in (CPU, MEMORY, STORAGE))
-        amounts = [[amount if amount > 0 else _LESS_THAN_ANY] for amount in requested]
+        requests = (self.requests.get(name, 0) for name in (CPU, MEMORY, STORAGE))
+        amounts = [[amount if amount > 0 else _LESS_THAN_ANY] for amount in requests]
         return np.array([*amounts, [1]], dtype=np.int64)
 
     @cached_property
@@ -266,6 +266,7 @@ class PodInfo:
         """The same pod after a change. Its shape is kept if nothing in it changed. Raises ValueError for an invalid
         quantity."""
         old, new = self.pod.metadata, pod.metadata
+        # Actual resources depend on the status, which is not compared.
         same_shape = (
             with_actual_resources(pod) is pod
             and with_actual_resources(self.pod) is self.pod

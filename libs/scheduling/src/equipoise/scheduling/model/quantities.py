@@ -118,6 +118,7 @@ def _read(text: str) -> Quantity:
     negative = -1 if sign == "-" else 1
     binary = _BINARY_SUFFIXES.get(suffix)
     exponent = 0 if binary is not None else _exponent(suffix)
+    # The number of decimal digits that an integer has to spare; n binary digits count as about 0.3 n decimal ones.
     if binary is None:
         precision = 18 - len(digits) - len(fraction)
     else:
@@ -148,7 +149,7 @@ def _decimal(sign: int, digits: str, scale: int, binary: int | None) -> Quantity
         cut = max(0, len(digits) + scale - NANO)
         number = _integer(digits[:cut] or "0") + (digits[cut:].strip("0") != "")
     else:
-        number = -(-(_integer(digits) << binary) // _power(NANO - scale))
+        number = -(-(_integer(digits) << binary) // _power(NANO - scale))  # rounded up
     if binary is not None and number > _HIGHEST * _power(-NANO):
         return Quantity(sign * _HIGHEST, 0, decimal=True)
     return Quantity(sign * number, NANO, decimal=True)

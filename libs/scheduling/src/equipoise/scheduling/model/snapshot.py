@@ -215,8 +215,8 @@ class ClusterSnapshot:
         for resource, index in self.resources.items():
             self.allocatable[index, row] = amounts.get(resource, 0)
         self._usual_sizes = None
-        if before is None or _decides(before) != _decides(node):
-            self._changed()
+        if before is None or _cached_parts(before) != _cached_parts(node):
+            self._forget_results()
         return row
 
     def remove_node(self, name: str) -> None:
@@ -231,7 +231,7 @@ class ClusterSnapshot:
         self.nodes[row] = None
         self.allocatable[:, row] = self.requested[:, row] = 0
         self._rows = self._names = self._usual_sizes = None
-        self._changed()
+        self._forget_results()
 
     def put_namespace(self, namespace: Namespace) -> None:
         self.namespaces[namespace.metadata.name] = namespace.metadata.labels
@@ -282,12 +282,13 @@ class ClusterSnapshot:
             groups.setdefault(pod.group_key, pod)
         numbers = {key: number for number, key in enumerate(groups)}
         group = np.array([numbers[pod.group_key] for pod in examples], dtype=np.intp)
+        # Each pair of a group and a row as one number, so that the pairs of a group are next to each other.
         places, counts = np.unique(group[shapes] * self.columns + rows, return_counts=True)
         starts = np.searchsorted(places, np.arange(len(groups) + 1) * self.columns)
         for number, pod in enumerate(groups.values()):
-            here = slice(starts[number], starts[number + 1])
-            on = (places[here] - number * self.columns).tolist()
-            self.groups.add_counts(pod, dict(zip(on, counts[here].tolist(), strict=True)))
+            of_group = slice(starts[number], starts[number + 1])
+            rows_of_group = (places[of_group] - number * self.columns).tolist()
+            self.groups.add_counts(pod, dict(zip(rows_of_group, counts[of_group].tolist(), strict=True)))
 
     def set_requested(self, row: int, requested: Mapping[str, int], pods: int) -> None:
         """Sets the sum of the requests of the pods of a node that has none in this snapshot, and their number.
@@ -374,11 +375,13 @@ class ClusterSnapshot:
             )
         return self._free.pop()
 
-    def _changed(self) -> None:
+    def _forget_results(self) -> None:
+        """Forgets what was computed from labels, taints and cordons."""
         self.labels.forget()
         self._taints, self._cordoned = None, []
         self._untolerated, self._untolerated_preferences = {}, {}
 
 
-def _decides(node: Node) -> tuple[object, ...]:
+def _cached_parts(node: Node) -> tuple[object, ...]:
+    """The parts of a node on which kept results depend."""
     return node.metadata.labels, node.spec

@@ -1,4 +1,4 @@
-"""Reads values of a document, and reports of each faulty one where it is, what it is, and what is allowed."""
+"""Reads the values of a document. For a faulty value, reports its path, the value, and what is allowed."""
 
 import difflib
 import json
@@ -11,7 +11,7 @@ from equipoise.contracts.configuration.shallow_yaml import ShallowLoader
 
 
 class InvalidConfiguration(ValueError):
-    """`faults`: all that are wrong, each with its path."""
+    """`faults`: a text for each faulty value, with its path."""
 
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("\n".join(faults))

@@ -47,7 +47,7 @@ class BuildError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
-    """One binary of one of our Go modules. What two binaries of a module import is compiled once."""
+    """One binary of one of our Go modules. Packages that two of its binaries import are compiled once."""
 
     source: Path
     package: str
@@ -58,7 +58,7 @@ class Module:
     version: Sequence[str] = ("--version",)
     """Arguments with which a program prints its version."""
     requirements: Path | None = None
-    """A file in the place of go.mod, with hashes beside it: other versions of what the same source imports."""
+    """A file that replaces go.mod, with hashes beside it, to build the same source with other versions."""
 
     @property
     def name(self) -> str:
@@ -269,6 +269,7 @@ def installed_programs(module: Module, environment: Mapping[str, str]) -> dict[s
         found[program] = Path(path)
         if program.startswith("kube-"):
             releases.add(version[:2])
+    # The programs of Kubernetes must all have the same minor version.
     return found if len(releases) <= 1 else {}
 
 
@@ -322,6 +323,7 @@ def _run_go(
                 environment={**environment, **go_environment()},
                 show=show,
             )
+            # The first step lists the packages that the second one compiles.
             packages = sum(bool(line) and not line.startswith("go: ") for line in lines)
 
 

@@ -26,6 +26,7 @@ INSTALL_SECONDS = 600
 POLL_SECONDS = 0.2
 
 PLAIN_SECONDS = 15.0
+"""Seconds between two lines of progress if standard error is no terminal."""
 
 
 class NoGoError(RuntimeError):
@@ -49,7 +50,7 @@ def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def made_once(target: Path, make: Callable[[Path], None], waiting: Callable[[], None]) -> Path:
-    """`target`: if there is none, `make` writes it in a new folder beside it. Of several processes one makes it."""
+    """`target`. If it does not exist, one process lets `make` write it in a new folder, and moves it there."""
     with exclusive(target.with_name(f"{target.name}.lock"), waiting):
         if not target.exists():
             for abandoned in target.parent.glob(f".{target.name}-*"):

@@ -73,6 +73,8 @@ class MemoryStream:
         self._sequence = 0
         self._messages: dict[str, StoredMessage] = {}
         self._ids: dict[str, tuple[int, float]] = {}
+        """The sequence number and the time of each stored message, by message id."""
+
         self._expiring: dict[str, float] = {}
         """The time at which a message with an age of its own expires (`Message.max_age`), by subject."""
 
@@ -391,7 +393,8 @@ class MemoryBus(ChannelFollower):
             with continuing_trace(headers):
                 response = await responder.respond(payload)
                 while response is None:
-                    await asyncio.Event().wait()  # the responder dropped the request, which expires
+                    # The responder dropped the request: wait until it expires, which cancels this task.
+                    await asyncio.Event().wait()
                 return encode(subject, response)
         except UnreadableRequest as error:
             self.errors.count("unreadable", subject, error)

@@ -224,6 +224,7 @@ class MemoryKube:
             )
 
         current = int(since) if since else self._version
+        # The number of entries of the history that this watch has received or does not need.
         passed = sum(entry.version <= current for entry in self._history)
         if not since:
             for value in self.stored(resource):
@@ -528,6 +529,7 @@ def _with_texts(before: Mapping[str, str], changes: Mapping[str, str | None]) ->
 
 
 def _merged(quantities: Mapping[str, str], amounts: Mapping[str, int | None]) -> dict[str, str]:
+    """The quantities after a patch, which removes those whose amount is None."""
     kept = {name: text for name, text in quantities.items() if name not in amounts}
     return kept | {name: str(amount) for name, amount in amounts.items() if amount is not None}
 
@@ -590,5 +592,6 @@ def _matches_label(labels: Mapping[str, str], selector: str) -> bool:
 
 
 def _split(term: str) -> tuple[str, str, bool]:
+    """The key and the value of `a=b`, `a==b` or `a!=b`, and whether they must be equal."""
     key, _, expected = term.partition("=")
     return key.removesuffix("!"), expected.removeprefix("="), not key.endswith("!")

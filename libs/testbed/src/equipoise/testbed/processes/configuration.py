@@ -79,7 +79,8 @@ def signing_key() -> str:
     """A new P-256 private key in SEC 1 form; Go derives the public half, so no cryptography is needed here."""
     order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
     scalar = (secrets.randbelow(order - 1) + 1).to_bytes(32, "big")
-    curve = bytes.fromhex("a00a06082a8648ce3d030107")
+    curve = bytes.fromhex("a00a06082a8648ce3d030107")  # the object identifier of P-256
+    # Version 1, then the private key as 32 octets.
     sequence = bytes.fromhex("0201010420") + scalar + curve
     body = base64.encodebytes(bytes([0x30, len(sequence)]) + sequence).decode()
     return f"-----BEGIN EC PRIVATE KEY-----\n{body}-----END EC PRIVATE KEY-----\n"

@@ -41,7 +41,7 @@ def get_json(url: str) -> Any:
 
 
 def responds(url: str, *, token: str | None = None, ca_file: Path | None = None, instead_of_404: str = "") -> bool:
-    """Whether a server answers with 2xx. `instead_of_404`: what is asked of a server that does not know `url`."""
+    """Whether a server answers with 2xx. `instead_of_404`: the URL to request if there is no `url` on the server."""
     try:
         get(url, token=token, ca_file=ca_file)
     except urllib.error.HTTPError as error:

@@ -55,12 +55,12 @@ def names_of(services: Sequence[Document], slices: Sequence[Document]) -> Names:
 
 def answer(query: bytes, names: Names) -> bytes:
     """The response to a query with one question (RFC 1035). Raises ValueError for any other query."""
-    position, labels = 12, []
+    position, labels = 12, []  # the question follows a header of 12 bytes
     while position < len(query) and query[position]:
         length = query[position]
         labels.append(query[position + 1 : position + 1 + length].decode("ascii"))
         position += length + 1
-    end = position + 5
+    end = position + 5  # a zero ends the name; the type and the class have two bytes each
     if not labels or end > len(query):
         raise ValueError("the question is incomplete")
     kind = int.from_bytes(query[position + 1 : position + 3], "big")
@@ -68,9 +68,9 @@ def answer(query: bytes, names: Names) -> bytes:
     records = [
         b"\xc0\x0c"  # the name in the question
         + TYPE_A.to_bytes(2, "big")
-        + b"\x00\x01"
+        + b"\x00\x01"  # the class: Internet
         + SECONDS_TO_LIVE.to_bytes(4, "big")
-        + b"\x00\x04"
+        + b"\x00\x04"  # the length of an address
         + IPv4Address(address).packed
         for address in addresses or ()
         if kind == TYPE_A

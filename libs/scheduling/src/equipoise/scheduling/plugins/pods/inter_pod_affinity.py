@@ -34,7 +34,7 @@ class InterPodAffinity:
     ) -> None:
         """`hard_pod_affinity_weight`: the weight (0..100) of required affinity terms of existing pods.
 
-        `ignore_preferred_terms_of_existing_pods`: pods without preferred terms are not scored by those of others.
+        `ignore_preferred_terms_of_existing_pods`: the preferred terms of other pods do not count for a pod without any.
         """
         self._hard_weight = hard_pod_affinity_weight
         self._ignore_preferred = ignore_preferred_terms_of_existing_pods
@@ -63,7 +63,7 @@ class InterPodAffinity:
         state.read(self.name, _FilterState).change(pod, removed, row, snapshot, -1)
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
-        """A node is refused for the first of its affinity, its anti-affinity and that of existing pods."""
+        """A node is refused for the first that it violates: affinity, anti-affinity, anti-affinity of existing pods."""
         found = state.read(self.name, _FilterState)
         without = ~found.satisfies_affinity(rows)
         against = ~without & _any(found.anti_affinity, rows)
@@ -193,7 +193,7 @@ class _ScoreState:
 
 
 def _may_concern(pod: PodInfo, other: PodInfo) -> bool:
-    """Whether a term of one may select the other, in whatever namespaces a selector finds."""
+    """Whether a term of one may select the other. A namespace selector counts as selecting every namespace."""
     pairs = [(term, other) for term in (*pod.required_affinity, *pod.required_anti_affinity)]
     pairs += [(term, pod) for term in other.required_anti_affinity]
     return any(
@@ -260,8 +260,8 @@ def _selects_itself(pod: PodInfo, snapshot: ClusterSnapshot) -> bool:
 def _covers(term: AffinityTerm, namespace: str, known: Mapping[str, Mapping[str, str]]) -> bool:
     """Whether a term of the new pod is about this namespace.
 
-    An empty selector selects all namespaces, another one those of the namespaces that exist. (A term of an existing pod
-    is compared with the labels of the new pod's namespace.)
+    An empty namespace selector selects all namespaces; any other one selects only known namespaces. (A term of an
+    existing pod is compared with the labels of the new pod's namespace.)
     """
     selector = term.namespace_selector
     if namespace in term.namespaces or selector is None:

@@ -38,7 +38,7 @@ Rule = tuple[TopologySpreadConstraint, LabelSelector | None]
 """A constraint, and the selector that applies to the pod in place of its own."""
 
 _MOST_COUNTS = 100
-"""The highest number of pods on a node up to which the score of each number is computed once."""
+"""Up to this number of pods on a node, the score is computed once for each number, and not for each node."""
 
 
 class PodTopologySpread:
@@ -106,6 +106,7 @@ class PodTopologySpread:
             relevant = any(all(rule.topology_key in each.metadata.labels for rule, _ in rules) for each in nodes)
             return relevant and changed(event, lambda node: (node.metadata.labels, node.spec.taints))
         others = [each for each in pods_of(event) if each.namespace == pod.namespace]
+        # If a selector selects only one of the old and the new pod, the count changes.
         return is_update_of(event, pod) or any(
             sum(selects(selector, each.labels) for each in others) == 1 for _, selector in rules
         )
@@ -271,11 +272,11 @@ def _scores(pod: PodInfo, rules: Sequence[Rule], labelled: Flags | None, snapsho
         # The default constraints without zones. Most nodes have no pod of the workload, and some have a few.
         counts = counted[0].take(rows)
         if (highest := int(counts.item(counts.argmax())) if len(counts) else 0) <= _MOST_COUNTS:
-            each = [
+            score_by_count = [
                 _rounded_number(number * math.log(len(rows) + 2) + (rules[0][0].max_skew - 1))
                 for number in range(highest + 1)
             ]
-            return np.array(each, dtype=np.int64).take(counts)
+            return np.array(score_by_count, dtype=np.int64).take(counts)
     total = np.zeros(len(rows), dtype=np.float64)
     for (constraint, _), by_node in zip(rules, counted, strict=True):
         total += _score(pod, constraint, by_node, labelled, snapshot, rows)

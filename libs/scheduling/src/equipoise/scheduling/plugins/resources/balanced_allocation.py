@@ -81,9 +81,8 @@ def _deviation_of_both(pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> F
     makes that visible.
     """
     requested = snapshot.requested[:2].take(rows, axis=1)
-    shares = np.empty(
-        (2, 2, len(rows))
-    )  # resources × (with the pod, without it) × nodes, so that all operations use contiguous arrays
+    # resources × (with the pod, without it) × nodes, so that all operations use contiguous arrays
+    shares = np.empty((2, 2, len(rows)))
     shares[:, 1] = requested
     requested += pod.shape.cpu_and_memory
     shares[:, 0] = requested

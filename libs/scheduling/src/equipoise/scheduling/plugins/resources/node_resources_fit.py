@@ -57,7 +57,7 @@ class NodeResourcesFit:
         """One refusal per insufficient resource. It is unresolvable if the request exceeds the allocatable amount of
         the node."""
         free = (snapshot.allocatable - snapshot.requested).take(rows, axis=1)
-        basic = pod.shape.basic_requests
+        basic = pod.shape.basic_requests  # of the first four resources: cpu, memory, storage, pods
         if basic is not None and not np.count_nonzero(free[:4] < basic):
             return ()
         full = free[3] < 1

@@ -246,6 +246,7 @@ class VolumeBinding:
         """Whether all claims get a volume, for each node. Stores the volumes in `claims.matched`."""
         satisfied = np.ones(len(rows), dtype=np.bool_)
         chosen: list[dict[ClaimKey, str]] = [{} for _ in rows]
+        # The positions at which an earlier claim gets a volume, by the name of the volume.
         taken: dict[str, set[int]] = {}
         positions_of = _Positions(snapshot, rows)
         for claim in claims.waiting:
@@ -264,8 +265,11 @@ class VolumeBinding:
                 takes = [
                     position for position in positions_of(volume) if position in undecided and position not in earlier
                 ]
-                # A volume that is reserved for the claim is the only one possible.
-                undecided -= undecided - earlier if self._is_reserved(volume, claim) else set(takes)
+                if self._is_reserved(volume, claim):
+                    # No other volume is possible, not even on nodes that cannot use this one.
+                    undecided &= earlier
+                else:
+                    undecided.difference_update(takes)
                 earlier.update(takes)
                 matched[takes] = True
                 for position in takes:

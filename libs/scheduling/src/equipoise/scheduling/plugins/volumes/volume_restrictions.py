@@ -142,9 +142,8 @@ def _conflict(mine: Volume, theirs: Volume) -> bool:
     if mine.iscsi and theirs.iscsi:
         return mine.iscsi.iqn == theirs.iscsi.iqn and not (mine.iscsi.read_only and theirs.iscsi.read_only)
     if mine.rbd and theirs.rbd:
-        image, used = mine.rbd, theirs.rbd
-        same = (image.pool, image.image) == (used.pool, used.image) and not set(image.monitors).isdisjoint(
-            used.monitors
-        )
-        return same and not (image.read_only and used.read_only)
+        image, other_image = mine.rbd, theirs.rbd
+        same_name = (image.pool, image.image) == (other_image.pool, other_image.image)
+        same_cluster = not set(image.monitors).isdisjoint(other_image.monitors)
+        return same_name and same_cluster and not (image.read_only and other_image.read_only)
     return False

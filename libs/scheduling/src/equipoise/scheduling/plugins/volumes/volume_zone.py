@@ -1,4 +1,4 @@
-"""VolumeZone: a volume with labels of a zone or region is used by nodes of the same.
+"""VolumeZone: a volume with the label of a zone or region can be used only by nodes with the same label.
 
 Checked are bound claims of a pod, not those of its ephemeral volumes. A node without any label of a zone or region is
 allowed: such a cluster has one zone.
@@ -81,9 +81,10 @@ class VolumeZone:
         labelled: Flags = np.logical_or.reduce([_has(snapshot, label) for label in LABELS])
         refused = np.zeros(snapshot.columns, dtype=np.bool_)
         for label, values in state.read(self.name, Topologies).required:
+            # A node without an old label is compared by the present name of the label.
             matches = snapshot.labels.column(label).satisfying("In", sorted(values))
-            present = snapshot.labels.column(LABELS[label]).satisfying("In", sorted(values))
-            refused |= ~np.where(_has(snapshot, label), matches, present)
+            matches_present_name = snapshot.labels.column(LABELS[label]).satisfying("In", sorted(values))
+            refused |= ~np.where(_has(snapshot, label), matches, matches_present_name)
         nodes = (labelled & refused)[rows]
         return (Refusal(nodes=nodes, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
 
