@@ -213,6 +213,13 @@ def text_of(report: NowReport, width: int = 400) -> str:
     return to.getvalue()
 
 
+def test_the_report_names_detached_pods_with_their_workload() -> None:
+    assert "Detached" not in text_of(the_report())
+    pod = a_placed_pod("web-1", workload=a_workload(), detached=True)
+    report = the_report(placements={"node-a": a_placement("node-a", [pod])})
+    assert f"Detached by moves without a gap: shop/web-1 of {a_workload()}\n" in text_of(report)
+
+
 def test_the_report_estimates_the_spread_after_all_moves() -> None:
     """The next evaluation moves one pod of a workload; the estimate is of all moves."""
     report = the_report()

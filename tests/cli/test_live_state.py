@@ -432,6 +432,14 @@ def test_pods_show_their_usage_and_requests() -> None:
     assert (None, None, None) == (second.cpu, second.memory, second.cpu_requests)
 
 
+def test_a_detached_pod_is_a_pod_of_its_workload_and_marked() -> None:
+    state = a_state(a_placement(pods=[a_placed_pod("web-1", detached=True), a_placed_pod("web-2")]))
+
+    assert [("web-1", True), ("web-2", False)] == [
+        (pod.pod, pod.detached) for pod in state.pods_of("Deployment/shop/web")
+    ]
+
+
 def test_pods_are_read_while_messages_arrive() -> None:
     """The page reads the pods of a workload in a thread: nodes are added and removed meanwhile."""
     state = a_state(a_placement("node-a", [a_placed_pod("web-1")]), a_placement("node-b", [a_placed_pod("web-2")]))

@@ -65,6 +65,20 @@ def test_a_pod_without_a_measurement_is_unknown_and_comes_last() -> None:
     assert any(line.startswith("shop/new ? ") for line in text(pods("node-a")))
 
 
+def test_a_detached_pod_is_marked_and_has_its_workload() -> None:
+    """Also while its usage is not known."""
+    placed = [a_placed_pod(name, workload=WEB, detached=True) for name in ("big", "new")]
+    found = pod_list(
+        CLUSTER, now(placements={"node-a": a_placement("node-a", placed)}), evaluation_settings(), node=None
+    )
+
+    assert [(pod.pod, pod.workload, pod.state) for pod in found.pods] == [
+        ("shop/big", str(WEB), "detached"),
+        ("shop/new", str(WEB), "detached, not measured yet"),
+    ]
+    assert "2 pods, the usage of 1 is not known" in text(found)
+
+
 def test_without_a_node_the_pods_of_all_nodes_are_listed() -> None:
     """Each with its node; the workloads are in wide output."""
     found = pods()

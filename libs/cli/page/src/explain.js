@@ -32,7 +32,7 @@ function Pods({ pods, kind, open }) {
   return html`<h3>Pods</h3><div class="scroll" tabindex="0" role="region" aria-label="Pods"><table>
     <thead><tr><th scope="col">pod</th><th scope="col">${other[0]}</th><th scope="col" class="number">cores</th><th scope="col" class="number">requested</th><th scope="col" class="number">GiB</th><th scope="col" class="number">requested</th></tr></thead>
     <tbody>${pods.slice(0, 100).map((pod) => html`<tr key=${`${pod.namespace}/${pod.pod}`}>
-      <td><button class="link" onClick=${() => open("pod", `${pod.namespace}/${pod.pod}`)}>${pod.namespace}/${pod.pod}</button></td>
+      <td><button class="link" onClick=${() => open("pod", `${pod.namespace}/${pod.pod}`)}>${pod.namespace}/${pod.pod}</button>${pod.detached && " (detached)"}</td>
       <td>${other[1](pod) ? html`<button class="link" onClick=${() => open(other[0], other[1](pod))}>${other[2](pod)}</button>` : "–"}</td>
       <td class="number">${cores(pod.cpu)}</td><td class="number">${pod.cpu_requests == null ? "–" : cores(pod.cpu_requests)}</td>
       <td class="number">${gib(pod.memory)}</td><td class="number">${pod.memory_requests == null ? "–" : gib(pod.memory_requests)}</td>

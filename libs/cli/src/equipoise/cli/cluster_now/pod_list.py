@@ -4,7 +4,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from equipoise.cli.cluster_now.pods import PodNow, pods_by_usage, pods_table, sort_key
+from equipoise.cli.cluster_now.pods import NOT_MEASURED, PodNow, pods_by_usage, pods_table, sort_key
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName
@@ -79,7 +79,7 @@ def show(result: PodList, to: Console, *, wide: bool) -> None:
         to.print(Text(f"{node.node}: {percentages(node.load)}; outside of pods {amounts(node.system)}"))
         if node.unknown:
             to.print(Text(f"unknown: {node.unknown}", style="yellow"))
-    unmeasured = sum(pod.state == "not measured yet" for pod in result.pods)
+    unmeasured = sum(pod.state.endswith(NOT_MEASURED) for pod in result.pods)
     not_known = f", the usage of {unmeasured:,} is not known" if unmeasured else ""
     shown = result.pods if wide else result.pods[:MAX_ROWS]
     only_first = f" (first {MAX_ROWS}, -o wide has all)" if len(shown) < len(result.pods) else ""

@@ -10,6 +10,9 @@ from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.messages.values.resources import Resources
 
+NOT_MEASURED = "not measured yet"
+"""The last words of the state of a pod whose usage is not known."""
+
 
 class PodNow(msgspec.Struct, frozen=True, kw_only=True):
     """A pod on a node."""
@@ -29,7 +32,7 @@ class PodNow(msgspec.Struct, frozen=True, kw_only=True):
     """Usage as a share (0..1) of what is allocatable on its node."""
 
     state: str = ""
-    """`terminating`, `not measured yet`, or empty."""
+    """`terminating`, `detached` (by a move without a gap), `not measured yet`, the last two together, or empty."""
 
 
 def pods_by_usage(placement: NodePlacement | None, utilization: NodeUtilization | None) -> list[PodNow]:
@@ -60,7 +63,8 @@ def sort_key(pod: PodNow) -> tuple[float, str]:
 def _state(pod: PlacedPod, usage: Mapping[str, Resources]) -> str:
     if pod.terminating:
         return "terminating"
-    return "" if pod.uid in usage else "not measured yet"
+    states = ["detached" * pod.detached, "" if pod.uid in usage else NOT_MEASURED]
+    return ", ".join(filter(None, states))
 
 
 def pods_table(pods: Iterable[PodNow], *, of_one_node: bool, wide: bool) -> object:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from equipoise.cli.cluster_now.objects import ListedObjects, list_nodes_and_pods
+from equipoise.cli.cluster_now.open_moves import OpenMoves, before_its_move, open_moves
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.prometheus.access import PROMETHEUS_OPTION
 from equipoise.cli.prometheus.profiles import best_profile, match_profiles, no_profile_problem
@@ -64,6 +65,7 @@ class ClusterSources(msgspec.Struct, frozen=True, kw_only=True):
 
     source: PrometheusSource
     objects: ListedObjects
+    moves: OpenMoves
     settings: AllSettings
     profile_detected: bool
     clock: Clock
@@ -81,6 +83,7 @@ async def connected(
     progress("reading nodes and pods from the API server")
     volumes = settings.shared.protection.persistent_volumes
     objects = await list_nodes_and_pods(kube, settings.descheduler.workloads, volumes=volumes)
+    moves = await open_moves(kube, settings.shared.kubernetes.namespace)
     prometheus, memory = settings.collector.prometheus, settings.shared.load.memory
     if profile is None:
         progress("detecting the metrics of Prometheus")
@@ -97,7 +100,7 @@ async def connected(
         raise unreachable(prometheus, error) from None
     try:
         yield ClusterSources(
-            source=source, objects=objects, profile_detected=detected, clock=clock, progress=progress,
+            source=source, objects=objects, moves=moves, profile_detected=detected, clock=clock, progress=progress,
             settings=msgspec.structs.replace(settings, collector=collector),
         )  # fmt: skip
     finally:
@@ -141,7 +144,7 @@ async def read_cluster(
     """
     settings, load = connection.settings.collector, connection.settings.shared.load
     clock, progress = connection.clock, connection.progress
-    placement = _placement(settings, load, connection.objects, clock.now())
+    placement = placement_of(settings, load, connection.objects, connection.moves, clock.now())
     measurement = Measurement(
         settings=settings, load=load, source=connection.source, placement=placement, clock=clock,
         known_nodes=lambda: (node.metadata.name for node in connection.objects.watched.nodes),
@@ -163,7 +166,10 @@ async def read_cluster(
     return await _assembled(connection, measurement, placement)
 
 
-def _placement(settings: CollectorSettings, load: LoadSettings, objects: ListedObjects, now: float) -> ClusterPlacement:
+def placement_of(
+    settings: CollectorSettings, load: LoadSettings, objects: ListedObjects, moves: OpenMoves, now: float
+) -> ClusterPlacement:
+    """What a collector would know now that has watched the pods before their moves."""
     placement = ClusterPlacement(
         windows=[window.length for window in load.windows], start_timeout=load.pod_start_timeout, owner_retention=0.0,
         owner_of=objects.owners.__getitem__, selector=settings.node_selector,
@@ -171,6 +177,8 @@ def _placement(settings: CollectorSettings, load: LoadSettings, objects: ListedO
     for node in objects.watched.nodes:
         placement.on_node(None, node)
     for pod in objects.watched.pods:
+        if moves and (before := before_its_move(pod, moves)) is not None:
+            placement.on_pod(None, trimmed(before), now)
         placement.on_pod(None, trimmed(pod), now)
     return placement
 

@@ -28,7 +28,7 @@ PLAN_LIFETIME = 90.0
 URGENCY: tuple[NodeState, ...] = ("hot", "sparse", "idle", "between", "unknown")
 """The states by urgency: if strategies classify a node differently, the first of these is shown."""
 
-_PODS = msgspec.msgpack.Decoder(list[tuple[str, str, str, str, float | None, float | None]])
+_PODS = msgspec.msgpack.Decoder(list[tuple[str, str, str, str, float | None, float | None, bool]])
 _USAGE = msgspec.msgpack.Decoder(dict[str, tuple[float | None, float | None]])
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -132,7 +132,7 @@ class KnownNode:
             [
                 (
                     pod.uid, pod.namespace, pod.name, "" if pod.workload is None else str(pod.workload),
-                    pod.requests.cpu, pod.requests.memory,
+                    pod.requests.cpu, pod.requests.memory, pod.detached,
                 )
                 for pod in message.pods
             ]
@@ -207,7 +207,7 @@ class KnownNode:
     def pods(self) -> Iterator[PodRow]:
         """Its pods; their usage is unknown until it is measured."""
         usage = _USAGE.decode(self._usage) if self._usage else {}
-        for uid, namespace, name, workload, cpu, memory in _PODS.decode(self._pods) if self._pods else ():
+        for uid, namespace, name, workload, cpu, memory, detached in _PODS.decode(self._pods) if self._pods else ():
             used = usage.get(uid, (None, None))
             yield PodRow(
                 namespace=namespace,
@@ -218,6 +218,7 @@ class KnownNode:
                 memory=known(used[1]),
                 cpu_requests=cpu,
                 memory_requests=memory,
+                detached=detached,
             )
 
     def facts(self) -> dict[str, str | float | None]:

@@ -217,3 +217,5 @@ class PodRow(msgspec.Struct, frozen=True, kw_only=True):
     memory: float | None
     cpu_requests: float | None
     memory_requests: float | None
+    detached: bool = False
+    """Whether a move without a gap has detached it from its workload, until its replacement is ready."""

@@ -82,6 +82,9 @@ class NowReport(msgspec.Struct, frozen=True, kw_only=True):
 
     pods: int
     pods_measured: int
+    detached: list[str] = []
+    """The pods that moves without a gap have detached, with their workloads: `shop/web-1 of Deployment/shop/web`."""
+
     before: Spread
     resource: Resource
     """The more uneven resource. The causes and the hottest nodes refer to it."""
@@ -143,6 +146,12 @@ def now_report(
         set_apart=sum(bool(node.set_apart) for node in all_nodes),
         pods=len(running),
         pods_measured=measured,
+        detached=sorted(
+            f"{pod.namespace}/{pod.name} of {pod.workload}"
+            for placement in now.placements.values()
+            for pod in placement.pods
+            if pod.detached
+        ),
         before=before,
         resource=resource,
         hottest=by_load[:MOST],

@@ -10,7 +10,7 @@ from equipoise.cli.cluster_now.causes import UnevenWorkload
 from equipoise.cli.cluster_now.nodes import RESOURCE_NAMES, node_cells, spread_text
 from equipoise.cli.report.now.figures import NowReport, Prospect
 from equipoise.cli.report.now.next_steps import amount_text
-from equipoise.cli.terminal import amounts, count, day_and_time, percent, table
+from equipoise.cli.terminal import amounts, count, day_and_time, listed, percent, table
 from equipoise.contracts.messages.values.resources import Resources
 
 _ROUNDING = 1e-9
@@ -31,6 +31,8 @@ def show(report: NowReport, to: Console) -> None:
     to.print(Text(f"{report.cluster}: {count(report.nodes, 'node')}, {count(report.pods, 'pod')}"))
     to.print(Text(f"Prometheus {report.prometheus}, profile {report.profile}{detected}"))
     to.print(Text(f"Mean of the last {report.window}, at {day_and_time(report.at)}"))
+    if report.detached:
+        to.print(Text(f"Detached by moves without a gap: {listed(report.detached, 5)}"))
     _title(to, "What is uneven")
     for line in _uneven(report):
         to.print(Text(line))
