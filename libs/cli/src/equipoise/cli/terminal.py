@@ -65,7 +65,7 @@ def json_line(value: object) -> str:
 
 
 def yaml_text(value: object) -> str:
-    """YAML with every letter as it is, unless a text has control characters: then all others are escaped, too."""
+    """YAML with letters outside ASCII as they are; if a text has control characters, all of these are escaped."""
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
     return text if visible(text) == text else yaml.safe_dump(value, sort_keys=False, allow_unicode=False)
 
@@ -193,7 +193,8 @@ def column_widths(measured: Sequence[tuple[int, int]], room: int) -> list[int] |
         return None
     widths = [line for _, line in measured]
     while sum(widths) > room:
-        widest = max(range(len(widths)), key=lambda at: (widths[at] > measured[at][0], widths[at]))
+        # The widest of the columns that are wider than their longest word.
+        widest = max(range(len(widths)), key=lambda column: (widths[column] > measured[column][0], widths[column]))
         widths[widest] -= 1
     return widths
 
@@ -220,7 +221,7 @@ def time_of_day(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """47 s, 12 min, 3.5 h, 6.9 d. A time that a clock ahead of this one has set is 0 s ago."""
+    """47 s, 12 min, 3.5 h, 6.9 d. A negative duration is 0 s: the clock that set the time was ahead of this one."""
     for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}".replace(".0 ", " ")

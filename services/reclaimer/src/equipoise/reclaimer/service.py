@@ -27,7 +27,7 @@ NODES_AT_A_TIME = 100
 between."""
 
 LEARNING_STEPS = 5
-"""The steps per evaluation: a hundred nodes."""
+"""The largest number of learning steps after an evaluation; together they learn a hundred nodes."""
 
 log = structlog.get_logger()
 

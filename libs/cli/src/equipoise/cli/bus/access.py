@@ -140,6 +140,7 @@ def in_cluster_address(server: Nats, connection: Kubernetes) -> bool:
     if server.url == Nats().url:
         return True
     names = {urlsplit(url).hostname or "" for url in server.urls} - {"localhost"}
+    # A name without a dot is that of a Service in the same namespace; an IPv6 address has colons.
     services = [name for name in names if f".{connection.namespace}" in name or not ("." in name or ":" in name)]
     return bool(services) and len(services) == len(names)
 

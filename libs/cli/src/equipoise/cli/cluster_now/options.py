@@ -85,7 +85,7 @@ def _as_it_runs(options: NowOptions, settings: AllSettings) -> tuple[AllSettings
 async def _as_installed(options: NowOptions, settings: AllSettings, kube: Kube) -> tuple[AllSettings, str | None]:
     """The settings of the ConfigMaps that collectors in the cluster read, as far as this user may read them.
 
-    Without that permission, the command works with its own: it only needs the one to list nodes and pods.
+    Without that permission, the command keeps its own settings: it requires only the permission to list nodes and pods.
     """
     try:
         found = with_installed(settings, await installed_settings(kube, settings.shared.kubernetes.namespace))

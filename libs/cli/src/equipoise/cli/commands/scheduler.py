@@ -81,10 +81,8 @@ def scheduler(
         registered, load, nats = load_plugins(plugins), None, None
         if policy is not None:
             configured = load_configuration(equipoise, "scorer", ScorerSettings, os.environ)
-            load, nats = (
-                LoadScoring(load=configured.shared.load, scorer=with_policy(configured.own, policy)),
-                configured.shared.nats,
-            )
+            load = LoadScoring(load=configured.shared.load, scorer=with_policy(configured.own, policy))
+            nats = configured.shared.nats
         settings = SchedulerProgramSettings(
             configuration=scheduler_configuration(text, registered, load=load is not None),
             plugins=registered,

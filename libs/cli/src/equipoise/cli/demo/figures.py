@@ -130,6 +130,7 @@ def limit_violations(events: AuditedEvents, limits: Sequence[WindowLimit]) -> in
             times = counted[_SCOPES[limit.scope](eviction)]
             times.append(eviction.at)
             recent = [at for at in times if at > eviction.at - limit.seconds]
+            # All pods that were bound until then, without those that were evicted before.
             pods = bisect_right(bound, eviction.at) - evicted_before
             violations += len(recent) > limit.maximum(pods)
     return violations

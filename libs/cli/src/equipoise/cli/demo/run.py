@@ -124,8 +124,8 @@ class Demo:
         options, trace = self.options, self.trace
         self.factor = trace.seconds_per_step / options.step_seconds
         self.period = trace.steps * options.step_seconds
-        # The day of the trace begins at `epoch`. Pods take half a minute to run and to be measured: the first
-        # measurement is then in the middle of the day.
+        # The day of the trace begins at `epoch`. Pods take half a minute to run and to be measured: 0.54 of the day has
+        # passed at the first measurement, which is then at 13:00.
         seconds = 30 if self.metrics_built else 30 + PROMETHEUS_SECONDS
         self.epoch = int(time.time()) + seconds - round(self.period * 0.54)  # noqa: TID251  kwok reads the same clock
         self.loads = NodeLoads(self.session, self.cluster.prometheus_url, trace_cores(trace), 2 * options.step_seconds)

@@ -89,7 +89,10 @@ def adopted_settings(
 
 
 def _with_own(found: S, own: S, confirmed: Sequence[S], path: str, not_taken: _NotTaken) -> S:
-    """`found` with the files, credentials and URLs of `own`. Credentials are for its own URL, not for another one."""
+    """`found` with the files, credentials and URLs of `own`, except confirmed URLs.
+
+    The credentials of `own` are for its own URL: they are left out if a confirmed URL replaces it.
+    """
     changes: dict[str, Any] = {}
     urls = {each.name: getattr(found, each.name) for each in structs.fields(found) if is_location(each.encode_name)}
     if any(url != getattr(own, name) and url in _values(confirmed, name) for name, url in urls.items()):
@@ -100,7 +103,8 @@ def _with_own(found: S, own: S, confirmed: Sequence[S], path: str, not_taken: _N
             continue
         if is_private(each.encode_name):
             changes[each.name] = mine
-            not_taken.private.extend([at] if theirs else [])
+            if theirs:
+                not_taken.private.append(at)
         elif is_location(each.encode_name):
             if theirs not in _values(confirmed, each.name):
                 changes[each.name] = mine

@@ -112,6 +112,7 @@ def _retention(channel: Channel[Any]) -> str:
 
 
 def _span(seconds: float) -> str:
+    # 90 min, 24 h, 2 d: whole minutes and hours from 1 on, everything else from 2 on.
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length or (seconds >= length and seconds % length == 0 and unit != "d"):
             return f"{seconds / length:g} {unit}"

@@ -294,8 +294,9 @@ def _replacement(placed: ReplacementPlaced | None) -> str:
     if placed.placed_on == placed.node:
         return f"{name} returned to {placed.node}: the workload is now in a cooldown, which doubles with every return"
     where = "the target" if placed.placed_on == placed.target else f"not the target {placed.target}"
+    text = f"{name} on {placed.placed_on}, {where}"
     hint = placed_hint_text(placed.hint)
-    return f"{name} on {placed.placed_on}, {where}{f'; {hint}' if hint else ''}"
+    return f"{text}; {hint}" if hint else text
 
 
 def _load_reduction(reduction: LoadReduction | None) -> str:

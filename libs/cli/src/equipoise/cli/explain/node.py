@@ -37,8 +37,7 @@ from equipoise.runtime.process.logging import configure_logging
 M = TypeVar("M", bound=msgspec.Struct)
 
 RECENT = 600.0
-"""Seconds of evaluations that are read to find the last one. They are few, because each has all nodes of the cluster.
-"""
+"""Seconds before now whose evaluations are read to find the last one. Not more, because each contains all nodes."""
 
 EXAMPLE = "Example, not a pod of this cluster: how a pod without requests would be scored here"
 

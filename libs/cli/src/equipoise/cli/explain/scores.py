@@ -236,9 +236,10 @@ def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | 
                 f"unknown: {window.unknown_reason}" if window.unknown_reason else _load_change(window, resource),
                 _sample(window.age, window.lifetime) if first and window.age is not None else "",
             )
+        measured_to_of = [""] * (6 if batch_work else 5)  # statistics have only a load
         for name, value in window.statistics.items():
             if not window.unknown_reason:
-                rows.add_row("", name, *[""] * (6 if batch_work else 5), percentages(value), "")
+                rows.add_row("", name, *measured_to_of, percentages(value), "")
     yield rows
     if node.total_load != Resources():
         yield Text(

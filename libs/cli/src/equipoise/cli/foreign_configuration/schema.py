@@ -45,7 +45,7 @@ class GoDuration(Duration):
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0}
 _PART = re.compile(r"(?<!\d)(\d++\.?+\d*+|\.\d++)(ns|us|µs|ms|s|m|h)", re.ASCII)
-_LONGEST = 2**63 / 1e9
+_LONGEST = 2**63 / 1e9  # Go stores a duration in nanoseconds, as int64
 
 
 class Args(Section, frozen=True, kw_only=True):

@@ -85,7 +85,7 @@ class Translation:
     def fields(
         self, section: Section, path: str, reasons: Mapping[str, str], result: Result = "not translated"
     ) -> None:
-        """Add a remark for each field of a section that the source sets. False and empty values count as not set.
+        """Add a remark for each field of a section that the source sets: not for False and empty values, but for 0.
 
         `reasons`: the reason of each remark by name of the field, in the order of the remarks.
         """

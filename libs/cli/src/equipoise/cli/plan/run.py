@@ -95,6 +95,7 @@ async def run_plan(
         before = plans.last(plan)
         if only_changes and before is None:
             click.echo("no earlier plan of this cluster: everything is new", err=True)
+        # Without an earlier plan, text is the whole plan, and JSON and YAML have every move as a change.
         if only_changes and (output in ("json", "yaml") or before is not None):
             changes = plan_changes(before or PlanResponse(leader=plan.leader, planned_at=plan.planned_at), plan)
             if watch is None or not changes.empty:
@@ -135,11 +136,11 @@ async def _request(server: Nats, options: ClusterOptions) -> PlanResponse:
 
 
 def _with_cluster(cluster: BusCluster, show: Callable[[S, Console], None]) -> Callable[[S, Console], None]:
-    def shown(value: S, to: Console) -> None:
+    def show_with_cluster(value: S, to: Console) -> None:
         to.print(Text(str(cluster)))
         show(value, to)
 
-    return shown
+    return show_with_cluster
 
 
 MAX_ROWS = 20
@@ -274,11 +275,12 @@ def _preferred_without_scores(moves: Sequence[PlannedMove]) -> str:
     if not known:
         return ""
     on_target = sum(move.preferred_without_scores == move.target for move in known)
-    replacements = "the replacement" if len(known) == 1 else f"{on_target} of {len(known)} replacements"
     if len(known) == 1:
         where = "the planned node" if on_target else known[0].preferred_without_scores
-        return f"Without the extender or placement hints, kube-scheduler would prefer {where} for {replacements}."
-    return f"Without the extender or placement hints, kube-scheduler would prefer the planned node for {replacements}."
+        preference = f"{where} for the replacement"
+    else:
+        preference = f"the planned node for {on_target} of {len(known)} replacements"
+    return f"Without the extender or placement hints, kube-scheduler would prefer {preference}."
 
 
 def _evictions(state: str) -> str:
@@ -326,7 +328,9 @@ def _nodes(nodes: Sequence[Sequence[PlannedNode]], interval: float, *, with_stra
     for plans in nodes:
         node = plans[0]
         missing = node.missing_evaluations
-        needed = f"{missing} ({duration(missing * interval)})" if missing else "none" if node.state == "hot" else ""
+        needed = "none" if node.state == "hot" else ""
+        if missing:
+            needed = f"{missing} ({duration(missing * interval)})"
         loads = (f"{percent(getattr(node.before, name))} → {percent(getattr(node.after, name))}" for name in RESOURCES)
         why = "; ".join(dict.fromkeys(each.why for each in plans if each.why))
         last_cells = (", ".join(each.strategy for each in plans), why) if with_strategy else (why,)
@@ -344,10 +348,10 @@ def _bands(node: PlannedNode) -> str:
     return "; ".join(
         f"{band} "
         + ", ".join(
-            f"{amount(amounts.requested, name)} of {amount(amounts.offered, name)} {unit}"
+            f"{amount(reclaimed.requested, name)} of {amount(reclaimed.offered, name)} {unit}"
             for name, unit in UNIT.items()
         )
-        for band, amounts in node.bands.items()
+        for band, reclaimed in node.bands.items()
     )
 
 

@@ -113,8 +113,8 @@ async def match_profile(
         query = MetricQuery(subject="pod", length=shortest.length, at=at, pod_series=pod_intervals.pod_series)
         pod_targets = await _sampled_pods(source, query, names, unsupported)
         if interval is None:
-            tried = _interval_pods(pod_targets)
-            pod_intervals = await find_pod_intervals(source, shortest.length, at, names, tried)
+            pods_by_node = _interval_pods(pod_targets)
+            pod_intervals = await find_pod_intervals(source, shortest.length, at, names, pods_by_node)
         criteria = criteria_of(load, shortest, at, pod_intervals.or_those_of(intervals), names)
         measured = (await measure_pods(source, pod_targets, criteria)).usage if pod_targets else {}
     except SourceError as error:
@@ -144,7 +144,7 @@ async def match_current(source: MetricSource, nodes: Sequence[Node] | None) -> P
     names = None if nodes is None else {node.metadata.name for node in nodes}
     counts: dict[str, int] = {}
     foreign_series = ""
-    pods: list[set[PodName]] = []
+    pods_by_resource: list[set[PodName]] = []
     unsupported: list[str] = []
     try:
         at = await source.time()
@@ -155,13 +155,15 @@ async def match_current(source: MetricSource, nodes: Sequence[Node] | None) -> P
                 continue
             samples = await source.query(query)
             if subject == "pod":
-                pods.append({(sample.namespace, sample.pod) for sample in samples})
+                pods_by_resource.append({(sample.namespace, sample.pod) for sample in samples})
                 continue
             counts[resource] = len({sample.node for sample in samples if names is None or sample.node in names})
-            foreign_series = foreign_series or (samples[0].series if samples and not counts[resource] else "")
+            if samples and not counts[resource]:
+                foreign_series = foreign_series or samples[0].series
     except SourceError as error:
         return ProfileMatch(problem=str(error))
-    number = len(set.intersection(*pods)) if len(pods) == len(RESOURCES) else 0
+    complete = len(pods_by_resource) == len(RESOURCES)
+    number = len(set.intersection(*pods_by_resource)) if complete else 0
     return ProfileMatch(
         nodes=counts, sampled=counts, foreign_series=foreign_series, pods=number, sampled_pods=number,
         unsupported=tuple(dict.fromkeys(unsupported)),

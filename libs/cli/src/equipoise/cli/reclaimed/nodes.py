@@ -25,7 +25,7 @@ class NodeBands(msgspec.Struct, frozen=True, kw_only=True):
     """Idle now; it is not offered."""
 
     terms: Mapping[str, ReclaimedTerms]
-    """How what is idle now was computed, by resource. Empty while that is unknown."""
+    """The terms from which the idle amounts of now were computed, by resource. Empty while they are unknown."""
 
     mode: ReclaimMode
     written: bool
@@ -103,11 +103,11 @@ def node_bands(message: ReclaimedNode, now: float, max_age: float) -> NodeBands:
         columns |= {f"offered {band}": each.offered, f"requested {band}": each.requested}
     unknown = [name for name, each in columns.items() if each.cpu is None or each.memory is None]
     outdated = now - message.evaluated_at > max_age
+    not_counted = ""
     if outdated:
         not_counted = "no longer evaluated"
-    else:
-        not_counted = message.degraded if unknown and message.degraded else ""
-        not_counted = not_counted or (f"unknown: {', '.join(unknown)}" if unknown else "")
+    elif unknown:
+        not_counted = message.degraded or f"unknown: {', '.join(unknown)}"
     return NodeBands(
         node=message.node, capacity=capacity, mid=bands["mid"], batch=bands["batch"], free=free, terms=terms,
         mode=message.mode, written=message.written, evaluated_at=message.evaluated_at, sampled_at=message.sampled_at,
@@ -175,12 +175,12 @@ def _totals(nodes: Sequence[NodeBands]) -> Totals | None:
 
 
 def _band(band: OfferedBand, nodes: Sequence[NodeBands]) -> BandTotals:
-    each: list[ReclaimedBand] = [getattr(node, band) for node in nodes]
+    bands: list[ReclaimedBand] = [getattr(node, band) for node in nodes]
     return BandTotals(
-        offered=_sum(one.offered for one in each),
-        requested=_sum(one.requested for one in each),
-        available=_sum(map(available, each)),
-        hours=min(one.hours for one in each),
+        offered=_sum(each.offered for each in bands),
+        requested=_sum(each.requested for each in bands),
+        available=_sum(map(available, bands)),
+        hours=min(each.hours for each in bands),
     )
 
 

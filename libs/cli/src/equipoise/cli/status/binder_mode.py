@@ -40,7 +40,7 @@ def binder_mode(
 
     `same_cluster`: the bus was reached through the API server of the cluster.
 
-    A leader's identity is the holder of its Lease: one that is in both shows that the bus belongs to the cluster. If
+    A leader holds its Lease: if a leader on the bus is a holder in the cluster, the bus belongs to the cluster. If
     binders differ, real evictions win.
     """
     binders = [each for each in heartbeats if each.service == "binder" and each.evictions]
@@ -99,6 +99,7 @@ async def read_binder_mode(
         return binder_mode(latest.values(), holders, server.shown_url, same_cluster=same_cluster)
 
     at_once = mode_with(())
+    # If a leader is among those that published, heartbeats would tell no more about the cluster.
     if at_once.mode != "unknown" or (
         at_once.reported and any(heartbeat.leading and heartbeat.service in _LEADERS for heartbeat in published_before)
     ):

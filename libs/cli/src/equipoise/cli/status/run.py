@@ -182,7 +182,10 @@ async def _read_bus(
     reclaims: bool,
     paused: bool,
 ) -> OnBus:
-    """Unknown, with the reason, if NATS cannot be reached. `paused`: it does not matter what binders do."""
+    """What the bus has about binders; if NATS cannot be reached, all is unknown, with the reason.
+
+    `paused`: whether evictions are paused. Then it does not matter what binders do, and their mode is not read.
+    """
 
     async def read(server: Nats) -> OnBus:
         messages, problem = await _published(server, clock)
@@ -225,7 +228,10 @@ def configuration_lines(
 
 
 async def count_pods(kube: Kube, limit: EvictionsPerCluster) -> int | None:
-    """Pods on nodes, as binders count them, until more do not change the limit; None if they cannot be listed."""
+    """The number of pods on nodes, as binders count them; None if they cannot be listed.
+
+    Counting ends when more pods would not change the limit.
+    """
     count = 0
     try:
         async with aclosing(kube.pages(PODS)) as pages:
@@ -315,10 +321,11 @@ def _parts(status: ShownStatus, *, wide: bool) -> Iterator[Table | Text]:
 
 def _usage(status: LedgerStatus, *, wide: bool) -> Table:
     rule = ("rule",) if wide else ()
-    made, in_half = table("limit", "scope", "used>", "allowed>", "window>", "free again", *rule), status.halved_until
+    made = table("limit", "scope", "used>", "allowed>", "window>", "free again", *rule)
+    halved = status.halved_until is not None
     for each in status.usage:
         free = "" if each.free_at is None else time_of_day(each.free_at)
-        rules = (rule_text(each, in_half=in_half is not None),) if wide else ()
+        rules = (rule_text(each, in_half=halved),) if wide else ()
         made.add_row(each.limit, each.scope, str(each.counted), allowed_text(each), each.window, free, *rules)
     return made
 

@@ -225,7 +225,7 @@ def complete_document(
 async def set_profile(document: Document, *, detect: bool) -> str:
     """Set the profile that fits Prometheus in the document.
 
-    Returns a text with the profile, and why it was not detected.
+    Returns a text about the profile and how it was chosen.
     """
     settings = all_settings(without_header(document))
     prometheus, load, clock = settings.collector.prometheus, settings.shared.load, SystemClock()
@@ -293,6 +293,7 @@ async def _print_readiness(
                 click.echo(line)
             if standby[service] and now is not None and now.leading:
                 click.echo(f"{service} leads")
+            # A standby keeps its line while nobody holds its Leases, so that it is reported when it leads.
             standby[service] = line or (standby[service] if is_standby else "")
             if not (line and known):
                 standby_since.pop(service, None)

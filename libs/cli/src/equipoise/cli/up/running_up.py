@@ -53,7 +53,7 @@ def folder(environment: Mapping[str, str]) -> Path:
 
 @contextmanager
 def recorded(running: RunningUp, environment: Mapping[str, str]) -> Iterator[None]:
-    """The file exists while the block runs; only this user may read it. Without a place for it nothing is left."""
+    """The file exists while the block runs; only this user may read it. If it cannot be written, stderr states that."""
     file = folder(environment) / f"{_key(running.cluster)}-{running.process}.json"
     new = file.with_suffix(".new")
     try:
@@ -76,7 +76,7 @@ def recorded(running: RunningUp, environment: Mapping[str, str]) -> Iterator[Non
 def running_up(
     cluster: ClusterName, environment: Mapping[str, str], *, accepts: Callable[[str], bool] | None = None
 ) -> RunningUp | None:
-    """The one for this cluster that was started first: later ones are standbys. None if none runs.
+    """The `equipoise up` for this cluster that was started first: later ones are standbys. None if none runs.
 
     `accepts`: whether a URL accepts connections. Files of processes that have ended are removed.
     """

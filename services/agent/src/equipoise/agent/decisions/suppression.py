@@ -149,6 +149,7 @@ def _wanted(rules: CpuSuppression, usage: CpuUsage, before: CpuLimit) -> CpuLimi
 
 
 def _harmed(threshold: float, usage: CpuUsage) -> bool:
+    """Whether pods wait too long for CPU time on a busy node where best-effort pods use some of it."""
     return (
         usage.pressure is not None
         and usage.pressure > threshold
@@ -164,6 +165,7 @@ def next_quota(cores: float, before: int | None, capacity: float, *, period: int
     wanted = max(round(cores * period), MIN_QUOTA)
     if before is None:
         return wanted
+    # The least quota is written even if it is a small change.
     small = abs(wanted - before) < node * LEAST_CHANGE / 100 and wanted != MIN_QUOTA
     if small or wanted == before:
         return None

@@ -85,7 +85,7 @@ class AgentApi:
         while True:
             body = self._page(node, size, next_page)
             if len(body) > LONGEST and size > 1:
-                size //= 7
+                size //= 7  # 50, 7, 1
                 continue
             metadata = read_pods(body if len(body) <= LONGEST else page_of_long_object(body), read)
             next_page = metadata.next_page
@@ -189,12 +189,13 @@ def read_pods(body: bytes, read: Callable[[Pod], None]) -> PageMeta:
 def read_events(response: BufferedIOBase) -> Iterator[PodEvent]:
     """Each line of a watch. Raises RequestFailed if the last line is incomplete, and DECODE_ERRORS.
 
-    The pod of a line that is longer than LONGEST has its names, and `metadata.unreadable`.
+    Of a line that is longer than LONGEST, the pod has only its names, and `metadata.unreadable`.
     """
     while line := response.readline(LONGEST):
         ended = line.endswith(b"\n")
         if not ended and len(line) == LONGEST:
             line = event_of_long_object(line)
+            # The rest of the line is dropped, some bytes at a time.
             while not ended and (rest := response.readline(HEAD)):
                 ended = rest.endswith(b"\n")
         if not ended:

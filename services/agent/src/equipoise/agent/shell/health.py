@@ -144,7 +144,7 @@ class HealthServer:
             try:
                 connection, address = self._socket.accept()
                 self._open(connection, address[0])
-            except (OSError, RuntimeError):  # of `close`; too many open files; no further thread
+            except (OSError, RuntimeError):  # `close` was called, too many files are open, or no thread can start
                 if not self._closed:
                     time.sleep(RETRY_SECONDS)
 
@@ -205,8 +205,9 @@ class HealthServer:
 
 
 def _request_line(connection: socket.socket, until: float) -> str:
-    """The first line, when the whole head of the request was received: otherwise the end would be a reset.
+    """The first line of a request, after its whole head was received.
 
+    If a part were left unread, closing the connection would reset it, and the client might not get the response.
     `until`: monotonic. Raises TimeoutError.
     """
     received, part = b"", b"-"

@@ -14,7 +14,7 @@ from equipoise.agent.shell.cgroup_files import CgroupFiles, Result
 from equipoise.agent.shell.cgroup_tree import CgroupTree, Controller, PodCgroup, PodGroups
 
 UNLIMITED = 2**62
-"""Bytes. On v1 a larger limit is none: for no limit, the kernel shows the highest number of pages."""
+"""Bytes. On v1 a limit of at least this means no limit, for which the kernel shows the highest number of pages."""
 
 
 class LimitWriter:
@@ -45,9 +45,8 @@ class LimitWriter:
         if groups.best_effort is None:
             return None
         if self._tree.version == 2:
-            quota, _, period = (self._files.read(self._path("cpu", groups.best_effort, "cpu.max")) or "max").partition(
-                " "
-            )
+            text = self._files.read(self._path("cpu", groups.best_effort, "cpu.max")) or "max"
+            quota, _, period = text.partition(" ")
         else:
             quota = self._files.read(self._path("cpu", groups.best_effort, "cpu.cfs_quota_us")) or "-1"
             period = self._files.read(self._path("cpu", groups.best_effort, "cpu.cfs_period_us")) or ""
@@ -113,7 +112,7 @@ class LimitWriter:
         paths = [groups.best_effort, *below]
         present = self.best_effort_cpus(groups)
         if not wanted <= present:
-            # This also applies if the sets only overlap: a child may have the new CPUs only after its parents.
+            # A child may have the new CPUs only after its parents, so all first get them beside the present ones.
             for path in paths:
                 self._ensure_cpus(path, wanted | present)
         for path in reversed(paths):
@@ -162,7 +161,7 @@ class LimitWriter:
         path = self._path(controller, group, name)
         result = self._files.ensure(path, text, same)
         self.results[name, result] += 1
-        if result == "written" and self._written.get(path) == text:
+        if result == "written" and self._written.get(path) == text:  # another program changed it in between
             self.resets[name] += 1
         self._written[path] = text
         self._used.add(path)

@@ -61,15 +61,16 @@ class Meter:
         pressures = [self._pressure(group, now) for group in sensitive]
         known = [each for each in pressures if each is not None]
         best_effort = 0.0 if groups.best_effort is None else self._cores(groups.best_effort, now)
-        found = NodeMeasurement(
+        # Three pods suffice, even if one has just ended: the kernel reports pressure for all of them or for none.
+        has_pressure = not sensitive or any(self._files.read(self._pressure_file(group)) for group in sensitive[:3])
+        return NodeMeasurement(
             capacity=float(count_cpus(self._system)),
             node=self._rates.rate("node", read_cpu_seconds(self._proc), now),
             pods=self._cores(groups.kubepods, now),
             best_effort=best_effort,
             pressure=highest_pressure(known),
-            has_pressure=not sensitive or any(self._files.read(self._pressure_file(group)) for group in sensitive[:3]),
+            has_pressure=has_pressure,
         )
-        return found
 
     def pod_cores(self, groups: Iterable[PodCgroup], now: float) -> dict[str, float]:
         """CPU usage in cores by uid, of the pods that were measured in the last call too."""

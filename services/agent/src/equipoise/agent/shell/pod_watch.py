@@ -62,6 +62,7 @@ class PodWatch:
                 pause = FIRST_PAUSE
             except (RequestFailed, *DECODE_ERRORS) as error:
                 self.problem = f"the pods of node {self._node} are not received: {error}"
+                # The connection worked until a moment ago, so this is the first failure.
                 if self.received_at is not None and self._monotonic() - self.received_at < pause:
                     pause = FIRST_PAUSE
                 self._stop.wait(pause * (0.5 + self._jitter()))

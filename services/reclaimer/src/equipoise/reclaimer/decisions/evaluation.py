@@ -63,7 +63,7 @@ class Evaluated(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The publisher sets its epoch and sequence."""
 
     last: Amounts
-    """The amounts for the next evaluation."""
+    """The last known amounts. The next evaluation offers a part of them if the node is not measured until then."""
 
     amounts: Mapping[str, int | None]
     """The amounts that its status should contain, by resource name. None: the status should not contain the name."""
@@ -135,6 +135,10 @@ def _evaluate(
             hours=hours,
         )
     unused = not strategy.enabled and not any(amount.any() for amount in requests.bound.values())
+    if unused:  # all amounts are removed
+        must_change = any(name in node.existing for name in offers)
+    else:
+        must_change = any(offered.due for offered in offers.values())
     if node.contested:
         degraded = degraded or f"nothing is written: {CONTESTED}"
     return Evaluated(
@@ -153,15 +157,7 @@ def _evaluate(
         ),
         last=last,
         amounts={name: None if unused else offered.amount for name, offered in offers.items()},
-        due=not node.contested
-        and (
-            node.inconsistent
-            or (
-                any(name in node.existing for name in offers)
-                if unused
-                else any(offered.due for offered in offers.values())
-            )
-        ),
+        due=not node.contested and (node.inconsistent or must_change),
         shrinks=any(offered.amount < node.existing.get(name, 0) for name, offered in offers.items()),
     )
 
@@ -262,6 +258,7 @@ def _amounts(
         )
         target["mid"][row] = max(0.0, of_mid - third_party["mid"][row])
         now = reclaimed(resource_terms, cap=batch_caps[row], taken=third_party["batch"][row])
+        # Without known errors of earlier forecasts, the forecast is the lowest amount of the hours.
         if math.isnan(lasts := float(forecast.lasting_batch[row])):
             lasts = max(0.0, float(forecast.lowest["batch"][row]) - mid - third_party["batch"][row])
         target["batch"][row] = min(now, lasts)

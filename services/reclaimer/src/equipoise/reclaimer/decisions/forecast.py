@@ -58,6 +58,7 @@ class NodesAhead(msgspec.Struct, frozen=True, kw_only=True):
 
 def hours_ahead(day: Array, hour_of_day: float, hours: int = SLOTS) -> Array:
     """nodes × hours ahead: the middle of each coming hour, of nodes × 24 hourly means (UTC)."""
+    # Counted from the middle of the first hour of the day, because a mean applies to the middle of its hour.
     middle = hour_of_day - 1.0 + np.arange(1, hours + 1)
     slot = np.floor(middle).astype(np.intp)
     later = middle - slot
@@ -89,7 +90,8 @@ def _quantile(values: Array, share: float) -> Array:
     `numpy.quantile`."""
     position = share * (values.shape[1] - 1)
     low = int(position)
-    ordered = np.partition(values, (low, min(low + 1, values.shape[1] - 1)), axis=1)
-    between = ordered[:, low] + (ordered[:, min(low + 1, values.shape[1] - 1)] - ordered[:, low]) * (position - low)
+    high = min(low + 1, values.shape[1] - 1)
+    ordered = np.partition(values, (low, high), axis=1)
+    between = ordered[:, low] + (ordered[:, high] - ordered[:, low]) * (position - low)
     quantile: Array = np.where(np.isnan(values).any(axis=1), np.nan, between)
     return quantile

@@ -16,6 +16,7 @@ _MIN_SAMPLES = 24
 """Known hours of a node. With fewer, its errors are unknown."""
 
 _REGULARIZATION = 0.01
+"""Share of the mean square that is added to each square: similar means would otherwise get large opposite weights."""
 
 
 class ForecastErrors(msgspec.Struct, frozen=True, kw_only=True):

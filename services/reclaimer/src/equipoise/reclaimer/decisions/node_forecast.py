@@ -33,7 +33,7 @@ class NodeForecast(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The lowest amount, by band and resource, that high-priority pods and the system leave in the band's hours."""
 
     lasting_batch: Array
-    """The batch resources, by resource, that last for their hours, by the errors of earlier forecasts."""
+    """The amounts of batch, by resource, that probably last for its hours: by the errors of earlier forecasts."""
 
 
 def forecast_nodes(nodes: Sequence[ReclaimNode], forecast: ForecastSettings, now: float) -> list[NodeForecast]:
@@ -104,7 +104,6 @@ def _lasting_batch(nodes: Sequence[ReclaimNode], forecast: ForecastSettings, now
 
     NaN if the errors are not known yet, or if the policy is not `usage`: the excess of requests over usage has no daily
     forecast.
-
     """
     hours, hour = forecast.batch_hours, forecast.day / SLOTS
     batch = np.full((len(nodes), len(RESOURCES)), np.nan)
@@ -124,6 +123,7 @@ def _lasting_batch(nodes: Sequence[ReclaimNode], forecast: ForecastSettings, now
         threshold = np.array([strategy.cpu_threshold, strategy.memory_threshold]) / 100
         limit[position] = capacity * threshold - usage.mid - third_party
         unused = np.maximum(nodes[index].reserved - usage.system, 0.0)
+        # The part without a profile is expected to have its mean, not the usage of now.
         typical[position] = usage.typical + (outlook.constant * capacity - usage.constant + unused)[:, np.newaxis]
         if len(usage.batch_pods):
             running[position] = usage.batch_pods[:, 1:].sum(axis=0)

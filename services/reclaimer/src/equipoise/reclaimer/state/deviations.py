@@ -38,7 +38,7 @@ LEARN_PERIOD = 6
 """Hours after which a node is learned again."""
 
 _GROWTH = 512
-"""Rows."""
+"""The number of rows that are added when no row is free."""
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -86,15 +86,18 @@ class Deviations:
         self._learned_at = np.empty(0)
 
     def observe(self, node: str, uid: str, used: Array, typical: Array, constant: Array, now: float) -> None:
-        """Records usage now, of the typical day (resources × hours), and without a profile: shares of the capacity."""
+        """Records three usages as shares of the capacity: `used` now, `typical` by hour of the day (resources × hours),
+        and `constant`, the part of `typical` without a profile."""
         self._advance(now)
         row = self._row(node, uid)
         if math.isnan(self._constant[row, 0]):
             self._constant[row] = constant
+        # The value of an hour applies to its middle; between two middles it is interpolated.
         middle = now / self._hour - 0.5
         slot = math.floor(middle)
         later = middle - slot
         expected = typical[:, slot % SLOTS] * (1.0 - later) + typical[:, (slot + 1) % SLOTS] * later
+        # The part without a profile is expected to have its mean, not the usage of now.
         deviation = used - expected - self._constant[row] + constant
         if np.isfinite(deviation).all():
             self._sum[row] += deviation
@@ -132,7 +135,7 @@ class Deviations:
         return oldest[now - learned_at[oldest] >= LEARN_PERIOD * self._hour]
 
     def on_learned(self, rows: Rows, levels: Array, now: float) -> None:
-        """rows × resources × hours ahead × LEVELS."""
+        """Records the levels of the errors: rows × resources × hours ahead × LEVELS."""
         self._levels[rows] = levels
         self._learned_at[rows] = now
 
@@ -162,7 +165,7 @@ class Deviations:
         self._quarter, self._expected_until = quarter, 0
 
     def _forget(self, quarter: int) -> None:
-        """The clock was set back to this quarter hour: when anything was measured is unknown."""
+        """Forget everything: the clock was set back to this quarter hour, so the times of all values are unknown."""
         self._steps[:] = self._expected[:] = self._levels[:] = np.nan
         self._sum[:] = self._constant_sum[:] = self._count[:] = self.moments[:] = 0.0
         self._learned_at[:] = -math.inf

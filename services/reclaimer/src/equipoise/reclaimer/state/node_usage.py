@@ -170,6 +170,7 @@ class WorkloadProfiles:
         profiled = np.zeros(len(pods), np.bool_)
         days[:] = usage.T[:, :, np.newaxis]
         for index, pod in enumerate(pods):
-            if pod.workload is not None and not pod.exclusive and (known := self._days.get(pod.workload)) is not None:
-                days[index], profiled[index] = known[1], True
+            if pod.workload is not None and not pod.exclusive and (found := self._days.get(pod.workload)) is not None:
+                _, days[index] = found
+                profiled[index] = True
         return days, profiled

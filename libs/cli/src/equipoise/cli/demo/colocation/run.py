@@ -80,6 +80,7 @@ class Colocation:
 
         `limit`: percent of a node's cores. `evictions`: the number of evicted batch pods.
         """
+        # The first measurement is of the two steps after `since`.
         first = since + 2 * self.step_seconds
         times = [first + index * self.step_seconds for index in range(max(2, int((until - first) / self.step_seconds)))]
         steps = [int((at - self.epoch) // self.step_seconds) % self.trace.steps for at in times]
