@@ -31,6 +31,7 @@ OCCUPIED = frozenset({NodePorts.name, NodeResourcesFit.name})
 """Filters that depend on what the pods of a node occupy."""
 
 _BETWEEN_PODS = frozenset({NodePorts.name, InterPodAffinity.name, PodTopologySpread.name, VolumeRestrictions.name})
+"""Filters that need the pods themselves, and not only the sums of their requests."""
 
 _BOUND = frozenset({NodeName.name})
 """Filters that do not apply to a replacement, which has no node yet."""

@@ -38,7 +38,7 @@ class ClusterSnapshot:
         nodes = list(nodes)
         columns = max(len(nodes), size)
         self.resources: dict[str, int] = {CPU: 0, MEMORY: 1, STORAGE: 2, PODS: 3}
-        """Index in `allocatable` and `requested` by name."""
+        """Index in `allocatable` and `requested` by name. These four never change."""
 
         self.allocatable: Ints = np.zeros((len(self.resources), columns), dtype=np.int64)
         """resources × nodes: millicores of cpu, the base unit of others."""

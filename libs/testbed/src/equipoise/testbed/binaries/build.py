@@ -168,7 +168,7 @@ KUBECONFORM = Module(
     link="-s -w -X main.version=v0.8.0",
     version=("-v",),
 )
-"""This one and the two before are built by the tests of the chart only."""
+"""Checks the manifests of the chart. Like HELM_3, it is built only by tests of the chart; real nodes use HELM, too."""
 
 ACTIONLINT = Module(
     source=SOURCES / "actionlint",

@@ -105,7 +105,7 @@ class MemoryKube:
 
         self.as_service_account = False
         self.unreadable = UnreadableThings()
-        self._listed = UnreadableInLists(self.unreadable)
+        self._unreadable_in_lists = UnreadableInLists(self.unreadable)
 
         self.problem = ""
         """The problem that a test sets, independent of the requests."""
@@ -201,7 +201,9 @@ class MemoryKube:
                 and _matches_label(value.metadata.labels, label_selector)
                 and _matches_field(value, field_selector)
             ]
-            self._listed.listed((resource.plural, namespace, label_selector, field_selector), resource.plural, found)
+            self._unreadable_in_lists.listed(
+                (resource.plural, namespace, label_selector, field_selector), resource.plural, found
+            )
             return found
 
     async def pages(self, resource: Resource[T]) -> AsyncGenerator[Sequence[T], None]:
@@ -411,6 +413,7 @@ class MemoryKube:
             response = EvictionResult(
                 status=error.status, reason=error.reason, message=error.message, retry_after=error.retry_after
             )
+        # Without its response, an eviction is recorded with the result that the client did not get.
         self.evictions.append(
             RecordedEviction(
                 namespace=namespace, name=name, uid=uid, dry_run=dry_run, at=self._clock.now(),

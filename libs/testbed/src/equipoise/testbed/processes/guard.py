@@ -186,6 +186,7 @@ class _Children:
                 self.send(**command)
                 return {}
             case "poll":
+                # An unknown pid is that of no child, and counts as killed.
                 return {"code": self.codes.get(command["pid"], -int(signal.SIGKILL))}
             case unknown:
                 return {"error": f"unknown command {unknown}"}
