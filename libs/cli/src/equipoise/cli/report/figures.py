@@ -23,7 +23,7 @@ _COUNTED_FOR = 3_600.0
 """Seconds for which a pod counts on the node on which it would have been placed."""
 
 _BUCKET = 10.0
-"""Points."""
+"""The width of a bucket of the histogram, in points of the score."""
 
 _RESOURCES = ("cpu", "memory")
 
@@ -255,6 +255,7 @@ class ReportTotals:
         for resource in _RESOURCES:
             threshold = getattr(high, resource)
             load = getattr(best.with_pod, resource)
+            # The best node would not stay below its threshold, so nothing is avoidable.
             if threshold is not None and (load is None or load + moved_to_best[resource] > threshold):
                 return
             before, after = getattr(chosen.load, resource), getattr(chosen.with_pod, resource)

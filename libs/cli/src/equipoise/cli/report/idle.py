@@ -71,6 +71,7 @@ def _unknown(node: NodeBands, message: ReclaimedNode) -> str:
 
 
 def _day(message: ReclaimedNode) -> Day:
+    """The last 24 hours of a node. `highest` of the message is by hour of the day (UTC)."""
     latest = int(message.evaluated_at // _HOUR)
     return {
         resource: [

@@ -84,15 +84,17 @@ def hints(report: PlacementReport) -> str:
             f"; {followed} of them ({followed / report.hinted:.0%}, by chance {chance}) were placed on a preferred "
             f"node, {avoided} on an avoided one"
         )
-    return f"{text}{f'. Of {unknown} more it is unknown' if unknown else ''}."
+    if unknown:
+        text += f". Of {unknown} more it is unknown"
+    return f"{text}."
 
 
 def avoidable(report: PlacementReport) -> str:
     if not report.avoidable.placements:
         return "No load above the thresholds was avoidable."
-    amounts = (f"{amount:.1f} points of {name}" for name in RESOURCES if (amount := getattr(report.avoidable, name)))
+    points = (f"{amount:.1f} points of {name}" for name in RESOURCES if (amount := getattr(report.avoidable, name)))
     placed = _pods(report.avoidable.placements)
-    return f"Avoidable on nodes above their thresholds: {' and '.join(amounts)}, of {placed}."
+    return f"Avoidable on nodes above their thresholds: {' and '.join(points)}, of {placed}."
 
 
 def spread(report: PlacementReport) -> str:

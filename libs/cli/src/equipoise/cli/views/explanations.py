@@ -65,7 +65,7 @@ class Explanations:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def of(self, kind: Kind, name: str) -> Explained:
-        """Raises InvalidInput for a name that is none."""
+        """The explanation of one object. Raises InvalidInput for an invalid name."""
         command = f"equipoise explain {kind} {name}"
         if kind == "workload":
             pods = await asyncio.to_thread(lambda: list(self._state.pods_of(name)))
@@ -75,7 +75,7 @@ class Explanations:
         if kind == "node":
             found = msgspec.structs.replace(found, **self._of_view(name))
         else:
-            pod_name(name)
+            pod_name(name)  # raises InvalidInput
         try:
             async with asyncio.timeout(TIMEOUT), self._slots:
                 text = await (self._history(name) if kind == "eviction" else self._scores(kind, name))

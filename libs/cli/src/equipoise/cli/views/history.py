@@ -29,13 +29,15 @@ class LoadHistory:
     """Points of the spread, frames, and reviews of scorers for the hours before the first point."""
 
     def __init__(self) -> None:
-        self._reviews: dict[tuple[float, float], ClusterReview] = {}
+        self._reviews: dict[float, ClusterReview] = {}
+        """The reviews by the time at which they begin."""
+
         self._points: deque[SpreadPoint] = deque(maxlen=MAX_POINTS)
         self._new_points: list[SpreadPoint] = []
         self._frames: deque[tuple[float, tuple[str, ...], array[int]]] = deque(maxlen=MAX_FRAMES)
 
     def add_review(self, review: ClusterReview) -> None:
-        self._reviews[(review.since // 3_600, review.since)] = review
+        self._reviews[review.since] = review
         newest = max(each.until for each in self._reviews.values())
         self._reviews = {key: each for key, each in self._reviews.items() if newest - each.until <= MAX_REVIEW_AGE}
 
@@ -76,7 +78,8 @@ class LoadHistory:
             return None
         at, names, loads = next((each for each in reversed(self._frames) if each[0] <= at), self._frames[0])
         shares = [None if value == _UNKNOWN else value / _PERMILLE for value in loads]
-        return Frame(at=at, loads=dict(zip(names, zip(shares[::2], shares[1::2], strict=True), strict=True)))
+        cpu_and_memory = zip(shares[::2], shares[1::2], strict=True)
+        return Frame(at=at, loads=dict(zip(names, cpu_and_memory, strict=True)))
 
     @property
     def high(self) -> Resources:

@@ -34,7 +34,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 class _Order(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What orders the messages of a node."""
+    """The values by which messages about a node are ordered."""
 
     uid: str
     epoch: int
@@ -42,13 +42,13 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MeasuredOrder(_Order, frozen=True, kw_only=True, gc=False):
-    """What orders its measurements."""
+    """The values by which its measurements are ordered."""
 
     queried_at: float
 
 
 class PlacedOrder(_Order, frozen=True, kw_only=True, gc=False):
-    """What orders its placements."""
+    """The values by which its placements are ordered."""
 
     created_at: float
     removed: bool
@@ -116,7 +116,7 @@ class KnownNode:
         return True
 
     def place(self, message: NodePlacement, now: float) -> bool:
-        """False for a message that is older than the latest one. Not for a removal."""
+        """False for a message that is older than the latest one. A removal must not be passed to this method."""
         if not supersedes_placement(message, self._placed, now):
             return False
         self._placed = converted(message, PlacedOrder)
@@ -170,12 +170,12 @@ class KnownNode:
                 self._classified[strategy] = "between"
 
     def expect(self, why_missing: str) -> None:
-        """The collector reports why it has no data of this node; "" when it does not."""
+        """`why_missing`: why the collector has no data of this node; "" if it no longer reports that."""
         self._missing = why_missing
 
     @property
     def exists(self) -> bool:
-        """False if no message mentions it any longer, and none was about it alone."""
+        """Whether a message was about this node alone, or the last messages about all nodes still mention it."""
         return bool(self._measured or self._placed or self._classified or self._missing)
 
     def expired_between(self, before: float, now: float, max_age: float) -> bool:

@@ -248,7 +248,7 @@ def _limits(view: Changes) -> Text:
         for each in limits.usage:
             window = f" in {each.window}" if each.window else ""
             rule = rule_text(each, in_half=in_half)
-            allowed = f"{allowed_text(each)}{f' ({rule})' if rule else ''}"
+            allowed = f"{allowed_text(each)} ({rule})" if rule else allowed_text(each)
             free = "" if each.free_at is None else f", free again at {time_of_day(each.free_at)}"
             lines.append(Text(f"{each.limit}  {each.scope}  {each.counted} of {allowed}{window}{free}"))
     return Text("\n").join(lines)
@@ -260,7 +260,7 @@ def _unknown(view: Changes) -> Text:
         return Text("Nothing: all loads, limits and modes are known.", style="green")
     return Text("\n").join(
         Text.assemble(
-            (f"{f'{each.count} × ' if each.count else ''}{each.what}", "bold"),
+            (f"{each.count} × {each.what}" if each.count else each.what, "bold"),
             f"\n  {each.why}",
             f"\n  {', '.join(each.nodes)}" if each.nodes else "",
         )

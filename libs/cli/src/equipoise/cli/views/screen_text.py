@@ -93,7 +93,8 @@ def _measured(label: str, cells: Iterable[str]) -> tuple[int, int]:
     for cell in cells:
         length = cell_len(cell)
         is_bar = cell[:1] in _BLOCKS
-        word, line = max(word, length if is_bar else max(map(cell_len, cell.split()), default=0)), max(line, length)
+        word = max(word, length if is_bar else max(map(cell_len, cell.split()), default=0))
+        line = max(line, length)
     return word, line
 
 
@@ -152,7 +153,7 @@ def move_cells(move: MoveRow) -> Sequence[str]:
         f"{outcome} ({move.limit})" if move.limit else outcome,
         f"{move.namespace}/{move.pod}",
         f"{_short(move.node)} → {_short(move.target) or 'any'}",
-        f"{move.reason}{f'; {effect}' if effect else ''}",
+        f"{move.reason}; {effect}" if effect else move.reason,
     )
 
 
@@ -204,4 +205,5 @@ def show(view: Changes, to: Console) -> None:
         made.add_row(*node_cells(row))
     to.print(made)
     for each in () if view.summary is None else view.summary.unknown:
-        to.print(Text(f"unknown: {f'{each.count} × ' if each.count else ''}{each.what}: {each.why}", style="yellow"))
+        what = f"{each.count} × {each.what}" if each.count else each.what
+        to.print(Text(f"unknown: {what}: {each.why}", style="yellow"))

@@ -143,7 +143,8 @@ class LiveState:
         if not supersedes_measurement(message, before) or (before is None and len(self._cycles) >= MAX_SHARDS):
             return
         self._cycles[message.shard] = message
-        for name in message.missing if before is None else {**before.missing, **message.missing}:
+        reported = message.missing if before is None else {**before.missing, **message.missing}
+        for name in reported:
             node = self._node(name, now)  # an expected node that was never measured is unknown, not absent
             if node is not None:
                 node.expect(message.missing.get(name, ""))
@@ -213,9 +214,10 @@ class LiveState:
         """Apply the changes that time brings: old samples expire, points and frames are due, silent processes are
         dropped.
         """
-        forgettable = now - NODE_LIFETIME if self._measuring(now) else -1.0
+        is_measuring = self._measuring(now)
         for node in list(self._nodes.values()):
-            if node.received_at < forgettable or not node.exists:
+            is_forgotten = is_measuring and node.received_at < now - NODE_LIFETIME
+            if is_forgotten or not node.exists:
                 self._drop(node.name)
             elif node.expired_between(self._ticked_at, now, self._max_age):
                 self._stale.add(node.name)

@@ -71,9 +71,8 @@ async def _discovered(environment: Environment) -> list[Finding]:
 async def _source(environment: Environment) -> list[Finding]:
     settings, memory = environment.settings.collector, environment.settings.shared.load.memory
     has_profiles = settings.source == "prometheus"
-    subject, chosen = (
-        (settings.prometheus.shown_url, settings.prometheus.profile) if has_profiles else (settings.source,) * 2
-    )
+    subject = settings.prometheus.shown_url if has_profiles else settings.source
+    chosen = settings.prometheus.profile if has_profiles else settings.source
     if environment.prometheus_problem:
         return [Finding("error", "Prometheus", environment.prometheus_problem)]
     if environment.unconfirmed_url:

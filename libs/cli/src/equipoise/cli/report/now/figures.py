@@ -155,7 +155,7 @@ def now_report(
         before=before,
         resource=resource,
         hottest=by_load[:MOST],
-        idlest=by_load[max(MOST, len(by_load) - MOST) :],
+        idlest=by_load[max(MOST, len(by_load) - MOST) :],  # without the hottest nodes
         causes=uneven,
         oversized=too_large,
         prospect=_prospect(now, settings, evaluation, {node.node for node in counting}, resource),

@@ -40,7 +40,8 @@ def set_request(
         changed = max(range(len(containers)), key=lambda at: requests[at])
         container_request = wanted - sidecars - sum(requests) + requests[changed]
         amount = _quantity(container_request, containers[changed], resource)
-        if container_request <= 0 or (parse_quantity(amount) - requests[changed]) * (-1 if lower else 1) <= 0:
+        difference = parse_quantity(amount) - requests[changed]
+        if container_request <= 0 or (difference >= 0 if lower else difference <= 0):
             return None
     except ValueError:
         return None

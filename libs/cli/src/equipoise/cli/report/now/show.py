@@ -112,10 +112,9 @@ def _show_oversized(report: NowReport, to: Console) -> None:
     to.print(Text("Nobody else gets what they request. Highest usage: of a pod now, or of an hour of the past day."))
     rows = table("workload", "pods>", "request of a pod>", "highest usage>", "reserved in vain>")
     for workload in report.oversized:
-        amounts = (
-            amount_text(value, workload.resource) for value in (workload.request, workload.highest, workload.reserved)
-        )
-        rows.add_row(str(workload.workload), str(workload.pods), *amounts)
+        values = (workload.request, workload.highest, workload.reserved)
+        cells = (amount_text(value, workload.resource) for value in values)
+        rows.add_row(str(workload.workload), str(workload.pods), *cells)
     to.print(rows)
 
 
