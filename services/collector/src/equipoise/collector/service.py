@@ -129,7 +129,7 @@ class Collector:
                 tasks.create_task(self.source.run())
                 tasks.create_task(self._shards.watch_bus())
                 tasks.create_task(self._prune())
-                tasks.create_task(self._lead())
+                tasks.create_task(self._work_once_synced())
         finally:
             self.source.close()
 
@@ -142,7 +142,7 @@ class Collector:
                 for node in nodes:
                     self._placement.prune_gone(node, self.clock.now())
 
-    async def _lead(self) -> None:
+    async def _work_once_synced(self) -> None:
         await self._watch.synced()
         self.health.warmed_up()
         async with asyncio.TaskGroup() as tasks:

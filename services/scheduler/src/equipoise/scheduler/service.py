@@ -64,7 +64,7 @@ log = structlog.get_logger()
 
 
 class Stopped(Exception):
-    """The worker has ended in order, so that the Lease is released."""
+    """The worker has ended in order. It ends `lead`, which releases the Lease."""
 
 
 class LiveScheduler:

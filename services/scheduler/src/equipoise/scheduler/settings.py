@@ -72,7 +72,8 @@ def scheduler_configuration(text: str | None, plugins: Mapping[str, Factory], *,
 
 
 def _with_scheduler_name(profiles: Any) -> Any:
-    """The profiles. SCHEDULER_NAME is the name of a single profile without one, or of the default profile."""
+    """The profiles, or the default one if there are none. A single profile without a schedulerName gets
+    SCHEDULER_NAME."""
     match profiles or [{}]:
         case [dict(single)]:
             return [{"schedulerName": SCHEDULER_NAME} | single]

@@ -108,13 +108,14 @@ class Inspection:
             request = self._link.streams.consumer_info(name, WORKERS)
             queue = await self._link.find(f"$JS.API.CONSUMER.INFO.{name}.{WORKERS}", request)
         actual, wanted = info.config, stream_config(expected, self._replicas)
+        compared = {key: (_plain(getattr(actual, key)), _plain(getattr(wanted, key))) for key in _COMPARED}
         return StreamState(
             subjects=tuple(actual.subjects or ()),
             max_age=actual.max_age or 0.0,
             differences={
-                name: (_shown(actual_value), _shown(wanted_value))
-                for name in _COMPARED
-                if (actual_value := _plain(getattr(actual, name))) != (wanted_value := _plain(getattr(wanted, name)))
+                key: (_shown(actual_value), _shown(wanted_value))
+                for key, (actual_value, wanted_value) in compared.items()
+                if actual_value != wanted_value
             },
             waiting=None if queue is None else queue.num_pending or 0,
             skipped=await skipped(self._link, expected) if expected.work_queue else 0,

@@ -252,7 +252,7 @@ def _since(status: PodStatus, condition: str, reason: str = "") -> float | None:
 
 
 def _running_since(pod: Pod, now: float, start_timeout: float) -> float | None:
-    """The time since which its containers use resources: since Ready, else since its start time.
+    """The time since which the pod's containers use resources: since it is Ready, else since its start time.
 
     A Ready time more than `start_timeout` seconds after the start is that of a later return to Ready and is not used.
     """

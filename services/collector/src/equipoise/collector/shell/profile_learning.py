@@ -102,7 +102,7 @@ class ProfileLearning:
     async def measure(self, ended_at: float) -> str:
         """Records every workload's mean over the slot that ended at `ended_at`. Returns why it failed, or ""."""
         if (intervals := self.measurement.intervals.of_pods).default is None:
-            return ""  # the rounds of the windows report why there are none
+            return ""  # the rounds of the windows report why no interval is known
         on_node = {
             name: MeasurementTarget(since=0.0, capacity=capacity, node=name)
             for name, capacity in self._placement.capacities().items()

@@ -82,7 +82,9 @@ def _smoothed(before: Resources, usage: Resources, weight: float) -> Resources:
 
 
 def _smoothed_number(old: float | None, new: float | None, weight: float) -> float | None:
-    return new if old is None else old if new is None else (1 - weight) * old + weight * new
+    if old is None or new is None:
+        return new if old is None else old
+    return (1 - weight) * old + weight * new
 
 
 class WorkloadStore:

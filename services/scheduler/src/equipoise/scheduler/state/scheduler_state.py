@@ -226,7 +226,7 @@ class SchedulerState:
     def give_back(
         self, attempt: Attempt, now: float, *, failed: bool = False, refused_by: frozenset[str] = frozenset()
     ) -> None:
-        """Returns the pod to the queue: it waits for an event, or after an error (`failed`) for a while.
+        """Returns the pod to the queue. There it waits for an event, or after an error (`failed`) for its backoff only.
 
         `refused_by`: plugins that refused the pod after the attempt.
         """

@@ -345,9 +345,8 @@ class _View:
             share = share_measured(own, sampled_at, window.length, pod_start_timeout=load.pod_start_timeout)
             change(explained, -share, own.usage)
             own_part = share * np.nan_to_num(amounts(own.usage))
-        for pod, lifetime in (
-            () if placement is None else partial_lifetimes(utilization, placement, usage_of, load=load)
-        ):
+        lifetimes = () if placement is None else partial_lifetimes(utilization, placement, usage_of, load=load)
+        for pod, lifetime in lifetimes:
             if explained is None or pod.uid != explained.uid:
                 factor = correction_factor(lifetime, sampled_at=sampled_at, length=window.length, load=load)
                 change(pod, factor, lifetime.usage)

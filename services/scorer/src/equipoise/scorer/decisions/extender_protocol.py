@@ -140,6 +140,7 @@ def _parse_arguments(body: bytes) -> _Arguments:
         return arguments
     _limit(body.count(b'":'), _MAX_KEYS, "keys")
     arguments_by_key = {key.lower(): value for key, value in _ARGUMENTS_IN_ANY_CASE.decode(body).items()}
+    # In lower case, a key of ExtenderArgs is the name of the field without underscores.
     keys = {name: name.replace("_", "") for name in _Arguments.__struct_fields__}
     return _Arguments(**{name: arguments_by_key[key] for name, key in keys.items() if key in arguments_by_key})
 

@@ -60,7 +60,7 @@ def number(value: Any) -> float:
     """A sample's value; NaN for anything that is not a number."""
     if not isinstance(value, str):
         return math.nan
-    if not value.strip(_NUMBER):
+    if not value.strip(_NUMBER):  # it has no other characters
         try:
             return float(value)
         except ValueError:

@@ -127,7 +127,10 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
         return points
 
     def refuse(self, nodes: CandidateNodes, demand: Demand) -> dict[str, str] | None:
-        """The nodes whose load with the pod, in whole percent, is above a threshold. None for a DaemonSet's pod."""
+        """The nodes whose load with the pod, in whole percent, is above a threshold.
+
+        No node is refused for the pod of a DaemonSet. None: use the shared `thresholds.high`.
+        """
         if demand.daemon:
             return {}
         aggregated = self.aggregated

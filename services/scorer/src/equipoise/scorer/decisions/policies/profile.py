@@ -115,6 +115,8 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
                 for resource in range(len(RESOURCES))
             )
             difference = weights.balance * (cpu - memory)
+            # The terms of the nodes, and below those of the pods in the same order: for cpu in each hour, for memory in
+            # each hour, for the squares of cpu and of memory, and for their product.
             of_nodes = np.concatenate(
                 [
                     2.0 * (weights.cpu * cpu + difference) / base[0],

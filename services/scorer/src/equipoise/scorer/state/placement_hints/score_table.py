@@ -123,6 +123,7 @@ class ScoreTable:
 
     def _update_demands(self, block: Block, demands: list[Demand], snapshot: NodeSnapshot) -> None:
         before = block.demands
+        # A demand that has not changed is the same object.
         new = [row for row, differs in enumerate(map(is_not, before.each, demands)) if differs]
         if not new:
             return
