@@ -80,6 +80,16 @@ def test_pods_of_daemon_sets_do_not_keep_a_node() -> None:
     assert (found.kept, found.other_pods) == (1, 2)
 
 
+def test_a_detached_pod_is_neither_chosen_nor_kept_by_a_scale_down() -> None:
+    """No controller has it, so none deletes it. It uses as much as any other pod of its workload."""
+    placed, node = PlacedPods(), a_node(a_pod("web-1"), a_pod("web-2", detached=True))
+    placed.on_placement(node, 0.0)
+    found = outlook(node, a_profile(WEB, h20=0.5), utilization=a_node_utilization(cpu=5.0, memory=32 * GIB))
+
+    assert [pod.name for pod in placed.pods_of([WEB])[WEB]["node-a"]] == ["web-1"]
+    assert (found.kept, found.loads[0]) == (0, pytest.approx(0.4))
+
+
 def test_pods_are_found_by_node_and_the_youngest_is_first() -> None:
     """Terminating ones, and those of other workloads, are left out."""
     placed = PlacedPods()

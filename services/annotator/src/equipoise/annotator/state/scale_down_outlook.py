@@ -26,6 +26,12 @@ class PodOfWorkload(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     workload: Workload | None = None
     placed_at: float
     terminating: bool = False
+    detached: bool = False
+
+    @property
+    def may_be_scaled_down(self) -> bool:
+        """Whether the controller of its workload may delete it. A detached pod has none."""
+        return not self.terminating and not self.detached
 
 
 class PodsOfNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,11 +64,11 @@ class PlacedPods:
         return True
 
     def pods_of(self, workloads: Collection[Workload]) -> dict[Workload, dict[str, list[PodOfWorkload]]]:
-        """The pods of these workloads by node, without terminating ones; the youngest of a node are first."""
+        """The pods that may be scaled down of these workloads, by node; the youngest of a node are first."""
         found: dict[Workload, dict[str, list[PodOfWorkload]]] = {workload: {} for workload in workloads}
         for name, node in list(self.nodes.items()):  # this runs in a thread while nodes are added
             for pod in node.pods:
-                if pod.workload in found and not pod.terminating:
+                if pod.workload in found and pod.may_be_scaled_down:
                     found[pod.workload].setdefault(name, []).append(pod)
         for nodes in found.values():
             for pods in nodes.values():
@@ -91,7 +97,7 @@ def node_outlook(
     order in which they should.
     """
     others = sum(pod.workload is None or pod.workload.kind not in STATIC for pod in node.pods)
-    own = sum(pod.workload == workload and not pod.terminating for pod in node.pods)
+    own = sum(pod.workload == workload and pod.may_be_scaled_down for pod in node.pods)
     loads: list[float] = []
     relief: list[float] = []
     used = None if utilization is None else utilization.windows.get(window)
