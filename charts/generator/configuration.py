@@ -26,6 +26,7 @@ OWNED = (
     "scorer.extender.tls",
     "scorer.listen",
     "reclaimer.enabled",
+    "surge.mode",
     "agent.cgroupRoot",
     "agent.evict",
     *(f"{program}.health" for program in (*ALL_SERVICES, "agent")),

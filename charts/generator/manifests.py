@@ -20,6 +20,7 @@ OPTIONAL = (
     "hints/policy.yaml",
     "hints/webhook.yaml",
     "deletion-costs/annotator.yaml",
+    "surge/binder.yaml",
     "cert-manager/certificates.yaml",
     "colocation/reclaimer.yaml",
     "colocation/reclaimer-fence.yaml",

@@ -501,6 +501,8 @@ CONDITIONS: list[tuple[str, str, str, str]] = [
     ("hints/webhook.yaml", "*", "*", BY_WEBHOOK),
     ("deletion-costs/*", "*", "*", "$.Values.annotator.enabled"),
     ("deletion-costs/*", "*", "*", 'ne $.Values.deletionCosts "none"'),
+    ("surge/*", "*", "*", 'ne $.Values.surge "none"'),
+    ("surge/*", "*", "equipoise-binder-detach", EVICTS),
     ("colocation/reclaimer*", "*", "*", "$.Values.reclaimer.enabled"),
     ("colocation/agent.yaml", "*", "*", "$.Values.agent.enabled"),
     ("colocation/evictions/*", "*", "*", "and $.Values.agent.enabled $.Values.agent.evictions"),

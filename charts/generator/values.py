@@ -61,7 +61,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             config_schema,
             "The configuration, as in k8s/base/equipoise.yaml; `equipoise config defaults` prints every setting."
             " Not here, because other values set them: `binder.evict` (`mode`), `annotator.crane` (`crane.enabled`),"
-            " `annotator.deletionCosts` (`deletionCosts`),"
+            " `annotator.deletionCosts` (`deletionCosts`), `surge.mode` (`surge`),"
             " `placement` (`hints.enabled` and `extender.enabled`), `annotator.hints.admission` and the addresses and"
             " files of `annotator.hints.webhook` (`hints`), `reclaimer.enabled`"
             " (`reclaimer.enabled`), `agent.evict` (`agent.evictions`), `agent.cgroupRoot`,"
@@ -98,6 +98,13 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             "Which pods of a workload a scale-down should delete first, when the days before foretell it: those on the"
             " nodes that will be hottest, or on those with the fewest pods, so that nodes become empty. Lets the"
             " annotator read pods, and write `controller.kubernetes.io/pod-deletion-cost` to them.",
+        ),
+        "surge": Value(
+            "none",
+            {"enum": ["none", "singleReplicas", "blocked", "always"]},
+            "Which pods of Deployments are moved without a gap, so that they serve until their replacement is ready:"
+            " single replicas, also pods whose PodDisruptionBudget allows no eviction, or all. Lets the binder list"
+            " pods, Services, quotas and budgets, and remove and restore one label of approved pods.",
         ),
         "extender": Group(
             {

@@ -8,9 +8,9 @@ from binder.replica_sets import Controllers
 from binder.stepping import SteppingBus, SteppingKube, Steps
 from binder.worlds import OWN, World
 
-from equipoise.binder.decisions.surge.settings import SurgeMode, SurgeSettings
-from equipoise.binder.service import Binder
+from equipoise.binder.service import SURGE_PROBE, Binder
 from equipoise.binder.shell.ledger_store import pause
+from equipoise.contracts.configuration.settings import SurgeMode, SurgeSettings
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
@@ -23,6 +23,7 @@ from equipoise.contracts.kubernetes.objects.workload import (
 )
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.kubernetes.client import BUDGETS, PODS
+from equipoise.runtime.kubernetes.fence import PROBE, RETRY_PERIOD
 
 WEB = LabelSelector(match_labels={"app": "web"})
 replace = msgspec.structs.replace
@@ -156,6 +157,25 @@ async def test_a_pause_lets_an_open_move_end(world: World) -> None:
     controllers.set_ready("web-rs-new-1")
     await seconds(world, 15, controllers=controllers)
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
+
+
+async def test_a_binder_works_on_no_intent_before_the_policy_restricts_what_it_detaches(world: World) -> None:
+    """The policy refuses an Event of one name."""
+    world.kube.as_service_account = True
+    denied = "ValidatingAdmissionPolicy '{}' denied request"
+    policies = (("equipoise-binder-fence", PROBE), ("equipoise-surge-fence", SURGE_PROBE))
+    await world.start(surging(world))
+    for policy, probe in policies:
+        await world.propose("web-1")
+        assert f"the admission policy {policy}" in str(world.health.problems)
+        assert world.outcomes == []
+        world.kube.fail_next(
+            "create", status=422, message=denied.format(policy), resource="events", name=probe, times=None
+        )
+        await world.clock.advance(RETRY_PERIOD)
+    await world.clock.advance(2.0)
+    assert "fence" not in str(world.health.problems)
+    assert len(world.outcomes) == 1
 
 
 async def test_a_heartbeat_names_the_pods_of_open_moves(world: World) -> None:

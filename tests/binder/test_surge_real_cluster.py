@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.binder.decisions.result import Finish, Proceed
 from equipoise.binder.decisions.surge.plan import plan_of
-from equipoise.binder.decisions.surge.settings import SurgeSettings
 from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.binder.shell.ledger_writer import LedgerWriter
 from equipoise.binder.shell.live_reads import read_candidate
@@ -24,6 +23,7 @@ from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
 from equipoise.binder.state.surge_move import DETACHED, PLACED, READY, RESERVED
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import SurgeSettings
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH, surge_refusal
 from equipoise.contracts.kubernetes.objects.metadata import is_ready

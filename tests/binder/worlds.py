@@ -19,14 +19,13 @@ from equipoise.binder.decisions.limits import (
     MigratingPerNode,
     UnusualRate,
 )
-from equipoise.binder.decisions.surge.settings import SurgeSettings
 from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import KEY, NAME, create_ledger
 from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import Protection
+from equipoise.contracts.configuration.settings import Protection, SurgeSettings
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Lease, LeaseSpec, Namespace
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
@@ -147,7 +146,7 @@ class World:
         self.health = Health(configuration_hash="", metrics=self.metrics)
         own = BinderSettings(evict=evict, limits=limits, **more)
         runtime = Runtime(
-            configuration=Configuration(shared=Shared(protection=protection), own=own, hash=""),
+            configuration=Configuration(shared=Shared(protection=protection, surge=surge), own=own, hash=""),
             message_bus=bus or self.bus,
             clock=self.clock,
             health=self.health,
@@ -155,7 +154,7 @@ class World:
             identity="binder-1",
             api_server=kube or self.kube,
         )
-        return Binder(runtime, random=lambda: 0.0, surge=surge)
+        return Binder(runtime, random=lambda: 0.0)
 
     async def start(self, binder: Binder) -> asyncio.Task[None]:
         """Runs a binder through its first second, in which it determines the time."""

@@ -176,6 +176,7 @@ def test_the_required_permissions_are_those_of_the_manifests() -> None:
         "hints/annotator.yaml",
         "hints/webhook.yaml",
         "deletion-costs/annotator.yaml",
+        "surge/binder.yaml",
         "colocation/reclaimer.yaml",
         "colocation/agent.yaml",
         "colocation/evictions/evictions.yaml",
@@ -185,7 +186,11 @@ def test_the_required_permissions_are_those_of_the_manifests() -> None:
         name = (
             name
             if name == "hints-webhook"
-            else name.removesuffix("-webhook").removesuffix("-hints").removesuffix("-deletion-costs")
+            else name.removesuffix("-webhook")
+            .removesuffix("-hints")
+            .removesuffix("-deletion-costs")
+            .removesuffix("-surge")
+            .removesuffix("-detach")
         )
         if document["kind"] not in ("Role", "ClusterRole") or name == "setup":
             continue
@@ -224,6 +229,9 @@ def test_a_missing_permission_is_reported() -> None:
     costs = next(permission for permission in REQUIRED if str(permission) == "patch pods")
     fix = service_finding("annotator", "account", {**allowed, costs: False}).fix
     assert fix == "apply k8s/deletion-costs (with Helm: set deletionCosts)"
+    quotas = next(permission for permission in REQUIRED if str(permission) == "list resourcequotas")
+    fix = service_finding("binder", "account", {**allowed, quotas: False}).fix
+    assert fix == "apply k8s/surge (with Helm: set surge)"
     status = next(permission for permission in REQUIRED if str(permission) == "patch nodes/status")
     found = service_finding("reclaimer", "account", {**allowed, status: False})
     assert (found.state, found.message) == ("error", "may not patch nodes/status")

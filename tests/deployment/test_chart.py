@@ -105,6 +105,21 @@ def test_deletion_costs_are_the_folder(helm: Helm) -> None:
     assert settings_of(named(rendered, "ConfigMap", "equipoise")).annotator.deletion_costs == "emptiestNodes"
 
 
+def test_moves_without_a_gap_are_the_folder(helm: Helm) -> None:
+    """The permissions are there, and both the descheduler and the binder have the setting."""
+    rendered = helm.template({"mode": "advise", "surge": "singleReplicas"})
+    folder = read_kustomization(ROOT / "k8s" / "surge")
+    assert without_config(comparable(rendered)) == without_config(comparable([*base_documents(), *folder]))
+    assert settings_of(named(rendered, "ConfigMap", "equipoise")).shared.surge.mode == "singleReplicas"
+
+
+def test_without_evictions_no_pod_may_be_detached(helm: Helm) -> None:
+    """Dry runs only read."""
+    names = {document["metadata"]["name"] for document in helm.template({"mode": "observe", "surge": "always"})}
+    assert "equipoise-binder-surge" in names
+    assert "equipoise-binder-detach" not in names
+
+
 @pytest.mark.parametrize(
     ("values", "points"),
     [

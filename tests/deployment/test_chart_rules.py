@@ -99,6 +99,8 @@ WRONG = [
     "descheduler: {strategies: [{name: level_day, weights: {cpu: 0, memory: 0}}]}",
     "scorer: {neutral: true}\ndescheduler: {strategies: [{name: bin_pack, thresholds: {}}]}",
     "binder: {maxIntentLifetime: 0s}",
+    "surge: {readyTimeout: 0s}",
+    "surge: {readyTimeout: 61m}",
     "binder: {limits: {maintenance: {only: [{days: []}]}}}",
     *(text for text, _ in REFUSED.values()),
 ]

@@ -22,11 +22,13 @@ def a_budget(allowed: int, **metadata: Any) -> PodDisruptionBudget:
     return PodDisruptionBudget(metadata=ObjectMeta(name="budget", **metadata), status=status)
 
 
-def obstacle(ready: int = 3, *budgets: PodDisruptionBudget, volumes_known: bool = True) -> str:
+def obstacle(
+    ready: int = 3, *budgets: PodDisruptionBudget, volumes_known: bool = True, without_gap: bool = False
+) -> str:
     status = msgspec.structs.replace(DEPLOYMENT.status, ready_replicas=ready)
     owner = msgspec.structs.replace(DEPLOYMENT, status=status)
     candidate = Candidate(pod=POD, namespace=None, workload=a_workload(), owners=(owner,))
-    return eviction_obstacle(candidate, budgets, volumes_known=volumes_known)
+    return eviction_obstacle(candidate, budgets, volumes_known=volumes_known, without_gap=without_gap)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,7 @@ def obstacle(ready: int = 3, *budgets: PodDisruptionBudget, volumes_known: bool 
         (obstacle(3, a_budget(1)), ""),
         (obstacle(2), "1 of 3 replicas of Deployment/shop/web are not ready"),
         (obstacle(3, a_budget(0)), "PodDisruptionBudget budget allows no disruption"),
+        (obstacle(3, a_budget(0), without_gap=True), ""),
         (obstacle(3, a_budget(1), a_budget(1)), "more than one PodDisruptionBudget"),
         (obstacle(3, a_budget(1, generation=2)), "PodDisruptionBudget budget was changed"),
         (obstacle(volumes_known=False), "the nodes that can reach its volumes are not known"),

@@ -14,6 +14,7 @@ from equipoise.contracts.configuration.settings import Namespaces, Protection
 from equipoise.contracts.eviction.candidate import Candidate, Rules
 from equipoise.contracts.eviction.opt_out import OPT_OUT
 from equipoise.contracts.eviction.protection import PROTECTIONS, protection
+from equipoise.contracts.eviction.surge import SURGE_RULES, SurgeCandidate
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.pod import Pod
@@ -54,6 +55,8 @@ def test_every_annotation_is_kept_that_a_rule_reads() -> None:
     pod = structs.replace(pod, metadata=structs.replace(pod.metadata, annotations=annotations))
     for rule in PROTECTIONS.values():
         rule(a_candidate(pod), RULES, NOW)
+    for surge_rule in SURGE_RULES.values():
+        surge_rule(SurgeCandidate(candidate=a_candidate(pod)))
 
     assert annotations.read
     assert annotations.read <= READ

@@ -129,6 +129,7 @@ admissionregistration.k8s.io/{{ ternary "v1" "v1beta1" (semverCompare ">=1.36.0-
   "kubernetes" (dict "namespace" .Release.Namespace)
   "placement" (dict "extender" .Values.extender.enabled "hints" .Values.hints.enabled)
   "annotator" (dict "crane" .Values.crane.enabled "deletionCosts" .Values.deletionCosts)
+  "surge" (dict "mode" .Values.surge)
   "scorer" $scorer
   "binder" (dict "evict" (eq .Values.mode "evict")) }}
 {{- if .Values.hints.enabled }}

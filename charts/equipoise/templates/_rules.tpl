@@ -219,6 +219,12 @@ shard '{{ .shard }}' would be shard {{ $number }} of a collector named '{{ trimS
 {{- end }}
 {{- end }}
 
+{{- define "equipoise.rule.SurgeSettings" }}
+{{- $timeout := include "equipoise.seconds" .readyTimeout | float64 }}
+{{- if or (le $timeout 0.0) (gt $timeout 3600.0) }}readyTimeout must be longer than 0s and at most 1h
+{{- end }}
+{{- end }}
+
 {{- define "equipoise.rule.BinderSettings" }}
 {{- if le (include "equipoise.seconds" .maxIntentLifetime | float64) 0.0 }}maxIntentLifetime must be longer than 0s
 {{- end }}

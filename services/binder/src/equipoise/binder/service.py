@@ -23,7 +23,6 @@ from equipoise.binder.decisions.result import (
     recorded,
     retry,
 )
-from equipoise.binder.decisions.surge.settings import SurgeSettings
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.eviction_client import EvictionClient
 from equipoise.binder.shell.ledger_watch import LedgerWatch
@@ -51,6 +50,9 @@ from equipoise.runtime.process.lifecycle import Runtime
 log = structlog.get_logger()
 
 _FENCE = "equipoise-binder-fence"
+_SURGE_FENCE = "equipoise-surge-fence"
+SURGE_PROBE = "equipoise-surge-fence-check"
+"""The name of the Event that this policy refuses."""
 """The admission policy that restricts this ServiceAccount. Nothing is evicted before it is in effect."""
 
 _VALIDATIONS = 3
@@ -66,10 +68,8 @@ class Binder:
         runtime: Runtime[BinderSettings],
         *,
         random: Callable[[], float] = random.random,
-        surge: SurgeSettings = SurgeSettings(),  # noqa: B008  a frozen value
     ) -> None:
-        """`random` returns 0..1; it is the jitter of backoffs. `surge`: no setting yet, because the API server does not
-        restrict yet what a binder may change of pods."""
+        """`random` returns 0..1; it is the jitter of backoffs."""
         settings, shared = runtime.own, runtime.configuration.shared
         kube, clock, namespace = runtime.kube, runtime.clock, shared.kubernetes.namespace
         self._bus = runtime.bus
@@ -79,10 +79,11 @@ class Binder:
         self._namespace = namespace
         self._concurrency = settings.concurrency
         self._dry_run = not settings.evict
+        self._surge = shared.surge.mode != "none"
         self._cluster = ClusterState(shared.load)
         self._installation = InstallationCheck(kube, namespace, clock, runtime.health)
         self._validation = Validation(
-            kube, clock, self._cluster, self._installation, shared, settings.max_intent_lifetime, surge.mode
+            kube, clock, self._cluster, self._installation, shared, settings.max_intent_lifetime
         )
         self._ledger = LedgerWriter(
             kube,
@@ -92,7 +93,7 @@ class Binder:
             dry_run=self._dry_run,
             max_skew=shared.load.freshness.skew_unknown,
             preempted=lambda: self._cluster.preempted,
-            surge=surge,
+            surge=shared.surge,
         )
         evictions = DRY_RUN if self._dry_run else REAL
         metrics = BinderMetrics(settings.limits, runtime.metrics)
@@ -135,6 +136,9 @@ class Binder:
         """Works until canceled."""
         probe = fence_probe(self._namespace, PROBE, self._clock.now())
         await until_fenced(self._kube, _FENCE, EVENTS, probe, self._clock, self._health)
+        if self._surge:
+            probe = fence_probe(self._namespace, SURGE_PROBE, self._clock.now())
+            await until_fenced(self._kube, _SURGE_FENCE, EVENTS, probe, self._clock, self._health)
         await self._installation.check()
         await self._ledger_watch.synchronize()
         self._health.warmed_up()

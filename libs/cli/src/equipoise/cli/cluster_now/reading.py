@@ -131,7 +131,12 @@ async def detected_profile(settings: CollectorSettings, load: LoadSettings, node
 def evaluation_settings(settings: AllSettings) -> EvaluationSettings:
     """The settings of an evaluation, as the descheduler has them."""
     shared = settings.shared
-    rules = Rules(protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace)
+    rules = Rules(
+        protection=shared.protection,
+        namespaces=shared.namespaces,
+        own_namespace=shared.kubernetes.namespace,
+        surge=shared.surge.mode,
+    )
     return settings.descheduler.evaluation(shared.load, shared.thresholds, rules, shared.placement)
 
 

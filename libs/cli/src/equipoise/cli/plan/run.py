@@ -299,7 +299,8 @@ def _moves(moves: Sequence[PlannedMove], refusals: Mapping[str, str], *, with_st
     made = table("pod", "workload", "from", "to", "usage", "sample", *strategy, "reason")
     for move in moves:
         workload = "" if move.workload is None else f"{move.workload.kind}/{move.workload.name}"
-        reason = f"later, when the target has room: {move.reason}" if move.later else move.reason
+        reason = f"without a gap: {move.reason}" if move.without_gap else move.reason
+        reason = f"later, when the target has room: {reason}" if move.later else reason
         reason = f"not now: {reason}" if move.pod_name in refusals else reason
         last_cells = (move.strategy, reason) if with_strategy else (reason,)
         usage, sample = amounts(move.expected_reduction), time_of_day(move.sampled_at)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from equipoise.contracts.configuration.settings import Namespaces, Protection
+from equipoise.contracts.configuration.settings import Namespaces, Protection, SurgeMode
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
@@ -57,6 +57,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     protection: Protection
     namespaces: Namespaces
     own_namespace: str
+    surge: SurgeMode = "none"
+    """Which pods are moved without a gap (`surge.mode`)."""
 
 
 Rule = Callable[[Candidate, Rules, float], str]

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from equipoise.contracts.eviction.candidate import Candidate
+from equipoise.contracts.configuration.settings import SurgeMode
+from equipoise.contracts.eviction.candidate import Candidate, Rules
 from equipoise.contracts.eviction.opt_out import annotated
-from equipoise.contracts.eviction.protection import REASON_LIMIT
+from equipoise.contracts.eviction.protection import REASON_LIMIT, protection
 from equipoise.contracts.kubernetes.labels import integer, selects
 from equipoise.contracts.kubernetes.objects.cluster import ResourceQuota
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
@@ -205,3 +206,36 @@ def surge_refusal(surge: SurgeCandidate) -> str:
     characters."""
     reason = next((why for rule in SURGE_RULES.values() if (why := rule(surge))), "")
     return plain_text(reason, REASON_LIMIT) if reason else ""
+
+
+def may_surge(candidate: Candidate, protected: str, rules: Rules, now: float) -> bool:
+    """Whether to ask for a move without a gap: nothing protects the pod, or only `protection.minReplicas` does.
+
+    `protected`: why the pod is protected; empty if it is not.
+    """
+    if rules.surge == "none":
+        return False
+    if not protected:
+        return rules.surge != "singleReplicas"
+    few = msgspec.structs.replace(rules.protection, min_replicas=1)
+    return not protection(candidate, msgspec.structs.replace(rules, protection=few), now)
+
+
+def surge_decision(surge: SurgeCandidate, protected: str, mode: SurgeMode) -> tuple[str, bool]:
+    """Why the pod must not be moved, and whether it is moved without a gap. `may_surge` permits to ask.
+
+    A pod that cannot be moved without a gap is evicted at once, unless `protected` has a reason.
+    """
+    if not protected and mode != "always" and not _is_blocked(surge):
+        return "", False
+    if why := surge_refusal(surge):
+        return f"{protected}, and it cannot be moved without a gap: {why}" if protected else "", False
+    return "", True
+
+
+def _is_blocked(surge: SurgeCandidate) -> bool:
+    """Whether a PodDisruptionBudget of the pod allows no eviction now."""
+    labels = surge.candidate.pod.metadata.labels
+    return any(
+        budget.status.disruptions_allowed <= 0 and selects(budget.spec.selector, labels) for budget in surge.budgets
+    )

@@ -25,6 +25,9 @@ class PlannedMove(JustifiedMove, frozen=True, kw_only=True):
     later: bool = False
     """Whether the pod fits on its target only after other moves. It is proposed after them."""
 
+    without_gap: bool = False
+    """Whether the pod is evicted only when its replacement is ready (`surge.mode`)."""
+
     preferred_without_scores: str = ""
     """The node that kube-scheduler prefers for the replacement by its own scores, without extender and hints.
 

@@ -10,6 +10,7 @@ from equipoise.contracts.configuration.settings import (
     Placement,
     Protection,
     Section,
+    SurgeSettings,
     Thresholds,
 )
 
@@ -124,4 +125,5 @@ class Shared(Section, frozen=True, kw_only=True):
     thresholds: Thresholds = Thresholds()
     namespaces: Namespaces = Namespaces()
     protection: Protection = Protection()
+    surge: SurgeSettings = SurgeSettings()
     placement: Placement = Placement()

@@ -13,7 +13,6 @@ from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.preemptions import with_preempted
 from equipoise.binder.decisions.result import Finish, Proceed, Retry
 from equipoise.binder.decisions.surge.plan import SurgePlan, slot_refusal
-from equipoise.binder.decisions.surge.settings import SurgeSettings
 from equipoise.binder.shell.ledger_store import ADVICE, LedgerFull, LedgerStore, StoredLedger
 from equipoise.binder.shell.live_reads import read_replacement
 from equipoise.binder.state.cluster_state import PreemptedPod
@@ -29,6 +28,7 @@ from equipoise.binder.state.ledger_times import counting_again, with_possible_ti
 from equipoise.binder.state.outages import Outages
 from equipoise.binder.state.surge_move import SurgeMove
 from equipoise.contracts.clock_skew import skew_problem
+from equipoise.contracts.configuration.settings import SurgeSettings
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError
 from equipoise.runtime.kubernetes.http.server_clock import DRIFT

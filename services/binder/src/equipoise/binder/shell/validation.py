@@ -16,15 +16,14 @@ from equipoise.binder.decisions.destination_check import (
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish, Proceed, Retry, retry_while_fresh
 from equipoise.binder.decisions.staleness import check_age, check_epoch, check_readiness
-from equipoise.binder.decisions.surge.plan import SurgePlan, is_asked_for, plan_of
-from equipoise.binder.decisions.surge.settings import SurgeMode
+from equipoise.binder.decisions.surge.plan import SurgePlan, plan_of
 from equipoise.binder.shell.live_reads import Unreadable, read_candidate, read_volumes
 from equipoise.binder.shell.surge_reads import read_surge_candidate
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.eviction.candidate import Candidate, Rules
 from equipoise.contracts.eviction.protection import protection, rules_failed
-from equipoise.contracts.eviction.surge import surge_refusal
+from equipoise.contracts.eviction.surge import may_surge, surge_decision
 from equipoise.contracts.kubernetes.objects.cluster import Lease
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.workload import Workload
@@ -64,16 +63,15 @@ class Validation:
     max_intent_lifetime: float
     """Seconds."""
 
-    surge: SurgeMode = "off"
-
     def __post_init__(self) -> None:
         shared = self.shared
         self._load = shared.load
         self._rules = Rules(
-            protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace
+            protection=shared.protection,
+            namespaces=shared.namespaces,
+            own_namespace=shared.kubernetes.namespace,
+            surge=shared.surge.mode,
         )
-        few = msgspec.structs.replace(shared.protection, min_replicas=min(1, shared.protection.min_replicas))
-        self._surge_rules = msgspec.structs.replace(self._rules, protection=few)
 
     async def validate(
         self, intent: EvictionIntent, ledger: Ledger, read_at: float
@@ -110,7 +108,7 @@ class Validation:
         plan: SurgePlan | None = None
         try:
             why = protection(candidate, self._rules, self.clock.now())
-            if self.surge != "off":
+            if may_surge(candidate, why, self._rules, self.clock.now()):
                 why, plan = await self._plan_surge(candidate, why)
         except KubeError:
             raise
@@ -139,14 +137,9 @@ class Validation:
 
         `protected`: why it is protected, also for few replicas, of which a move without a gap takes none away.
         """
-        if protected and protection(candidate, self._surge_rules, self.clock.now()):
-            return protected, None
         surge = await read_surge_candidate(self.kube, candidate)
-        if not is_asked_for(self.surge, surge, few_replicas=bool(protected)):
-            return protected, None
-        if why := surge_refusal(surge):
-            return f"{protected}, and it cannot be moved without a gap: {why}" if protected else "", None
-        return "", plan_of(surge)
+        why, without_gap = surge_decision(surge, protected, self._rules.surge)
+        return why, plan_of(surge) if without_gap else None
 
     def recheck(self, intent: EvictionIntent, lease: Lease | None, ledger: Ledger) -> Finish | Retry | None:
         """Checks what time, the collector and another leader may have changed, without any read."""

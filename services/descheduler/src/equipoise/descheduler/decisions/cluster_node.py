@@ -44,6 +44,9 @@ class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
     protection: str = ""
     """Why the pod must not be moved; empty when it may be."""
 
+    without_gap: bool = False
+    """Whether it is evicted only when its replacement is ready."""
+
     platforms: frozenset[Platform] = frozenset()
     """The platforms of the nodes on which pods of its workload are ready. Empty: all nodes have the same one."""
 

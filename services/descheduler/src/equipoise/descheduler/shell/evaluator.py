@@ -67,7 +67,10 @@ class Evaluator:
     def __post_init__(self) -> None:
         runtime, shared = self.runtime, self.runtime.configuration.shared
         rules = Rules(
-            protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace
+            protection=shared.protection,
+            namespaces=shared.namespaces,
+            own_namespace=shared.kubernetes.namespace,
+            surge=shared.surge.mode,
         )
         self._settings = runtime.own.evaluation(shared.load, shared.thresholds, rules, shared.placement)
         self._bus, self._clock, self._health = runtime.bus, runtime.clock, runtime.health

@@ -10,6 +10,7 @@ from equipoise.contracts.eviction.candidate import Candidate
 from equipoise.contracts.eviction.deletion_cost import DELETION_COST
 from equipoise.contracts.eviction.opt_out import EVICTION_COST
 from equipoise.contracts.eviction.protection import of_daemon_set, protection, rules_failed, static
+from equipoise.contracts.eviction.surge import SurgeCandidate, may_surge, surge_decision
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
@@ -318,6 +319,7 @@ class ClusterBuilder:
         workload = self._workload_of(pod)
         candidate = self._watched.candidate(pod, workload)
         rules, now = self._settings.rules, self._now
+        why, without_gap = self._protection(candidate, node)
         return MovablePod(
             uid=meta.uid,
             namespace=meta.namespace,
@@ -330,26 +332,36 @@ class ClusterBuilder:
             deletion_cost=cost_of(meta.annotations, DELETION_COST),
             eviction_cost=cost_of(meta.annotations, EVICTION_COST),
             created_at=created_at(pod),
-            protection=self._protection(candidate, node),
+            protection=why,
+            without_gap=without_gap,
             platforms=self._ready_platforms().get(workload, frozenset()) if workload is not None else frozenset(),
             belongs_to_node=bool(static(candidate, rules, now) or of_daemon_set(candidate, rules, now)),
             info=self._pods.infos[meta.uid],
         )
 
-    def _protection(self, candidate: Candidate, node: str) -> str:
+    def _protection(self, candidate: Candidate, node: str) -> tuple[str, bool]:
+        """Why the pod must not be moved, and whether it is moved without a gap.
+
+        Services and quotas are not watched: the binder reads them, and refuses the pods that they concern.
+        """
         pod, meta = candidate.pod, candidate.pod.metadata
         if meta.uid in self._moving:
-            return "it has a pending move"
+            return "it has a pending move", False
         if pod.spec.node_name != node:
-            return f"moved in a dry run, from {pod.spec.node_name}"
+            return f"moved in a dry run, from {pod.spec.node_name}", False
         budgets = [
             budget
             for budget in self._budgets.get(meta.namespace, ())
             if budget.metadata.unreadable or selects(budget.spec.selector, meta.labels)
         ]
-        return (
-            protection(candidate, self._settings.rules, self._now)
-            or eviction_obstacle(candidate, budgets, volumes_known=self._volumes_known(pod))
+        rules, without_gap = self._settings.rules, False
+        why = protection(candidate, rules, self._now)
+        if may_surge(candidate, why, rules, self._now):
+            surge = SurgeCandidate(candidate=candidate, budgets=self._budgets.get(meta.namespace, ()))
+            why, without_gap = surge_decision(surge, why, rules.surge)
+        why = (
+            why
+            or eviction_obstacle(candidate, budgets, volumes_known=self._volumes_known(pod), without_gap=without_gap)
             or pod_cooldown(
                 self._snapshot.cooldowns,
                 uid=meta.uid,
@@ -359,6 +371,7 @@ class ClusterBuilder:
                 now=self._now,
             )
         )
+        return why, without_gap and not why
 
     def _volumes_known(self, pod: Pod) -> bool:
         """Whether it is known which nodes can reach all of the pod's volumes."""

@@ -39,7 +39,17 @@ Account = Literal[ServiceName, "agent", "hints-webhook"]
 """The agent is no service: it does not use the bus, and has a namespace of its own."""
 
 When = Literal[
-    "", "persistentVolumes", "metricsServer", "shards", "workloads", "approvals", "hints", "webhook", "deletionCosts"
+    "",
+    "persistentVolumes",
+    "metricsServer",
+    "shards",
+    "workloads",
+    "approvals",
+    "hints",
+    "webhook",
+    "deletionCosts",
+    "surge",
+    "detach",
 ]
 
 
@@ -68,6 +78,8 @@ class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
     - hints: `placement.hints` is true.
     - webhook: `placement.hints` is true, and `annotator.hints.admission` is webhook.
     - deletionCosts: `annotator.deletionCosts` is not none.
+    - surge: `surge.mode` is not none.
+    - detach: `surge.mode` is not none, and `binder.evict` is true.
     """
 
     def __str__(self) -> str:
@@ -155,6 +167,9 @@ REQUIRED: Sequence[ApiPermission] = (
     *_permissions("binder", "get update", "", "configmaps", name="equipoise-ledger", own_namespace=True),
     *_permissions("binder", "get", LEASES, "leases", name="equipoise-descheduler", own_namespace=True),
     *_permissions("binder", "list", LEASES, "leases", name="equipoise-descheduler"),
+    *_permissions("binder", "list", "", "pods services resourcequotas", when="surge"),
+    *_permissions("binder", "list", "policy", "poddisruptionbudgets", when="surge"),
+    *_permissions("binder", "patch", "", "pods", when="detach"),
     *_permissions("reclaimer", "patch", "", "nodes/status"),
     *_permissions("reclaimer", "create", LEASES, "leases", own_namespace=True),
     *_permissions("reclaimer", "get update", LEASES, "leases", name="equipoise-reclaimer", own_namespace=True),
@@ -296,6 +311,10 @@ def is_required(permission: ApiPermission, settings: AllSettings, *, deployed: b
             return deployed
         case "deletionCosts":
             return settings.annotator.deletion_costs != "none"
+        case "surge":
+            return settings.shared.surge.mode != "none"
+        case "detach":
+            return settings.shared.surge.mode != "none" and settings.binder.evict
         case "hints":
             return settings.shared.placement.hints
         case "webhook":
@@ -321,6 +340,8 @@ def service_finding(service: str, account: str, allowed: Mapping[ApiPermission, 
             fix = INSTALL
         elif all(permission.when == "deletionCosts" for permission in required):
             fix = "apply k8s/deletion-costs (with Helm: set deletionCosts)"
+        elif all(permission.when in ("surge", "detach") for permission in required):
+            fix = "apply k8s/surge (with Helm: set surge)"
         return Finding("error", subject, f"may not {', '.join(map(str, required))}", fix)
     if missing:
         message = f"may not {', '.join(map(str, missing))}: workloads of these kinds are not moved"

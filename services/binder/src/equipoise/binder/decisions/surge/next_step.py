@@ -108,7 +108,7 @@ def _restore_reason(move: SurgeMove, observed: ObservedMove, now: float) -> str:
     if observed.misplaced:
         return f"the replacement runs on {move.replacement_node}: {observed.misplaced}"
     if now >= move.ready_by:
-        return "the replacement was not ready in time (binder.surge.readyTimeout)"
+        return "the replacement was not ready in time (surge.readyTimeout)"
     return ""
 
 

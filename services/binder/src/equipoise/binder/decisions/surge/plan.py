@@ -2,11 +2,9 @@
 
 import msgspec
 
-from equipoise.binder.decisions.surge.settings import SurgeMode
 from equipoise.binder.state.ledger import Ledger
 from equipoise.binder.state.surge_move import RESERVED, SurgeMove
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH, SurgeCandidate
-from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
 
@@ -37,21 +35,6 @@ class SurgePlan(msgspec.Struct, frozen=True, kw_only=True):
             stage_at=now,
             ready_by=now + timeout,
         )
-
-
-def is_asked_for(mode: SurgeMode, surge: SurgeCandidate, *, few_replicas: bool) -> bool:
-    """Whether the mode includes the pod. `few_replicas`: whether `protection.minReplicas` protects it."""
-    if mode == "off" or few_replicas:
-        return mode != "off"
-    return mode == "always" or (mode == "blocked" and is_blocked(surge))
-
-
-def is_blocked(surge: SurgeCandidate) -> bool:
-    """Whether a PodDisruptionBudget of the pod allows no eviction now."""
-    labels = surge.candidate.pod.metadata.labels
-    return any(
-        budget.status.disruptions_allowed <= 0 and selects(budget.spec.selector, labels) for budget in surge.budgets
-    )
 
 
 def plan_of(surge: SurgeCandidate) -> SurgePlan | None:

@@ -37,10 +37,13 @@ def target_refusal(node: Node, *, now: float, settling: float) -> str:
     )
 
 
-def eviction_obstacle(candidate: Candidate, budgets: Sequence[PodDisruptionBudget], *, volumes_known: bool) -> str:
+def eviction_obstacle(
+    candidate: Candidate, budgets: Sequence[PodDisruptionBudget], *, volumes_known: bool, without_gap: bool = False
+) -> str:
     """Why an eviction of this unprotected pod would fail at present; "" when it may succeed.
 
     `budgets`: the PodDisruptionBudgets that select the pod, or may select it because they cannot be read.
+    `without_gap`: it is evicted when its replacement is ready; a budget then allows what it does not allow now.
     """
     if not volumes_known:
         return "the nodes that can reach its volumes are not known"
@@ -54,6 +57,6 @@ def eviction_obstacle(candidate: Candidate, budgets: Sequence[PodDisruptionBudge
     for budget in budgets:
         if budget.status.observed_generation < budget.metadata.generation:
             return f"PodDisruptionBudget {budget.metadata.name} was changed and is not yet observed by its controller"
-        if budget.status.disruptions_allowed < 1:
+        if budget.status.disruptions_allowed < 1 and not without_gap:
             return f"PodDisruptionBudget {budget.metadata.name} allows no disruption"
     return ""

@@ -185,6 +185,7 @@ def _planned(strategy: str, move: PodMove, preferred: Mapping[tuple[str, str], s
         expected_reduction=move.pod.usage,
         sampled_at=move.sampled_at,
         later=later,
+        without_gap=move.pod.without_gap,
         preferred_without_scores=preferred.get((strategy, move.pod.uid), ""),
     )
 

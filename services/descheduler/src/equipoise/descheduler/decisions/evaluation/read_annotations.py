@@ -9,6 +9,7 @@ from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.gangs import GANG_KEYS
 from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT, EVICTION_COST, OPT_OUT, PROTECTING
 from equipoise.contracts.eviction.protection import CONFIG_SOURCE, MIRROR
+from equipoise.contracts.eviction.surge import SURGE_OPT_OUT
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.scheduling.model.volumes import BETA_CLASS, BIND_COMPLETED, SELECTED_NODE
@@ -18,7 +19,7 @@ T = TypeVar("T", bound=Object)
 READ = frozenset(
     {
         *(OPT_OUT, *PROTECTING, DO_NOT_DISRUPT, MIRROR, CONFIG_SOURCE, *GANG_KEYS),
-        *(DELETION_COST, DETACHED_HASH, EVICTION_COST, HINTED),
+        *(DELETION_COST, DETACHED_HASH, EVICTION_COST, HINTED, SURGE_OPT_OUT),
         *(BETA_CLASS, BIND_COMPLETED, SELECTED_NODE),
     }
 )

@@ -1,0 +1,72 @@
+"""Which pods an evaluation moves without a gap, and how `equipoise plan` shows them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from builders import NOW, a_workload
+from descheduler.snapshots import RULES, a_pod, a_snapshot, evaluation_settings, owners_of
+
+from equipoise.contracts.configuration.settings import SurgeMode
+from equipoise.contracts.eviction.surge import SURGE_OPT_OUT, TEMPLATE_HASH
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
+from equipoise.contracts.kubernetes.objects.workload import (
+    DeploymentStrategy,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodDisruptionBudgetStatus,
+    RollingUpdateOfDeployment,
+)
+from equipoise.descheduler.decisions.cluster_node import MovablePod
+from equipoise.descheduler.state.cluster_builder import ClusterBuilder
+
+replace = msgspec.structs.replace
+SELECTOR = LabelSelector(match_labels={"app": "web"})
+BLOCKING = PodDisruptionBudget(
+    metadata=ObjectMeta(name="web", namespace="shop"),
+    spec=PodDisruptionBudgetSpec(selector=SELECTOR),
+    status=PodDisruptionBudgetStatus(disruptions_allowed=0),
+)
+
+
+def movable(mode: SurgeMode, replicas: int, *budgets: PodDisruptionBudget, **metadata: Any) -> MovablePod:
+    """A pod of a Deployment whose rollouts surge, as strategies see it."""
+    owners = owners_of("web", replicas=replicas)
+    strategy = DeploymentStrategy(type="RollingUpdate", rolling_update=RollingUpdateOfDeployment(max_surge=1))
+    deployment, replica_set = a_workload(), a_workload("web-1", kind="ReplicaSet")
+    owners[deployment] = replace(owners[deployment], spec=replace(owners[deployment].spec, strategy=strategy))
+    selected = LabelSelector(match_labels={"app": "web", TEMPLATE_HASH: "h1"})
+    spec = replace(owners[replica_set].spec, selector=selected)
+    owners[replica_set] = replace(owners[replica_set], spec=spec)
+    pod = a_pod()
+    pod = replace(pod, metadata=replace(pod.metadata, labels={"app": "web", TEMPLATE_HASH: "h1"}, **metadata))
+    snapshot = a_snapshot(pod, owners=owners, now=NOW)
+    snapshot = replace(snapshot, watched=replace(snapshot.watched, budgets=budgets))
+    settings = replace(evaluation_settings(), rules=replace(RULES, surge=mode))
+    node = next(node for node in ClusterBuilder(snapshot, settings).cluster().nodes if node.name == "node-a")
+    (found,) = node.pods
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pod", "why", "without_gap"),
+    [
+        (movable("none", 1), "1 replica(s)", False),
+        (movable("singleReplicas", 1), "", True),
+        (movable("singleReplicas", 1, BLOCKING), "", True),
+        (movable("singleReplicas", 3), "", False),
+        (movable("singleReplicas", 3, BLOCKING), "allows no disruption", False),
+        (movable("blocked", 3), "", False),
+        (movable("blocked", 3, BLOCKING), "", True),
+        (movable("always", 3), "", True),
+        (movable("always", 1, annotations={SURGE_OPT_OUT: "false"}), "cannot be moved without a gap", False),
+        (movable("always", 1, BLOCKING, BLOCKING), "more than one PodDisruptionBudget", False),
+    ],
+)
+def test_a_pod_is_not_protected_by_what_a_move_without_a_gap_keeps(
+    pod: MovablePod, why: str, without_gap: bool
+) -> None:
+    """Neither by `protection.minReplicas` nor by a budget that allows no disruption, if its mode includes the pod."""
+    assert why in pod.protection
+    assert bool(pod.protection) == bool(why)
+    assert pod.without_gap == without_gap
