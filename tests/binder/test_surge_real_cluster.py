@@ -5,15 +5,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import msgspec
 import pytest
 from binder.ledgers import an_eviction
 from binder.worlds import GENEROUS, LEADER
 from builders import an_intent
 from cluster_fixtures import StartCluster
+from deployment.base import ROOT, base_documents
+from deployment.kustomize import read_kustomization
 from prometheus_client import CollectorRegistry
 
+from equipoise.binder.decisions.event import fence_probe
 from equipoise.binder.decisions.result import Finish, Proceed
 from equipoise.binder.decisions.surge.plan import plan_of
+from equipoise.binder.service import SURGE_PROBE
 from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.binder.shell.ledger_writer import LedgerWriter
 from equipoise.binder.shell.live_reads import read_candidate
@@ -24,14 +29,16 @@ from equipoise.binder.state.ledger import Ledger
 from equipoise.binder.state.surge_move import DETACHED, PLACED, READY, RESERVED
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import SurgeSettings
+from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH, surge_refusal
 from equipoise.contracts.kubernetes.objects.metadata import is_ready
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.configuration import Kubernetes, Shared
-from equipoise.runtime.kubernetes.client import PODS, Kube, KubeError
+from equipoise.runtime.kubernetes.client import EVENTS, PODS, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.testbed import objects as manifests
@@ -39,7 +46,7 @@ from equipoise.testbed.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(300)
 
-SHOP, OWN = "shop", "equipoise-system"
+SHOP, OWN, ACCOUNT = "shop", "equipoise-system", "equipoise-binder"
 PATIENCE = 90.0
 MERGE = "application/merge-patch+json"
 
@@ -191,6 +198,69 @@ async def test_a_pod_that_cannot_be_evicted_moves_without_a_gap(
         await moves.carry_on()
     assert moves.outcomes[name] == Outcome.EVICTED
     assert all(pod.metadata.controller is not None for pod in await moves.ready(app))
+
+
+@pytest.fixture
+async def fenced(moves: Moves) -> AsyncIterator[Moves]:
+    """The moves of a binder that has only what k8s/base and k8s/surge permit its account."""
+    cluster = moves.cluster
+    accounts = ("ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
+    policies = ("equipoise-binder-fence", "equipoise-surge-fence")
+    base = [each for each in base_documents() if each["kind"] in accounts or each["metadata"]["name"] in policies]
+    await cluster.apply([*base, *read_kustomization(ROOT / "k8s" / "surge")])
+    clock = SystemClock()
+    connection = Kubernetes(service_account=str((await cluster.service_account_token(OWN, ACCOUNT)).parent))
+    async with connect_kube(connection, "binder", clock, environment=cluster.in_cluster_environment) as kube:
+        health = Health(configuration_hash="", metrics=CollectorRegistry())
+        for policy, name in (("equipoise-binder-fence", PROBE), ("equipoise-surge-fence", SURGE_PROBE)):
+            async with asyncio.timeout(PATIENCE):
+                await until_fenced(kube, policy, EVENTS, fence_probe(OWN, name, clock.now()), clock, health)
+        yield Moves(cluster, kube)
+
+
+async def approve(cluster: Cluster, uid: str) -> None:
+    """Approves the eviction, and waits until the API server applies it and the rights of k8s/surge."""
+    async with cluster.api() as api:
+        rules = msgspec.to_builtins(approval_rules([uid]))
+        path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{OWN}/roles/{APPROVAL_ROLE}"
+        await api.request("PATCH", path, {"rules": rules}, content_type=MERGE)
+    approval = {"group": "equipoise.dev", "resource": "evictions", "name": uid, "verb": "approve", "namespace": OWN}
+    detaching = {"resource": "pods", "verb": "patch", "namespace": SHOP}
+    async with asyncio.timeout(PATIENCE):
+        for attributes in (approval, detaching):
+            spec = {"user": f"system:serviceaccount:{OWN}:{ACCOUNT}", "resourceAttributes": attributes}
+            allowed = False
+            while not allowed:
+                review = await cluster.request(
+                    "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec}
+                )
+                allowed = review["status"]["allowed"]
+
+
+async def test_the_account_of_the_binder_suffices_for_a_move_and_for_its_end(fenced: Moves) -> None:
+    """A single replica moves, and one whose replacement is not ready in time is given back without an approval. Takes
+    seconds, as above."""
+    pod = await fenced.deploy("permitted", 1, maxUnavailable=0)
+    await approve(fenced.cluster, pod.metadata.uid)
+    async with fenced.never_fewer("permitted", 1):
+        await fenced.detach(pod)
+        await fenced.carry_on()
+    assert fenced.outcomes[pod.metadata.name] == Outcome.EVICTED
+
+    pod = await fenced.deploy("returned", 1, maxUnavailable=0)
+    await approve(fenced.cluster, pod.metadata.uid)
+    for node in ("node-a", "node-b"):
+        await fenced.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+    try:
+        async with fenced.never_fewer("returned", 1):
+            await fenced.detach(pod, timeout=1)
+            await approve(fenced.cluster, "another")
+            await fenced.carry_on()
+    finally:
+        for node in ("node-a", "node-b"):
+            await fenced.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": False}})
+    assert fenced.outcomes[pod.metadata.name] == Outcome.FAILED
+    assert "the pod was restored" in fenced.details[pod.metadata.name]
 
 
 @pytest.mark.parametrize("stage", [RESERVED, DETACHED, PLACED, READY])

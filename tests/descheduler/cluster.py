@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.configuration.settings import LoadSettings, SurgeSettings
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, OwnerReference, ResourceRequirements
 from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
@@ -231,12 +231,17 @@ class Cluster:
     def last_decision(self) -> DescheduleDecision:
         return self.decisions[-1]
 
-    def descheduler(self, identity: str = "descheduler-1", **settings: Any) -> Descheduler:
+    def descheduler(
+        self,
+        identity: str = "descheduler-1",
+        surge: SurgeSettings = SurgeSettings(),  # noqa: B008  a frozen value
+        **settings: Any,
+    ) -> Descheduler:
         """With one strategy, so that there is one decision per evaluation."""
         defaults: dict[str, Any] = {"warm_up": Duration(0), "strategies": (LowNodeLoad(),)}
         own = DeschedulerSettings(**(defaults | settings))
         runtime = Runtime(
-            configuration=Configuration(shared=Shared(load=LOAD), own=own, hash=""),
+            configuration=Configuration(shared=Shared(load=LOAD, surge=surge), own=own, hash=""),
             message_bus=self.bus,
             clock=self.clock,
             health=self.health,

@@ -1,13 +1,16 @@
 """Which pods an evaluation moves without a gap, and how `equipoise plan` shows them."""
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
 from builders import NOW, a_workload
+from descheduler.cluster import Cluster, a_workload_object
 from descheduler.snapshots import RULES, a_pod, a_snapshot, evaluation_settings, owners_of
 
-from equipoise.contracts.configuration.settings import SurgeMode
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.settings import SurgeMode, SurgeSettings
 from equipoise.contracts.eviction.surge import SURGE_OPT_OUT, TEMPLATE_HASH
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
 from equipoise.contracts.kubernetes.objects.workload import (
@@ -16,9 +19,12 @@ from equipoise.contracts.kubernetes.objects.workload import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
     RollingUpdateOfDeployment,
+    WorkloadSpec,
 )
+from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.descheduler.decisions.cluster_node import MovablePod
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
+from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS, REPLICA_SETS
 
 replace = msgspec.structs.replace
 SELECTOR = LabelSelector(match_labels={"app": "web"})
@@ -70,3 +76,32 @@ def test_a_pod_is_not_protected_by_what_a_move_without_a_gap_keeps(
     assert why in pod.protection
     assert bool(pod.protection) == bool(why)
     assert pod.without_gap == without_gap
+
+
+@pytest.mark.parametrize("mode", ["none", "singleReplicas"])
+async def test_single_replicas_are_proposed_where_they_are_moved_without_a_gap(mode: SurgeMode) -> None:
+    """And the plan states it."""
+    cluster = Cluster()
+    cluster.hot_and_idle()
+    labels = {TEMPLATE_HASH: "h1"}
+    strategy = DeploymentStrategy(type="RollingUpdate", rolling_update=RollingUpdateOfDeployment(max_surge=1))
+    for number in range(8):
+        cluster.kube.put(DEPLOYMENTS, a_workload_object(f"app{number}", 1, spec=WorkloadSpec(strategy=strategy)))
+    for replica_set in cluster.kube.stored(REPLICA_SETS):
+        spec = replace(replica_set.spec, selector=LabelSelector(match_labels=labels))
+        cluster.kube.put(REPLICA_SETS, replace(replica_set, spec=spec))
+    for pod in cluster.kube.stored(PODS):
+        cluster.kube.put(PODS, replace(pod, metadata=replace(pod.metadata, labels=pod.metadata.labels | labels)))
+    async with cluster.bus:
+        descheduler = cluster.descheduler(surge=SurgeSettings(mode=mode))
+        await descheduler.attach()
+        await cluster.measure()
+        task = asyncio.create_task(descheduler.run())
+        await cluster.pass_time(30.0)
+        plan = await cluster.bus.request(subjects.PLAN_PREVIEW, PlanRequest(), PlanResponse, timeout=5.0)
+        await cluster.pass_time(4 * 120.0)
+        task.cancel()
+        await asyncio.wait([task])
+    assert bool(cluster.intents) == (mode != "none")
+    assert bool(plan.moves) == (mode != "none")
+    assert all(move.without_gap for move in plan.moves)
