@@ -10,6 +10,7 @@ from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec
 from equipoise.contracts.messages.descheduling import NodeClassification, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
+from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.cooldowns import pod_cooldown
@@ -179,8 +180,9 @@ def test_a_clock_that_was_ahead_makes_nothing_last_longer(ahead: float) -> None:
     tracker.count("low_node_load", abnormal("node-a"), NOW + ahead)
 
     tracker.read_clock(NOW)
-    assert approved_pods(tracker.pending.values(), now=NOW + 179) == ["uid-web-2"]
-    assert approved_pods(tracker.pending.values(), now=NOW + 180) == []
+    expired = NOW + 180 + HEARTBEAT_LIFETIME
+    assert approved_pods(tracker.pending.values(), now=expired - 1) == ["uid-web-2"]
+    assert approved_pods(tracker.pending.values(), now=expired) == []
     assert tracker.counts == {}
     cooldown = {"uid": "", "namespace": "shop", "workload": a_workload(), "node": "node-a"}
     assert pod_cooldown(tracker.cooldowns, now=NOW + 299, **cooldown)  # type: ignore[arg-type]
