@@ -237,7 +237,7 @@ async def test_the_topology_spread_of_the_pods_is_kept(world: ScaledWorld) -> No
 
 
 async def test_a_pod_that_was_deleted_or_replaced_is_left_out(world: ScaledWorld) -> None:
-    """The UID tells."""
+    """The UID distinguishes them."""
     world.put_pods(lambda name, node: {"metadata": {"uid": "another"}} if name == "n0-0" else {})
     world.kube.remove(PODS, "n0-1", "shop")
     await world.begin_with()

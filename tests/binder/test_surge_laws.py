@@ -31,7 +31,7 @@ EVENTS = (
 )  # fmt: skip
 
 
-class Story:
+class Course:
     """A cluster with one move, from the removal of the label on."""
 
     def __init__(self, replicas: int, seed: int) -> None:
@@ -144,8 +144,8 @@ class Story:
                 self.disturbed_at = math.inf  # the ReplicaSet may delete any ready pod then
                 cluster.set_hash("web-1", "h1")
 
-    def calm_down(self, *, ready: bool) -> None:
-        """Nothing new happens; the scheduler and the kubelets do their work, or pods that are not ready never are."""
+    def settle(self, *, ready: bool) -> None:
+        """No further events: pods are bound, and become ready unless `ready` is false."""
         self.late.clear()
         for _ in range(40):
             self.now += 10.0
@@ -159,15 +159,15 @@ class Story:
             self.act()
 
 
-def tell(replicas: int, seed: int, events: Sequence[str], *, ready: bool) -> None:
+def check_laws(replicas: int, seed: int, events: Sequence[str], *, ready: bool) -> None:
     """Checks the laws. `ready`: whether the pods of the end become ready."""
-    story = Story(replicas, seed)
+    course = Course(replicas, seed)
     for event in events:
-        story.happen(event)
-    rolling_out = story.cluster.revision > 1  # a rollout that never ends is waited for
-    story.calm_down(ready=ready or rolling_out)
-    assert story.move is None
-    pod = story.cluster.pod("web-1")
+        course.happen(event)
+    rolling_out = course.cluster.revision > 1  # a rollout that never ends is waited for
+    course.settle(ready=ready or rolling_out)
+    assert course.move is None
+    pod = course.cluster.pod("web-1")
     assert pod is None or pod.metadata.controller is not None
 
 
@@ -182,4 +182,4 @@ def test_no_endpoint_is_missing_because_of_a_move_and_every_move_ends(
     replicas: int, seed: int, events: list[str], ready: bool
 ) -> None:
     """Takes seconds: a hundred stories of up to a hundred events."""
-    tell(replicas, seed, events, ready=ready)
+    check_laws(replicas, seed, events, ready=ready)

@@ -17,7 +17,7 @@ OpenMoves = Mapping[str, SurgeMove]
 
 
 async def open_moves(kube: Kube, namespace: str) -> OpenMoves:
-    """The open moves of the ledger in this namespace. None where it cannot be read, as in a cluster without
+    """The open moves of the ledger in this namespace. Empty if it cannot be read, as in a cluster without
     Equipoise."""
     try:
         stored = await LedgerStore(kube, namespace).read()

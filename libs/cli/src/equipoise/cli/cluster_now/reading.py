@@ -174,7 +174,7 @@ async def read_cluster(
 def placement_of(
     settings: CollectorSettings, load: LoadSettings, objects: ListedObjects, moves: OpenMoves, now: float
 ) -> ClusterPlacement:
-    """What a collector would know now that has watched the pods before their moves."""
+    """What a collector would know by now if it had watched the pods before their moves."""
     placement = ClusterPlacement(
         windows=[window.length for window in load.windows], start_timeout=load.pod_start_timeout, owner_retention=0.0,
         owner_of=objects.owners.__getitem__, selector=settings.node_selector,

@@ -65,7 +65,7 @@ class AvoidableLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HintGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The placed pods whose placement hint says the same about their node."""
+    """The placed pods whose hints rated their nodes alike."""
 
     node: NodeInHint | Literal["unknown"]
     placements: int

@@ -99,7 +99,7 @@ async def read_binder_mode(
         return binder_mode(latest.values(), holders, server.shown_url, same_cluster=same_cluster)
 
     at_once = mode_with(())
-    # If a leader is among those that published, heartbeats would tell no more about the cluster.
+    # If a leader is among those that published, heartbeats would add nothing about the cluster.
     if at_once.mode != "unknown" or (
         at_once.reported and any(heartbeat.leading and heartbeat.service in _LEADERS for heartbeat in published_before)
     ):

@@ -86,7 +86,7 @@ def explain(message: str, document: Any, kind: Any, where: str) -> str:
     ):
         what = f"expected {described}"
     text = what.replace("`", "").replace("Expected", "expected", 1)
-    # With [...], the path does not tell which of several values is wrong.
+    # With [...], the path does not name the wrong one of several values.
     return f"{setting}: {text}" if "[...]" in path else f"{setting}: {show(value)} is not allowed: {text}"
 
 

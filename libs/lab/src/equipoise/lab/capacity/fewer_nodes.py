@@ -1,7 +1,7 @@
 """How many nodes fewer would be sufficient.
 
 The answer is the smallest cluster with the same mix of node sizes that is as good as the present one with the stock
-scheduler: nodes are above 80 % for no more hours, and no more pods than one in 500 are additionally without a node.
+scheduler: nodes are above 80 % for no more hours, and at most one pod in 500 more than there is without a node.
 Each size is replayed with the same seeds. The next size is halfway between one that is good enough and one that is not.
 """
 
@@ -69,8 +69,8 @@ class NodesNeeded(msgspec.Struct, frozen=True, kw_only=True):
 class _Search:
     """The search for the needed nodes of one case. Sizes are numbers of removed nodes."""
 
-    def __init__(self, cases: Sequence[ReplayPlan], most: int) -> None:
-        self.plans = cases
+    def __init__(self, plans_of_case: Sequence[ReplayPlan], most: int) -> None:
+        self.plans = plans_of_case
         """One for each order of arrivals."""
 
         # The most removed nodes with which the cluster is good enough (-1: not known), and the fewest with which it is

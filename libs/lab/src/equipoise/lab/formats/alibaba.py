@@ -147,7 +147,8 @@ def _rules(folder: Path, apps: Set[str]) -> list[DraftRule]:
 
 
 def rules_between(apps: Set[str], rows: Iterable[Row], columns: tuple[str, str, str]) -> list[DraftRule]:
-    """The anti-affinity rules between these apps. A rule of an app with itself counts one pod less in the data.
+    """The anti-affinity rules between these apps. In a rule of an app with itself, the data has the number of
+    further pods: one is added.
 
     `columns`: the columns of the apps, and of the number of pods of the second one.
     """

@@ -77,7 +77,7 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
 
 
 def required(file: str) -> str:
-    """The required file that `file` provides: the one in FILES for a file of any machine, otherwise `file` itself."""
+    """The name of `file` in FILES, where the first entry represents the files of all machines."""
     return FILES[0] if _MACHINE.fullmatch(table_of(file)) and file.endswith(SUFFIX) else file
 
 

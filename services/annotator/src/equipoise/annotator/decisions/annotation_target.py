@@ -26,7 +26,7 @@ class AnnotationTarget(msgspec.Struct, frozen=True, kw_only=True):
     """An object in the cluster, and the rules for writing on it."""
 
     key: str
-    """Unique among all objects; its owner and its refresh time are hashed from it."""
+    """Unique among all objects. Its hash decides which annotator writes the object, and when it is refreshed."""
 
     display_name: str
 

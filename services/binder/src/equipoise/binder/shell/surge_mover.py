@@ -1,4 +1,4 @@
-"""Carries on the moves without a gap that the ledger has, also those that another binder has begun."""
+"""Continues the open moves of the ledger, also those that another binder has begun."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ from equipoise.runtime.process.health import Health
 log = structlog.get_logger()
 
 _PERIOD = 2.0
-"""Seconds between two turns. A cordon of its node ends a move within ten seconds."""
+"""Seconds between two turns. A move must end within ten seconds after the node of its pod is cordoned."""
 
 _MAX_RECORDS = 5
-"""Stages that one turn may write: more of them would change in a circle."""
+"""The number of stages that one turn may write at most. More would mean that the stages repeat."""
 
 
 @dataclass

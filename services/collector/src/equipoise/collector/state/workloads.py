@@ -52,7 +52,10 @@ class LearnedProfile:
         self._measured = {at: value for at, value in self._measured.items() if at > newest - SLOTS}
 
     def restore(self, profile: Sequence[Resources]) -> None:
-        """Fill the slots that were not measured. A restored slot is no measurement: no window is computed from it."""
+        """Fill the slots that were not measured. A restored slot is no measurement: no window is computed from it.
+
+        With weight 0, a slot that is known does not change.
+        """
         self._slots = [_smoothed(slot, old, 0.0) for slot, old in zip(self._slots, profile, strict=True)]
 
     def window(self, length: float, slot: float, now: float, coverage: float) -> WindowUsage | None:

@@ -83,7 +83,7 @@ class NowReport(msgspec.Struct, frozen=True, kw_only=True):
     pods: int
     pods_measured: int
     detached: list[str] = []
-    """The pods that moves without a gap have detached, with their workloads: `shop/web-1 of Deployment/shop/web`."""
+    """The pods that are detached by a move without a gap, with their workloads: `shop/web-1 of Deployment/shop/web`."""
 
     before: Spread
     resource: Resource

@@ -35,10 +35,10 @@ SYSTEM_CONSTRAINTS = (
 """The constraints of pods without any, if the configuration lists none either (`defaultingType: System`)."""
 
 Rule = tuple[TopologySpreadConstraint, LabelSelector | None]
-"""A constraint, and the selector that applies to the pod in place of its own."""
+"""A constraint, and the selector that replaces its `labelSelector`: with `matchLabelKeys`, or the default one."""
 
 _MOST_COUNTS = 100
-"""Up to this number of pods on a node, the score is computed once for each number, and not for each node."""
+"""If no node has more matching pods than this, the score is computed once per number of pods instead of per node."""
 
 
 class PodTopologySpread:
@@ -208,7 +208,7 @@ class _Spread:
         return self._minimum
 
     def skew(self, rows: Rows) -> Ints:
-        """The number of pods in the domain of each row with the new one, above the minimum."""
+        """For each row: the pods in its domain, plus the new pod if it is selected, minus the minimum of domains."""
         return self.counts.of(rows) + int(self.selects_pod) - self.minimum
 
     def change(self, other: PodInfo, row: int, pods: int) -> None:
@@ -304,7 +304,8 @@ def _score(
         if labelled is not None:
             included &= labelled
         counted = np.where(included, by_node, 0)
-        # Nodes without the label are scored unless all keys are required. Their domain is that of an empty value.
+        # Nodes without the label (code -1, therefore + 1) are one domain with those that have an empty value. It counts
+        # in `size`, and their own score becomes 0 below. If all keys are required, they are not scored.
         domains = column.codes if "" not in column.values else column.codes_with_missing_as("")
         by_domain = np.bincount(domains[counted > 0] + 1, counted[counted > 0], len(column.values) + 1)
         row_domains = domains.take(rows) + 1
