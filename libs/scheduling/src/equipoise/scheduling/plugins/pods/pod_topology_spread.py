@@ -208,7 +208,7 @@ class _Spread:
         return self._minimum
 
     def skew(self, rows: Rows) -> Ints:
-        """For each row: the pods in its domain, plus the new pod if it is selected, minus the minimum of domains."""
+        """The pods in the domain of each row, plus the new pod if it is selected, minus the minimum of all domains."""
         return self.counts.of(rows) + int(self.selects_pod) - self.minimum
 
     def change(self, other: PodInfo, row: int, pods: int) -> None:
