@@ -35,10 +35,10 @@ SYSTEM_CONSTRAINTS = (
 """The constraints of pods without any, if the configuration lists none either (`defaultingType: System`)."""
 
 Rule = tuple[TopologySpreadConstraint, LabelSelector | None]
-"""A constraint, and the selector that replaces its `labelSelector`: with `matchLabelKeys`, or the default one."""
+"""The constraint, and the selector that is used instead of the `labelSelector` of the constraint."""
 
 _MOST_COUNTS = 100
-"""If no node has more matching pods than this, the score is computed once per number of pods instead of per node."""
+"""The highest number of matching pods on a node with which scores are computed once per number, not once per node."""
 
 
 class PodTopologySpread:
