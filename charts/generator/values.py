@@ -95,7 +95,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
         "deletionCosts": Value(
             "none",
             {"enum": ["none", "hottestNodes", "emptiestNodes"]},
-            "Which pods of a workload a scale-down should delete first, when the days before foretell it: those on the"
+            "Which pods of a workload a scale-down should delete first, when the days before predict it: those on the"
             " nodes that will be hottest, or on those with the fewest pods, so that nodes become empty. Lets the"
             " annotator read pods, and write `controller.kubernetes.io/pod-deletion-cost` to them.",
         ),

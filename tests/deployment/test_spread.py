@@ -16,11 +16,15 @@ DEPLOYMENTS = [
 
 
 def placed(deployment: Document, zones: dict[str, str]) -> list[str]:
-    """The nodes of the replicas. kube-scheduler prefers node `a`, which is large. `zones`: by node; empty: no label."""
+    """The nodes of the replicas. kube-scheduler prefers large nodes: `a`, then all but those of zone `y`.
+
+    `zones`: by node; empty: no label.
+    """
     cluster = ClusterScheduler(random.Random(1))
     for name, zone in zones.items():
         labels = {"kubernetes.io/hostname": name} | ({"topology.kubernetes.io/zone": zone} if zone else {})
-        size = {"cpu": "64" if name == "a" else "4", "memory": "256Gi" if name == "a" else "16Gi", "pods": "110"}
+        cpu = 64 if name == "a" else 4 if zone == "y" else 32
+        size = {"cpu": str(cpu), "memory": f"{4 * cpu}Gi", "pods": "110"}
         cluster.put_documents(
             [{"kind": "Node", "metadata": {"name": name, "labels": labels}, "status": {"allocatable": size}}]
         )

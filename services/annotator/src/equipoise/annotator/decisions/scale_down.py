@@ -1,4 +1,4 @@
-"""The scale-down of a workload that its number of pods on the days before foretells: by an autoscaler, a schedule, or a
+"""The scale-down of a workload that its number of pods on the days before predicts: by an autoscaler, a schedule, or a
 person at the same hour."""
 
 import math
