@@ -9,8 +9,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import yaml
+from charts.generator.changes import NAMESPACE, RELEASE_NAMESPACE, Change, value_of
+from charts.generator.conditions import CONDITIONS
 from charts.generator.manifests import ROOT, Document, Manifests
-from charts.generator.plan import CONDITIONS, NAMESPACE, RELEASE_NAMESPACE, Change, plan, value_of
+from charts.generator.plan import plan
 from charts.generator.template import Each, More, Node, Text, When
 
 from equipoise.contracts.hints.webhook import SERVICE as WEBHOOK
