@@ -18,7 +18,8 @@ WEIGHT = 5
 
 
 class LoadPolicy:
-    """A Score plugin. Its scores are those of the scorer with `extender.maxScore: 100` in the same state.
+    """A Score plugin. Its scores are those of the scorer with `extender.maxScore: 100` in the same state: the points of
+    a policy in `scorer/decisions/policies/`, which also decides about nodes whose load is stale or unknown.
 
     As in the scorer, all nodes get the same score without sufficient data, and the expected usage of a scored pod
     counts on its best nodes until its placement is received. Unlike in the scorer, only feasible nodes are scored.
