@@ -15,8 +15,8 @@ import msgspec
 from bench.collect_5000 import fill, make_node, make_pod, prometheus_server
 from bench.memory import peak_mb, resident_mb
 from bench.output import progress, report
+from equipoise.cli.cluster_access.kubeconfig import ClusterName
 from equipoise.cli.cluster_now.reading import connected, evaluation_settings, read_cluster
-from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.report.now.figures import now_report
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings

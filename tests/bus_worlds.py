@@ -16,7 +16,7 @@ from equipoise.contracts.bus.streams import with_max_ages
 from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.bus.codec import SUBJECT
 from equipoise.runtime.bus.dev_server import embedded_server
-from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
+from equipoise.runtime.bus.nats.nats_bus import NatsBus, open_bus
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock

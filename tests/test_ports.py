@@ -61,7 +61,7 @@ async def page_port(limits: ConnectionLimits) -> AsyncIterator[str]:
 PORTS: dict[str, Serving] = {"health": health_port, "agent": agent_port, "page": page_port}
 
 PORT_MODULES = {
-    "libs/common/src/equipoise/runtime/process/connections.py": "health of services and scheduler, and the live page",
+    "libs/common/src/equipoise/runtime/http_server/connections.py": "health of services and scheduler, live page",
     "services/agent/src/equipoise/agent/shell/health.py": "health of the agent",
     "services/scorer/src/equipoise/scorer/shell/connections.py": "extender: tests/scorer/test_connections.py",
     "libs/common/src/equipoise/runtime/kubernetes/port_forward.py": "a command, on 127.0.0.1",

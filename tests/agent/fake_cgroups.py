@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from equipoise.agent.decisions.cpu_sets import format_cpus, parse_cpus
-from equipoise.agent.shell.cgroup_files import CgroupFiles
+from equipoise.agent.shell.cgroups.cgroup_files import CgroupFiles
 
 FILES = {
     1: {

@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.fake_cgroups import FakeCgroups
 from agent.real_cgroups import ROOT, real_cgroups, unified_cpusets
 
-from equipoise.agent.shell.cgroup_files import CgroupFiles
+from equipoise.agent.shell.cgroups.cgroup_files import CgroupFiles
 
 SCRIPT = [
     ("parent", "cpu.cfs_quota_us", "100000"),

@@ -10,7 +10,7 @@ from builders import NOW
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.contracts.messages.health import Heartbeat
-from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock
 

@@ -95,7 +95,7 @@ def load() -> None:
     for module in pkgutil.walk_packages(package.__path__, "equipoise.cli."):
         if not module.name.startswith(LEFT_OUT):
             importlib.import_module(module.name)
-    for name in ("nats.aio.client", "equipoise.runtime.bus.nats_bus", "equipoise.runtime.kubernetes.connection"):
+    for name in ("nats.aio.client", "equipoise.runtime.bus.nats.nats_bus", "equipoise.runtime.kubernetes.connection"):
         importlib.import_module(name)
 
 

@@ -10,7 +10,7 @@ from equipoise.cli.effective.settings import default_settings
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.messages.health import EffectiveConfiguration
-from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.process.clock import SystemClock
 
 

@@ -23,9 +23,9 @@ from equipoise.cli.certificates.issue import CertificatePair, server_pair
 from equipoise.cli.exit_codes import TERMINATED
 from equipoise.cli.options import BusOptions
 from equipoise.contracts.messages.health import REAL
-from equipoise.runtime.bus.connection import ForwardedNats
+from equipoise.runtime.bus.nats.connection import ForwardedNats
+from equipoise.runtime.bus.nats.refusals import CLIENT_PORT
 from equipoise.runtime.bus.permissions import USERS, User, permission_file
-from equipoise.runtime.bus.refusals import CLIENT_PORT
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats, Tls
 from equipoise.runtime.kubernetes.client import KubeError

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from equipoise.cli.cluster_access.kubeconfig import ClusterName
 from equipoise.cli.cluster_now.causes import UnevenWorkload, causes, most_uneven
 from equipoise.cli.cluster_now.nodes import NodeNow, counted, known_text, nodes_now
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.cluster_now.spread import spread_of
-from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.main import COMMANDS
 from equipoise.cli.prometheus.profiles import ProfileMatch, best_profile, configured_profile, no_profile_problem
 from equipoise.cli.report.now.figures import NowReport, now_report

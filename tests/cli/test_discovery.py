@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from equipoise.cli.cluster_access.server_pods import SERVER_PODS, ServerPod, ServerSpec, ServerStatus
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.prepare.discovery import RETRY_PERIOD, WAIT_SECONDS, Discovered, discover
 from equipoise.cli.prepare.run import write_discovered
 from equipoise.cli.prometheus.services import EXAMINED, SERVICES, Service, ServicePort, ServiceSpec
-from equipoise.cli.server_pods import SERVER_PODS, ServerPod, ServerSpec, ServerStatus
 from equipoise.cli.service_settings import SERVICE_SETTINGS, AllSettings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.configuration.settings import LoadSettings

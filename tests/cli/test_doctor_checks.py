@@ -47,7 +47,7 @@ from equipoise.contracts.messages.advice import ClusterReview, ScoresFollowed
 from equipoise.contracts.messages.health import HEARTBEAT
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus import connect
-from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.configuration import Kubernetes, Nats, Shared, Tls
 from equipoise.runtime.kubernetes.client import (
     ADMISSION_POLICIES,

@@ -22,7 +22,7 @@ from equipoise.cli.effective.settings import default_settings
 from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import ALL_SERVICES
-from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.bus.permissions import User
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.process.clock import SystemClock

@@ -28,7 +28,7 @@ from equipoise.contracts.messages.descheduling import (
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.values.resources import Resources
-from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.process.clock import SystemClock
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")

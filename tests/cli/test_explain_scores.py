@@ -32,10 +32,10 @@ from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.contracts.messages.values.resources import Resources
-from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
-from equipoise.scorer.decisions.explanation import explain
+from equipoise.scorer.decisions.explanations.explanation import explain
 from equipoise.scorer.decisions.scoring_settings import BandScoring
 from equipoise.scorer.service import Scorer
 from equipoise.scorer.settings import ScorerSettings

@@ -1,7 +1,7 @@
 """Commands that read the cluster use the configuration that is installed, without files and credentials."""
 
+from equipoise.cli.cluster_access.server_pods import SERVER_PODS, ConfigMapVolume, ServerPod, ServerSpec, ServerVolume
 from equipoise.cli.effective.installed import installed_settings, with_installed
-from equipoise.cli.server_pods import SERVER_PODS, ConfigMapVolume, ServerPod, ServerSpec, ServerVolume
 from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta

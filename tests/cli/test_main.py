@@ -219,7 +219,7 @@ def test_invalid_input_is_reported_in_one_sentence(arguments: list[str], error: 
 
 def test_the_first_of_several_kubeconfigs_that_has_a_name_wins(tmp_path: Path) -> None:
     """As kubectl merges the files of KUBECONFIG; missing files are ignored."""
-    from equipoise.cli.kubeconfig import chosen_context
+    from equipoise.cli.cluster_access.kubeconfig import chosen_context
 
     def a_file(name: str, **content: object) -> str:
         (tmp_path / name).write_text(json.dumps(content))

@@ -20,7 +20,7 @@ from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.messages.values.resources import Resources
-from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.process.clock import SystemClock
 
 RUNNING = running_configurations([published("descheduler-1")], "descheduler", NOW)

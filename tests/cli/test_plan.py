@@ -50,7 +50,7 @@ from equipoise.contracts.messages.plan import (
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import BusUnavailable
-from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
+from equipoise.runtime.bus.nats.nats_bus import NatsBus, open_bus
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import HINTS, LEASES, NODES
 from equipoise.runtime.process.clock import SystemClock

@@ -8,10 +8,10 @@ from cli.narrow import UNFOLDED, assert_never_cut, printed
 from descheduler.snapshots import a_snapshot, evaluation_settings
 from msgspec.structs import replace
 
+from equipoise.cli.cluster_access.kubeconfig import ClusterName
 from equipoise.cli.cluster_now.pod_list import MAX_ROWS, PodList, pod_list, show
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.kubeconfig import ClusterName
 from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.contracts.messages.values.resources import Resources
 

@@ -22,14 +22,14 @@ from cli.http_clusters import HttpCluster
 from cli.programs import run
 from cli.test_effective import published
 
+from equipoise.cli.cluster_access.kubeconfig import ClusterName, Context
 from equipoise.cli.effective.settings import default_settings
-from equipoise.cli.kubeconfig import ClusterName, Context
 from equipoise.cli.up.run import complete_document
 from equipoise.cli.up.running_up import RunningUp, accepts_connections, folder, process_start, recorded, running_up
 from equipoise.cli.up.unused_settings import unused_settings
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import SERVICES
-from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.configuration import without_header
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.processes.loopback import PortBlock

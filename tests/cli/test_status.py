@@ -23,8 +23,8 @@ from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.status import allowed_text, ledger_status, rule_text
 from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.binder.state.ledger import HourlyCount, Ledger, LedgerClosed
+from equipoise.cli.cluster_access.kubeconfig import ClusterName
 from equipoise.cli.effective.running import RunningConfiguration
-from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.status.binder_mode import BinderMode
 from equipoise.cli.status.run import ShownStatus, combined, count_pods, read_status, show
 from equipoise.contracts.messages.eviction import Outcome

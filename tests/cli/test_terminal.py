@@ -19,11 +19,11 @@ import equipoise.cli.main
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.status import ledger_status
 from equipoise.cli.annotations.clear import ClearResult
+from equipoise.cli.cluster_access.ledger_change import LedgerChange
 from equipoise.cli.doctor.environment import Diagnosis
 from equipoise.cli.explain.eviction import ShownHistory
 from equipoise.cli.explain.node import ShownNode
 from equipoise.cli.explain.scores import ShownExplanation
-from equipoise.cli.ledger_change import LedgerChange
 from equipoise.cli.plan.run import ShownChanges, ShownPlan
 from equipoise.cli.report.figures import PlacementReport
 from equipoise.cli.status.run import ShownStatus

@@ -19,7 +19,7 @@ from cluster_fixtures import StartCluster
 
 from equipoise.cli.up.run import WITHOUT_ANNOTATIONS
 from equipoise.runtime.bus import BusUnavailable
-from equipoise.runtime.bus.connection import connected_within
+from equipoise.runtime.bus.nats.connection import connected_within
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.cluster import Cluster

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from builders import NOW
 
-from equipoise.cli.kubeconfig import Context
+from equipoise.cli.cluster_access.kubeconfig import Context
 from equipoise.cli.up.run import (
     WITHOUT_ANNOTATIONS,
     complete_document,

@@ -32,7 +32,7 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.channels import CHANNELS, Channel
 from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.contracts.plain_text import visible
-from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.visible_stream import VisibleStream
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.measurement import node_target
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.kubernetes.nodes.raw_allocatable import RAW_ALLOCATABLE
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
-from equipoise.contracts.kubernetes.raw_allocatable import RAW_ALLOCATABLE
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.kubernetes.client import NODES, PODS
 

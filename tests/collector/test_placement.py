@@ -12,6 +12,7 @@ from equipoise.collector.state.placement import MAX_GONE, USAGE_ROUNDS, ClusterP
 from equipoise.contracts.bus.decoding import refusal
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.hints.policy import HINTED
+from equipoise.contracts.kubernetes.nodes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.kubernetes.objects.metadata import (
     Condition,
     ObjectMeta,
@@ -36,7 +37,6 @@ from equipoise.contracts.kubernetes.objects.pod import (
     PodStatus,
     Toleration,
 )
-from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS, QOS_LABEL
 from equipoise.contracts.messages.placement import NodePlacement, PlacedHint, PlacedPod

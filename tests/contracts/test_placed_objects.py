@@ -2,8 +2,8 @@
 
 from builders import GIB, a_batch_pod, a_placed_pod, a_placement
 
+from equipoise.contracts.kubernetes.nodes.placed_objects import REPORTED, node_object, requested_amounts
 from equipoise.contracts.kubernetes.objects.node import Taint
-from equipoise.contracts.kubernetes.placed_objects import REPORTED, node_object, requested_amounts
 from equipoise.contracts.kubernetes.requests import amounts_of
 from equipoise.contracts.messages.placement import NodeColocation
 from equipoise.contracts.messages.values.resources import Resources

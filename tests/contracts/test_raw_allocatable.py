@@ -2,9 +2,9 @@
 
 import pytest
 
+from equipoise.contracts.kubernetes.nodes.raw_allocatable import RAW_ALLOCATABLE, base_of
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
-from equipoise.contracts.kubernetes.raw_allocatable import RAW_ALLOCATABLE, base_of
 
 
 def a_node(annotation: str | None) -> Node:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from equipoise.contracts.kubernetes.nodes.taints import tolerates
 from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.kubernetes.objects.pod import Toleration
-from equipoise.contracts.kubernetes.taints import tolerates
 
 TAINT = Taint(key="sla", value="950", effect="NoSchedule")
 

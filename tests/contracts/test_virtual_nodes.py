@@ -2,8 +2,8 @@
 
 import pytest
 
+from equipoise.contracts.kubernetes.nodes.virtual_nodes import virtual_node
 from equipoise.contracts.kubernetes.objects.node import Taint
-from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
 
 
 @pytest.mark.parametrize(

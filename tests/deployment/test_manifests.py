@@ -31,8 +31,8 @@ from equipoise.cli.certificates.issue import make_certificates
 from equipoise.cli.certificates.purposes import EXTENDER, NATS, PURPOSES
 from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings
 from equipoise.contracts.bus.subjects import ALL_SERVICES, SERVICES
+from equipoise.runtime.bus.nats.tls import TlsClient
 from equipoise.runtime.bus.permissions import STANDARD_USERS, permission_file
-from equipoise.runtime.bus.tls import TlsClient
 from equipoise.runtime.configuration import read_document, validate_document
 from equipoise.runtime.process.clock import SystemClock
 

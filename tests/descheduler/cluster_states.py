@@ -9,10 +9,10 @@ import numpy as np
 from builders import GIB, NOW, a_workload
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
+from equipoise.contracts.kubernetes.nodes.placed_objects import quantities
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, ResourceRequirements
 from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, NodeStatus, Taint
 from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodSpec
-from equipoise.contracts.kubernetes.placed_objects import quantities
 from equipoise.contracts.load.correction import RESOURCES, amounts, plus
 from equipoise.contracts.load.daily_profile import SLOTS, DailyProfile, HourlyUsage
 from equipoise.contracts.messages.values.resources import Resources

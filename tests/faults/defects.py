@@ -447,7 +447,7 @@ DEFECTS = (
     _defect(
         "certificates of clients not verified",
         (
-            f"{RUNTIME}/process/server_certificates.py",
+            f"{RUNTIME}/http_server/server_certificates.py",
             "        context.verify_mode = ssl.CERT_REQUIRED",
             "        context.verify_mode = ssl.CERT_OPTIONAL",
         ),
@@ -771,7 +771,7 @@ DEFECTS = (
     _defect(
         "an empty set of CPUs for running pods",
         (
-            f"{AGENT}/shell/limit_writer.py",
+            f"{AGENT}/shell/cgroups/limit_writer.py",
             "            return self.available_cpus(groups)\n        return frozenset()",
             "            return frozenset()\n        return frozenset()",
         ),
@@ -780,7 +780,7 @@ DEFECTS = (
     _defect(
         "requests without a deadline",
         (
-            f"{RUNTIME}/process/connections.py",
+            f"{RUNTIME}/http_server/connections.py",
             "        return asyncio.get_running_loop().call_later(seconds, self.abort)",
             "        return asyncio.get_running_loop().call_later(3_600, self.abort)",
         ),

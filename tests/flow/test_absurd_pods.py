@@ -31,7 +31,7 @@ from equipoise.reclaimer.decisions.strategy import MemoryPolicy, ReclaimStrategy
 from equipoise.reclaimer.state.node_usage import WorkloadProfiles, node_usage
 from equipoise.reclaimer.state.observed_node import ObservedNode
 from equipoise.runtime.kubernetes.client import PODS
-from equipoise.scorer.decisions.explanation import explain
+from equipoise.scorer.decisions.explanations.explanation import explain
 
 LIMITS: dict[str, Sequence[ResourceRequirements]] = {
     "a limit": [ResourceRequirements(requests={"memory": "1Mi"}, limits={"memory": "9Pi"})],

@@ -13,10 +13,10 @@ from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.collector.decisions.pod_times import placed_pod, trimmed
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.labels import HOSTNAME
+from equipoise.contracts.kubernetes.nodes.platforms import platform_of, runs_on
 from equipoise.contracts.kubernetes.objects.metadata import Condition, SelectorRequirement
 from equipoise.contracts.kubernetes.objects.node import Node, NodeSelector, NodeSelectorTerm
 from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec
-from equipoise.contracts.kubernetes.platforms import platform_of, runs_on
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder

@@ -33,7 +33,7 @@ from equipoise.binder.shell.ledger_store import pause
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.objects.metadata import Condition
 from equipoise.runtime.bus.errors import BusErrors
-from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Nats

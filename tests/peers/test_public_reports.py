@@ -17,9 +17,9 @@ from reclaimer.test_evaluation import result_of
 from reclaimer.worlds import a_batch_pod
 
 from equipoise.agent.decisions.evictions import CpuEviction, cpu_victims
-from equipoise.agent.shell.cgroup_files import CgroupFiles
-from equipoise.agent.shell.cgroup_tree import CgroupTree, PodCgroup, PodGroups
-from equipoise.agent.shell.measurement import Meter, NodeMeasurement
+from equipoise.agent.shell.cgroups.cgroup_files import CgroupFiles
+from equipoise.agent.shell.cgroups.cgroup_tree import CgroupTree, PodCgroup, PodGroups
+from equipoise.agent.shell.cgroups.measurement import Meter, NodeMeasurement
 from equipoise.agent.state.watched_pods import BandPod
 from equipoise.binder.decisions.limits import EvictionsPerWorkload, MigratingPerNode, MigratingPerWorkload
 from equipoise.binder.decisions.limits.unavailable_per_workload import UnavailablePerWorkload

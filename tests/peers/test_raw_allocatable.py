@@ -4,10 +4,10 @@ import json
 
 from peers.cases import Case, peer_cases
 
+from equipoise.contracts.kubernetes.nodes.raw_allocatable import RAW_ALLOCATABLE, base_of
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
 from equipoise.contracts.kubernetes.quantity import parse_quantity
-from equipoise.contracts.kubernetes.raw_allocatable import RAW_ALLOCATABLE, base_of
 
 
 def quantities(amounts: dict[str, int]) -> dict[str, str]:

@@ -26,16 +26,16 @@ from lab.trace_folders import (
 )
 
 import equipoise
+from equipoise.agent.shell.cgroups.node_usage import count_cpus, read_cpu_seconds, read_memory
 from equipoise.agent.shell.configuration import AgentConfiguration
-from equipoise.agent.shell.node_usage import count_cpus, read_cpu_seconds, read_memory
 from equipoise.annotator.shell.hints_webhook import server as webhook_server
 from equipoise.binder.state.ledger_json import NewerFormat
 from equipoise.binder.state.ledger_json import decode as decode_ledger
+from equipoise.cli.cluster_access.kubeconfig import chosen_context
 from equipoise.cli.doctor.checks.extender import entry_finding
 from equipoise.cli.doctor.checks.hints import descheduler_findings
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.foreign_configuration.documents import find_document
-from equipoise.cli.kubeconfig import chosen_context
 from equipoise.cli.service_settings import all_settings
 from equipoise.collector.decisions.node_colocation import RESERVATION, THIRD_PARTY, node_colocation
 from equipoise.collector.decisions.query import SourceError, Subject
@@ -58,10 +58,10 @@ from equipoise.contracts.kubernetes.annotations import (
     read_node_reclaimed,
     read_workload_usage,
 )
+from equipoise.contracts.kubernetes.nodes.raw_allocatable import RAW_ALLOCATABLE, base_of
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
-from equipoise.contracts.kubernetes.raw_allocatable import RAW_ALLOCATABLE, base_of
 from equipoise.lab.formats import load_trace
 from equipoise.lab.record.prometheus import _series
 from equipoise.runtime.configuration import ConfigurationError, read_document
@@ -450,7 +450,7 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.cli.demo.real.run": (),  # the output of our own commands, in a cluster of the demo
     "equipoise.cli.doctor.checks.colocation": ("message ReclaimedNode",),
     "equipoise.cli.doctor.foreign_configuration": ("extender in a ConfigMap", "policy in a ConfigMap"),
-    "equipoise.cli.kubeconfig": ("kubeconfig",),
+    "equipoise.cli.cluster_access.kubeconfig": ("kubeconfig",),
     "equipoise.cli.lab.replays": (),  # a value on the command line
     "equipoise.cli.plan.changes": ("message PlanResponse",),
     "equipoise.cli.up.running_up": (),  # what `up` has written
@@ -466,7 +466,7 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.contracts.bus.decoding": ("message NodeUtilization",),
     "equipoise.contracts.kubernetes.annotations": (f"annotation {LOAD}", f"annotation {USAGE}"),
     "equipoise.contracts.unreadable.lenient_decoding": ("object /pods", "object /nodes"),
-    "equipoise.contracts.kubernetes.raw_allocatable": (f"annotation {RAW_ALLOCATABLE}",),
+    "equipoise.contracts.kubernetes.nodes.raw_allocatable": (f"annotation {RAW_ALLOCATABLE}",),
     "equipoise.lab.formats.folder": (),  # tables: see TABLES
     "equipoise.lab.formats.tables": (),
     "equipoise.lab.record.checkpoint": (),  # what `record` has written
@@ -474,9 +474,9 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.runtime.bus.codec": ("message NodeUtilization",),
     "equipoise.runtime.bus.dev_server": (),  # what its nats-server has written
     "equipoise.runtime.bus.inspection": (),  # responses of nats-server itself
-    "equipoise.runtime.bus.nats_bus": ("message Explanation",),
+    "equipoise.runtime.bus.nats.nats_bus": ("message Explanation",),
     "equipoise.runtime.bus.responder": ("message ExplainRequest", "message PlanRequest"),
-    "equipoise.runtime.bus.work_queue": (),  # advisories of nats-server itself
+    "equipoise.runtime.bus.nats.work_queue": (),  # advisories of nats-server itself
     "equipoise.runtime.configuration.env_overrides": ("configuration",),
     "equipoise.runtime.configuration.errors": ("configuration",),
     "equipoise.runtime.configuration.yaml_text": ("configuration", "configuration of another descheduler"),

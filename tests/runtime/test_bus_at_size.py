@@ -20,7 +20,7 @@ from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Bus, BusUnavailable, Delivery
-from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.bus.setup import setup_streams, stream_config
 from equipoise.runtime.configuration import Nats

@@ -12,8 +12,8 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.runtime.bus import BusError, BusUnavailable, connect
+from equipoise.runtime.bus.nats.stream_reader import history
 from equipoise.runtime.bus.setup import setup_streams
-from equipoise.runtime.bus.stream_reader import history
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock
 

@@ -23,9 +23,9 @@ from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import BusUnavailable, Delivery, Endpoint, NotPermitted, connect
-from equipoise.runtime.bus.connection import NatsConnection, connected_within
 from equipoise.runtime.bus.errors import BusErrors
-from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.nats.connection import NatsConnection, connected_within
+from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.bus.setup import setup_streams, stream_config
 from equipoise.runtime.configuration import Nats

@@ -17,7 +17,7 @@ from equipoise.contracts.bus.subjects import ALL_SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.runtime.bus import AlreadyQueued, BusError, Endpoint, NotPermitted, connect
-from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
+from equipoise.runtime.bus.nats.nats_bus import NatsBus, open_bus
 from equipoise.runtime.bus.permissions import USERS, User, own_pattern, permission_file, permissions_of
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Nats

@@ -12,9 +12,9 @@ from builders import a_node_utilization
 from equipoise.contracts.bus import subjects
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.codec import Envelope
-from equipoise.runtime.bus.connection import RESPONSE_TIMEOUT, NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
-from equipoise.runtime.bus.nats_bus import NatsBus
+from equipoise.runtime.bus.nats.connection import RESPONSE_TIMEOUT, NatsConnection
+from equipoise.runtime.bus.nats.nats_bus import NatsBus
 from equipoise.runtime.configuration import Nats
 from equipoise.testbed.memory.clock import ManualClock
 

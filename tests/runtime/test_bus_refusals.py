@@ -16,10 +16,10 @@ from tls_worlds import DAY, NOW, TlsWorld
 
 from equipoise.cli.certificates.issue import new_ca
 from equipoise.runtime.bus import BusUnavailable
-from equipoise.runtime.bus.connection import NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
-from equipoise.runtime.bus.refusals import Refusals, is_refusal
-from equipoise.runtime.bus.tls import Resolve
+from equipoise.runtime.bus.nats.connection import NatsConnection
+from equipoise.runtime.bus.nats.refusals import Refusals, is_refusal
+from equipoise.runtime.bus.nats.tls import Resolve
 from equipoise.runtime.configuration import Nats, Tls
 from equipoise.runtime.process.clock import SystemClock
 

@@ -17,7 +17,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Bus, BusError, BusUnavailable, Delivery
 from equipoise.runtime.bus.inspection import inspecting
-from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock

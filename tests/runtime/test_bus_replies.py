@@ -21,7 +21,7 @@ from equipoise.contracts.bus.subjects import ALL_SERVICES, SCORE_EXPLAIN, Servic
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.runtime.bus import Bus, BusUnavailable, Endpoint, NoResponders
-from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
+from equipoise.runtime.bus.nats.nats_bus import NatsBus, open_bus
 from equipoise.runtime.bus.permissions import USERS, User, permission_file, permissions_of
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Nats

@@ -11,10 +11,10 @@ from tls_worlds import DAY, NOW, TlsWorld
 
 from equipoise.cli.certificates.issue import new_ca
 from equipoise.runtime.bus import BusUnavailable
-from equipoise.runtime.bus.connection import connected_within
 from equipoise.runtime.bus.errors import BusErrors
-from equipoise.runtime.bus.nats_bus import open_bus
-from equipoise.runtime.bus.tls import client_context
+from equipoise.runtime.bus.nats.connection import connected_within
+from equipoise.runtime.bus.nats.nats_bus import open_bus
+from equipoise.runtime.bus.nats.tls import client_context
 from equipoise.runtime.configuration import Nats, Tls
 from equipoise.runtime.process.clock import SystemClock
 

@@ -8,8 +8,8 @@ from typing import Any
 from bus_worlds import PATIENCE, NatsWorld, free_port
 from structlog.testing import capture_logs
 
-from equipoise.runtime.bus.connection import NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.bus.nats.connection import NatsConnection
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock
 

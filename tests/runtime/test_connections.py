@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from equipoise.contracts.connection_limits import ConnectionLimits, ConnectionPool
-from equipoise.runtime.process.connections import LimitedConnections
+from equipoise.runtime.http_server.connections import LimitedConnections
 
 
 def test_below_the_limits_no_connection_is_displaced() -> None:

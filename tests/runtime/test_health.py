@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Counter
 from structlog.testing import capture_logs
 
 from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.http_server.probe import main as probe
 from equipoise.runtime.process.health import Health, serving_health, split_address
-from equipoise.runtime.process.probe import main as probe
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from equipoise.runtime.http_server.rendered_metrics import KEPT_SECONDS, RenderedMetrics
 from equipoise.runtime.process.health import Health, serving_health
-from equipoise.runtime.process.rendered_metrics import KEPT_SECONDS, RenderedMetrics
 
 
 class CountedRenderings(Collector):

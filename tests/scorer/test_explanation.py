@@ -26,13 +26,13 @@ from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
 from equipoise.scorer.decisions.arrays import CandidateNodes, Demand, Statistic
 from equipoise.scorer.decisions.demand import demand_of_placed
-from equipoise.scorer.decisions.explanation import explain
+from equipoise.scorer.decisions.explanations.explanation import explain
+from equipoise.scorer.decisions.explanations.rank_change import smallest_change
 from equipoise.scorer.decisions.policies.load_aware import LoadAware
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
-from equipoise.scorer.decisions.rank_change import smallest_change
 from equipoise.scorer.decisions.scoring_settings import BandScoring
 from equipoise.scorer.state.scoring_state import ScoringState
 

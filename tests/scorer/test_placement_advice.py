@@ -12,7 +12,7 @@ from equipoise.contracts.messages.advice import PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.demand import demand_of_placed
-from equipoise.scorer.decisions.placement_advice import advise, deserves_advice
+from equipoise.scorer.decisions.explanations.placement_advice import advise, deserves_advice
 from equipoise.scorer.state.scoring_state import ScoringState
 
 HIGH = ResourceThresholds(cpu=65, memory=80)

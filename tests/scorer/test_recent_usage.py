@@ -19,7 +19,7 @@ from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.score import ExplainRequest
 from equipoise.contracts.messages.utilization import NodeUtilization, RecentUsage, WindowUsage
 from equipoise.contracts.messages.values.resources import Resources
-from equipoise.scorer.decisions.explanation import explain
+from equipoise.scorer.decisions.explanations.explanation import explain
 from equipoise.scorer.decisions.load_correction import corrected_load
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.load_aware import LoadAware

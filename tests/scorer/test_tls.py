@@ -18,9 +18,9 @@ from scorer.running import Running, Start, settings_for
 from equipoise.cli.certificates.issue import CertificatePair, client_pair, new_ca, server_pair
 from equipoise.contracts.configuration.server_tls import ServerTls
 from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.http_server.server_certificates import Certificates, certificate_end
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.main import PERIOD
-from equipoise.runtime.process.server_certificates import Certificates, certificate_end
 from equipoise.scorer.settings import ScorerSettings
 
 TODAY = SystemClock().now()

@@ -128,7 +128,7 @@ class BusOptions:
 
     def settings(self) -> "Nats":
         """The connection to NATS; without --nats, to NATS on this machine. Raises click.UsageError."""
-        from equipoise.runtime.bus.connection import CommandNats
+        from equipoise.runtime.bus.nats.connection import CommandNats
         from equipoise.runtime.configuration import Nats, Tls
 
         try:
@@ -178,7 +178,7 @@ class ClusterOptions:
         """
         from msgspec.structs import replace
 
-        from equipoise.cli.kubeconfig import cluster_connection, cluster_name
+        from equipoise.cli.cluster_access.kubeconfig import cluster_connection, cluster_name
         from equipoise.cli.up.running_up import running_up
         from equipoise.runtime.configuration import Kubernetes
 

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from equipoise.contracts.kubernetes.nodes.occupied_nodes import FINISHED
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.contracts.kubernetes.objects.node import Node
@@ -22,7 +23,6 @@ from equipoise.contracts.kubernetes.objects.workload import (
     ReplicationController,
     WorkloadObject,
 )
-from equipoise.contracts.kubernetes.occupied_nodes import FINISHED
 from equipoise.contracts.unreadable.lenient_decoding import as_accepted
 from equipoise.scheduling.configuration import SchedulerConfiguration, default_configuration
 from equipoise.scheduling.framework.nominated import Nominated

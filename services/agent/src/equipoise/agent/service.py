@@ -16,15 +16,15 @@ from equipoise.agent.decisions.evictions import (
 from equipoise.agent.decisions.pod_values import pod_values
 from equipoise.agent.decisions.suppression import MIN_CPUS, CpuLimit, next_limit
 from equipoise.agent.settings import AgentSettings
-from equipoise.agent.shell.cgroup_files import CgroupFiles
-from equipoise.agent.shell.cgroup_tree import CgroupTree, PodCgroup, PodGroups
+from equipoise.agent.shell.cgroups.cgroup_files import CgroupFiles
+from equipoise.agent.shell.cgroups.cgroup_tree import CgroupTree, PodCgroup, PodGroups
+from equipoise.agent.shell.cgroups.limit_writer import LimitWriter
+from equipoise.agent.shell.cgroups.measurement import Meter, NodeMeasurement
+from equipoise.agent.shell.cgroups.node_usage import read_memory
+from equipoise.agent.shell.cgroups.shared_limit import SharedLimit
 from equipoise.agent.shell.evictor import Evictor
 from equipoise.agent.shell.health import AgentHealth
-from equipoise.agent.shell.limit_writer import LimitWriter
-from equipoise.agent.shell.measurement import Meter, NodeMeasurement
 from equipoise.agent.shell.metrics import Metrics
-from equipoise.agent.shell.node_usage import read_memory
-from equipoise.agent.shell.shared_limit import SharedLimit
 from equipoise.agent.state.watched_pods import BandPod, WatchedPods
 
 LONGEST_END = 120.0

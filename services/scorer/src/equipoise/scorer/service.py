@@ -22,10 +22,10 @@ from equipoise.runtime.bus import Bus, BusError, Endpoint
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
-from equipoise.scorer.decisions.explanation import explain
+from equipoise.scorer.decisions.explanations.explanation import explain
+from equipoise.scorer.decisions.explanations.placement_advice import advise, deserves_advice
 from equipoise.scorer.decisions.filtering import FilteredNodes
 from equipoise.scorer.decisions.neutral_scores import ExtenderScores, neutral
-from equipoise.scorer.decisions.placement_advice import advise, deserves_advice
 from equipoise.scorer.settings import ScorerSettings
 from equipoise.scorer.shell.decision_sampler import DecisionSampler
 from equipoise.scorer.shell.extender_server import ExtenderServer

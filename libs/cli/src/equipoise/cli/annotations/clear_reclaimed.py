@@ -9,13 +9,13 @@ import msgspec
 from rich.console import Console
 
 from equipoise.cli.annotations.clearing import clear_each
+from equipoise.cli.cluster_access.leases import held_leases, held_text
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.leases import held_leases, held_text
 from equipoise.cli.options import Output
 from equipoise.cli.terminal import count, listed, print_result
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, requests_reclaimed
+from equipoise.contracts.kubernetes.nodes.occupied_nodes import occupies_node
 from equipoise.contracts.kubernetes.objects.pod import Pod
-from equipoise.contracts.kubernetes.occupied_nodes import occupies_node
 from equipoise.contracts.kubernetes.requests import pod_requests
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.runtime.configuration import Kubernetes, Logging

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from equipoise.cli.cluster_access.kubeconfig import cluster_name
+from equipoise.cli.cluster_access.port_forward import forwarded_port
+from equipoise.cli.cluster_access.server_pods import SERVER_PODS, SecretKey, ServerPod
 from equipoise.cli.exit_codes import CommandFailed, cancel_on_signals
-from equipoise.cli.kubeconfig import cluster_name
 from equipoise.cli.options import BusOptions, ClusterOptions
-from equipoise.cli.port_forward import forwarded_port
-from equipoise.cli.server_pods import SERVER_PODS, SecretKey, ServerPod
 from equipoise.cli.up.running_up import RunningUp, note_use, running_up
 from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.runtime.bus import BusUnavailable
-from equipoise.runtime.bus.connection import ClusterNats, ForwardedNats
-from equipoise.runtime.bus.refusals import CLIENT_PORT
+from equipoise.runtime.bus.nats.connection import ClusterNats, ForwardedNats
+from equipoise.runtime.bus.nats.refusals import CLIENT_PORT
 from equipoise.runtime.configuration import Kubernetes, Nats, Tls
 from equipoise.runtime.kubernetes.client import Forbidden, KubeError, NotFound, Resource
 from equipoise.runtime.kubernetes.connection import connect_kube

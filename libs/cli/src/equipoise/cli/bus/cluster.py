@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.cli.kubeconfig import ClusterName, cluster_name
-from equipoise.cli.leases import held_leases, held_text
+from equipoise.cli.cluster_access.kubeconfig import ClusterName, cluster_name
+from equipoise.cli.cluster_access.leases import held_leases, held_text
 from equipoise.cli.options import ClusterOptions
-from equipoise.runtime.bus.connection import ClusterNats
+from equipoise.runtime.bus.nats.connection import ClusterNats
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import LEASES, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube

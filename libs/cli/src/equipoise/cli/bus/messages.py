@@ -13,7 +13,7 @@ from equipoise.contracts.bus.streams import stream_of
 from equipoise.contracts.bus.subjects import matches
 from equipoise.runtime.bus import BusUnavailable, NoResponders, connect
 from equipoise.runtime.bus.errors import BusErrors
-from equipoise.runtime.bus.stream_reader import CONNECT_TIMEOUT, history
+from equipoise.runtime.bus.nats.stream_reader import CONNECT_TIMEOUT, history
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock, SystemClock
 

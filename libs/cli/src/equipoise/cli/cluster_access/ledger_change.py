@@ -8,8 +8,8 @@ import msgspec
 from rich.console import Console
 
 from equipoise.binder.shell import ledger_store
+from equipoise.cli.cluster_access.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import Output
 from equipoise.cli.terminal import print_result
 from equipoise.runtime.configuration import Kubernetes, Logging

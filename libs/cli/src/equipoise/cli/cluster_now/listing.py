@@ -9,10 +9,10 @@ import click
 import msgspec
 from rich.console import Console
 
+from equipoise.cli.cluster_access.kubeconfig import ClusterName
 from equipoise.cli.cluster_now.options import NowOptions, reading
 from equipoise.cli.cluster_now.reading import ClusterNow, evaluation_settings, read_cluster
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.options import Output
 from equipoise.cli.terminal import print_result
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings

@@ -4,6 +4,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from equipoise.cli.cluster_access.kubeconfig import ClusterName
 from equipoise.cli.cluster_now.nodes import (
     NodeNow,
     counted,
@@ -14,7 +15,6 @@ from equipoise.cli.cluster_now.nodes import (
 )
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.cluster_now.spread import Spread, spread_of
-from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.terminal import RESOURCES, amount, day_and_time, duration, table
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder

@@ -11,9 +11,9 @@ import click
 import msgspec
 
 from equipoise.cli.bus.access import up_of
+from equipoise.cli.cluster_access.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.cluster_now.reading import ClusterSources, connected
 from equipoise.cli.effective.installed import installed_settings, with_installed
-from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import ClusterOptions
 from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.prometheus.profiles import configured_profile

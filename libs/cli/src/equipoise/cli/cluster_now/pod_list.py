@@ -4,10 +4,10 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from equipoise.cli.cluster_access.kubeconfig import ClusterName
 from equipoise.cli.cluster_now.pods import NOT_MEASURED, PodNow, pods_by_usage, pods_table, sort_key
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.terminal import amounts, count, day_and_time, listed, percentages
 from equipoise.contracts.load.correction import load_of
 from equipoise.contracts.messages.values.resources import Resources

@@ -16,6 +16,6 @@ def pause(why: str, cluster: ClusterOptions, output: Output) -> None:
     """
     import asyncio
 
-    from equipoise.cli.ledger_change import pause_evictions
+    from equipoise.cli.cluster_access.ledger_change import pause_evictions
 
     asyncio.run(pause_evictions(cluster.connection(), why, output=output))

@@ -19,9 +19,9 @@ def resume(forget: bool, confirmed: bool, cluster: ClusterOptions, output: Outpu
     """
     import asyncio
 
+    from equipoise.cli.cluster_access.kubeconfig import cluster_name
+    from equipoise.cli.cluster_access.ledger_change import resume_evictions
     from equipoise.cli.confirmation import confirm
-    from equipoise.cli.kubeconfig import cluster_name
-    from equipoise.cli.ledger_change import resume_evictions
 
     connection = cluster.connection()
     forgetting = ", and forget recent evictions" if forget else ""

@@ -61,8 +61,8 @@ def scheduler(
     Pods whose schedulerName is that of a profile are scheduled as by kube-scheduler 1.37, and with your plugins. It
     binds pods, and for pods of higher priority it deletes others (preemption). Other pods are left to their schedulers.
     """
+    from equipoise.cli.cluster_access.kubeconfig import cluster_connection
     from equipoise.cli.exit_codes import InvalidInput
-    from equipoise.cli.kubeconfig import cluster_connection
     from equipoise.runtime.configuration import load_configuration
     from equipoise.runtime.process.bounded_files import read_bounded_text
     from equipoise.scheduler.service import run_scheduler

@@ -27,7 +27,7 @@ from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.cli.terminal import print_result
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.runtime.bus import BusError
-from equipoise.runtime.bus.connection import CommandNats
+from equipoise.runtime.bus.nats.connection import CommandNats
 from equipoise.runtime.configuration import Kubernetes, Logging, Nats
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from equipoise.cli.cluster_access.server_pods import SERVER_PODS
 from equipoise.cli.effective.adopted import without_private
 from equipoise.cli.effective.running import SHARED_FROM
-from equipoise.cli.server_pods import SERVER_PODS
 from equipoise.cli.service_settings import AllSettings, all_settings
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.runtime.configuration import ConfigurationError, read_document

@@ -7,11 +7,11 @@ import shutil
 import click
 import msgspec
 
+from equipoise.cli.cluster_access.kubeconfig import cluster_name
 from equipoise.cli.doctor.checks.versions import kubernetes_finding
 from equipoise.cli.doctor.environment import Finding
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.helm import run_helm
-from equipoise.cli.kubeconfig import cluster_name
 from equipoise.cli.prepare.storage import missing_storage
 from equipoise.cli.prometheus.trusted import Servers, known_servers, names_of
 from equipoise.runtime.configuration import Kubernetes, Logging

@@ -9,8 +9,8 @@ from typing import Any
 import click
 import msgspec
 
+from equipoise.cli.cluster_access.kubeconfig import cluster_connection
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
-from equipoise.cli.kubeconfig import cluster_connection
 from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.service_settings import all_settings, read_file
 from equipoise.cli.terminal import VisibleConsole, json_line

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from equipoise.cli.cluster_access.port_forward import forwarded_port
+from equipoise.cli.cluster_access.server_pods import SERVER_PODS, ServerPod
 from equipoise.cli.effective.adopted import without_private
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
-from equipoise.cli.port_forward import forwarded_port
 from equipoise.cli.prometheus.services import SERVICES, Service, ServiceAddress, cluster_address, examined_services
-from equipoise.cli.server_pods import SERVER_PODS, ServerPod
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.runtime.kubernetes.client import Forbidden, Kube, NotFound
 from equipoise.runtime.kubernetes.http.api_server import ApiServer

@@ -8,12 +8,12 @@ import msgspec
 
 from equipoise.cli.bus.access import connect_problem
 from equipoise.cli.bus.heartbeats import LISTEN_SECONDS, read_heartbeats
-from equipoise.cli.leases import held_leases
+from equipoise.cli.cluster_access.leases import held_leases
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, DRY_RUN, REAL, EffectiveConfiguration, Heartbeat
 from equipoise.contracts.messages.message import converted
 from equipoise.runtime.bus import BusError
-from equipoise.runtime.bus.connection import ClusterNats
+from equipoise.runtime.bus.nats.connection import ClusterNats
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.process.clock import Clock

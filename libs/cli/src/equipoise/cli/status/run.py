@@ -21,18 +21,18 @@ from equipoise.binder.shell.ledger_store import NotInstalled, read_installed
 from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerEntry
 from equipoise.binder.state.ledger_json import clock_time
 from equipoise.cli.bus.access import with_bus
+from equipoise.cli.cluster_access.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.effective.comparison import default_lines, file_lines, several_lines, shortened
 from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import RunningConfiguration, Settings, not_known, running_configurations
 from equipoise.cli.effective.settings import binder_settings, default_settings, file_settings
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.hints.state import HintsState, read_hints_state
-from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import BusOptions, ClusterOptions, Output
 from equipoise.cli.reclaimed.state import ReclaimerState, has_reclaimer, read_reclaimer_state, reclaimer_lines
 from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
 from equipoise.cli.terminal import count, print_result, table, time_of_day
-from equipoise.contracts.kubernetes.occupied_nodes import occupies_node
+from equipoise.contracts.kubernetes.nodes.occupied_nodes import occupies_node
 from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import ConfigurationError, Logging, Nats

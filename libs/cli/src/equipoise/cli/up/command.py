@@ -29,7 +29,7 @@ def up(
     Every eviction is a dry run unless --evict is given, and nodes and workloads are not annotated unless --annotate is
     given. The ledger and the Leases of the services are written in the namespace of Equipoise, which is created.
     """
-    from equipoise.cli.kubeconfig import chosen_context, default_files
+    from equipoise.cli.cluster_access.kubeconfig import chosen_context, default_files
     from equipoise.cli.up.run import run_up
 
     if confirmation is not None and not evict:

@@ -13,12 +13,12 @@ from typing import Any
 import click
 import yaml
 
+from equipoise.cli.cluster_access.kubeconfig import ClusterName, Context
+from equipoise.cli.cluster_access.leases import held_leases, held_text
 from equipoise.cli.cluster_now.reading import detected_profile
 from equipoise.cli.commands.setup import create_resources
 from equipoise.cli.effective.settings import default_settings, to_sections
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput, cancel_on_signals
-from equipoise.cli.kubeconfig import ClusterName, Context
-from equipoise.cli.leases import held_leases, held_text
 from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.prometheus.profiles import configured_profile
 from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings

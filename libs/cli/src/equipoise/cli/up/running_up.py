@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from equipoise.cli.kubeconfig import ClusterName
+from equipoise.cli.cluster_access.kubeconfig import ClusterName
 from equipoise.runtime.process.bounded_files import read_bounded
 
 CONNECT_SECONDS = 1.0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 
 import msgspec
 
-from equipoise.cli.leases import held_leases, held_text
+from equipoise.cli.cluster_access.leases import held_leases, held_text
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.runtime.kubernetes.client import LEASES, Kube, KubeError, NotFound

@@ -16,8 +16,8 @@ from equipoise.cli.views.page_server import application
 from equipoise.cli.views.viewers import Viewers
 from equipoise.contracts.connection_limits import ConnectionLimits
 from equipoise.runtime.configuration import Logging, Nats
+from equipoise.runtime.http_server.connections import listen
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.runtime.process.connections import listen
 from equipoise.runtime.process.health import split_address
 from equipoise.runtime.process.logging import configure_logging
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from equipoise.contracts.kubernetes.nodes.taints import being_removed, may_be_removed
+from equipoise.contracts.kubernetes.nodes.virtual_nodes import virtual_node
 from equipoise.contracts.kubernetes.objects.node import Taint
-from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
-from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
 from equipoise.contracts.recent import is_recent
 
 

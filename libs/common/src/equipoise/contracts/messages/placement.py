@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from equipoise.contracts.bounds import Count, Number, Time
 from equipoise.contracts.colocation.bands import OfferedBand
+from equipoise.contracts.kubernetes.nodes.taints import CONTROL_PLANE
+from equipoise.contracts.kubernetes.nodes.virtual_nodes import virtual_node
 from equipoise.contracts.kubernetes.objects.node import NodeSelector, Taint
 from equipoise.contracts.kubernetes.objects.pod import Toleration
-from equipoise.contracts.kubernetes.taints import CONTROL_PLANE
-from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.example import (
     COLLECTOR_EPOCH,

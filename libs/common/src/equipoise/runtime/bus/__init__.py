@@ -199,7 +199,7 @@ def connect(
     BusUnavailable is raised as well if servers refuse the first connection, as a command wants it, instead of waiting
     until they accept it.
     """
-    from equipoise.runtime.bus.nats_bus import open_bus
+    from equipoise.runtime.bus.nats.nats_bus import open_bus
 
     return open_bus(
         settings, service, clock or SystemClock(), metrics, errors=errors, ends_when_refused=ends_when_refused

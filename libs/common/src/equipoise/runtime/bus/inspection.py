@@ -8,10 +8,10 @@ import msgspec
 
 from equipoise.contracts.bus.streams import WORKERS, Stream
 from equipoise.runtime.bus import BusError
-from equipoise.runtime.bus.connection import RESPONSE_TIMEOUT, NatsConnection, connected_within
+from equipoise.runtime.bus.nats.connection import RESPONSE_TIMEOUT, NatsConnection, connected_within
+from equipoise.runtime.bus.nats.work_queue import skipped
 from equipoise.runtime.bus.permissions import OWN_RIGHTS
 from equipoise.runtime.bus.setup import stream_config
-from equipoise.runtime.bus.work_queue import skipped
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 

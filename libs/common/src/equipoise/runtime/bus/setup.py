@@ -10,9 +10,9 @@ from nats.js.errors import APIError
 from equipoise.contracts.bus.streams import WORKERS, Stream, with_max_ages
 from equipoise.runtime.bus import BusError, BusUnavailable
 from equipoise.runtime.bus.codec import ACK_WAIT, MAX_DELIVERIES
-from equipoise.runtime.bus.connection import NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
-from equipoise.runtime.bus.work_queue import skipped
+from equipoise.runtime.bus.nats.connection import NatsConnection
+from equipoise.runtime.bus.nats.work_queue import skipped
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock, SystemClock
 

@@ -1,4 +1,4 @@
-"""A health check for images without curl: `python -m equipoise.runtime.process.probe http://127.0.0.1:8083/readyz`."""
+"""A health check for images without curl: `python -m equipoise.runtime.http_server.probe http://127.0.0.1:8083/readyz`."""
 
 import http.client
 import sys
@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
     except ValueError:
         address, port = urlsplit(""), 0
     if address.scheme != "http" or not address.hostname:
-        print("usage: python -m equipoise.runtime.process.probe http://HOST:PORT/PATH", file=sys.stderr)
+        print("usage: python -m equipoise.runtime.http_server.probe http://HOST:PORT/PATH", file=sys.stderr)
         return 2
     try:
         with closing(http.client.HTTPConnection(address.hostname, port, timeout=_SECONDS)) as connection:

@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 from equipoise.contracts.connection_limits import ConnectionLimits
 from equipoise.contracts.plain_text import plain_text
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.process.connections import listen
-from equipoise.runtime.process.rendered_metrics import RenderedMetrics
+from equipoise.runtime.http_server.connections import listen
+from equipoise.runtime.http_server.rendered_metrics import RenderedMetrics
 from equipoise.runtime.process.unreadable import UnreadableThings
 
 log = structlog.get_logger()

@@ -8,14 +8,14 @@ import msgspec
 
 from equipoise.contracts.eviction.gangs import gang_of
 from equipoise.contracts.kubernetes.labels import HOSTNAME, selects
+from equipoise.contracts.kubernetes.nodes.occupied_nodes import occupies_node
+from equipoise.contracts.kubernetes.nodes.raw_allocatable import base_of
 from equipoise.contracts.kubernetes.objects.metadata import OwnerReference
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Affinity, Pod
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
-from equipoise.contracts.kubernetes.occupied_nodes import occupies_node
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
 from equipoise.contracts.kubernetes.quantity import parse_quantity
-from equipoise.contracts.kubernetes.raw_allocatable import base_of
 from equipoise.contracts.kubernetes.requests import Amounts, pod_limit, pod_requests
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.lab.model.cluster_objects import REVISION

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from equipoise.contracts.kubernetes.nodes.taints import BLOCKING_EFFECTS, tolerates
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.node import Node, Taint
 from equipoise.contracts.kubernetes.objects.pod import Toleration
-from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, tolerates
 from equipoise.scheduling.model.amounts import CPU, EXACT, MEMORY, PODS, STORAGE, allocatable
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.node_images import NodeImages

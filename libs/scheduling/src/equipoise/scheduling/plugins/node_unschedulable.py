@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from equipoise.contracts.kubernetes.nodes.taints import tolerates
 from equipoise.contracts.kubernetes.objects.node import Taint
-from equipoise.contracts.kubernetes.taints import tolerates
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, is_update_of, node_became_suitable
 from equipoise.scheduling.framework.plugin import Refusal

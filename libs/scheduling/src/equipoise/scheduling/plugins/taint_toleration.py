@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, tolerates
+from equipoise.contracts.kubernetes.nodes.taints import BLOCKING_EFFECTS, tolerates
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, is_update_of, node_became_suitable
 from equipoise.scheduling.framework.plugin import Refusal

@@ -11,8 +11,8 @@ import msgspec
 from equipoise.binder.state.cluster_state import NodeState
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.eviction.node_eligibility import closed_reason, unsettled_reason
-from equipoise.contracts.kubernetes.placed_objects import REPORTED
-from equipoise.contracts.kubernetes.platforms import OTHER_PLATFORM, Platform, platform_of, runs_on
+from equipoise.contracts.kubernetes.nodes.placed_objects import REPORTED
+from equipoise.contracts.kubernetes.nodes.platforms import OTHER_PLATFORM, Platform, platform_of, runs_on
 from equipoise.contracts.load.correction import (
     RESOURCES,
     UsageOf,

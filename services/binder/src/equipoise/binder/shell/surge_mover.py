@@ -18,7 +18,7 @@ from equipoise.binder.state.ledger import LedgerClosed
 from equipoise.binder.state.surge_move import SurgeMove, with_stage
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
-from equipoise.contracts.kubernetes.taints import being_removed
+from equipoise.contracts.kubernetes.nodes.taints import being_removed
 from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.runtime.bus import BusError

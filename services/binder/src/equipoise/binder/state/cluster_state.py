@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.placed_objects import node_object, requested_amounts
-from equipoise.contracts.kubernetes.platforms import Platform, platform_of
+from equipoise.contracts.kubernetes.nodes.placed_objects import node_object, requested_amounts
+from equipoise.contracts.kubernetes.nodes.platforms import Platform, platform_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.cluster_messages import ClusterMessages
 from equipoise.contracts.load.correction import is_fresh

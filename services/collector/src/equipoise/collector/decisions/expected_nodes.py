@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from equipoise.collector.decisions.pod_times import unix_seconds
 from equipoise.collector.state.placement import readiness
+from equipoise.contracts.kubernetes.nodes.virtual_nodes import virtual_node
 from equipoise.contracts.kubernetes.objects.node import Node
-from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
 from equipoise.contracts.recent import is_recent
 
 

@@ -13,6 +13,7 @@ from equipoise.contracts.colocation.bands import OfferedBand, amounts_of_band, b
 from equipoise.contracts.hints.hinted_pod import hint_weights
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.labels import required_nodes
+from equipoise.contracts.kubernetes.nodes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, is_ready
 from equipoise.contracts.kubernetes.objects.node import NodeSelector
 from equipoise.contracts.kubernetes.objects.pod import (
@@ -28,7 +29,6 @@ from equipoise.contracts.kubernetes.objects.pod import (
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.kubernetes.owners import TEMPLATE_HASHES
 from equipoise.contracts.kubernetes.requests import Amounts, pod_limit, pod_requests, with_actual_resources
-from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE
 from equipoise.contracts.load.pod_priority import (
     PRIORITY_CLASS_LABEL,

@@ -14,10 +14,10 @@ from equipoise.collector.decisions.pod_times import placed_pod, unix_seconds, wi
 from equipoise.collector.state.node_addresses import NodeAddresses
 from equipoise.contracts.bus.decoding import refusal
 from equipoise.contracts.kubernetes.labels import HOSTNAME
+from equipoise.contracts.kubernetes.nodes.occupied_nodes import FINISHED
 from equipoise.contracts.kubernetes.objects.metadata import OwnerReference, ready_condition
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
-from equipoise.contracts.kubernetes.occupied_nodes import FINISHED
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_lookup, workload_of
 from equipoise.contracts.kubernetes.quantity import known_quantity
 from equipoise.contracts.kubernetes.workload import Workload

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from equipoise.contracts.colocation.bands import requests_reclaimed
+from equipoise.contracts.kubernetes.nodes.platforms import Platform
 from equipoise.contracts.kubernetes.objects.node import Node
-from equipoise.contracts.kubernetes.platforms import Platform
 from equipoise.contracts.kubernetes.requests import Amounts, amounts_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, load_of, plus

@@ -12,11 +12,11 @@ from equipoise.contracts.eviction.opt_out import EVICTION_COST
 from equipoise.contracts.eviction.protection import of_daemon_set, protection, rules_failed, static
 from equipoise.contracts.eviction.surge import SurgeCandidate, may_surge, surge_decision
 from equipoise.contracts.kubernetes.labels import selects
+from equipoise.contracts.kubernetes.nodes.platforms import platform_of
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, WorkloadObject
 from equipoise.contracts.kubernetes.owners import workload_lookup
-from equipoise.contracts.kubernetes.platforms import platform_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, plus, total_of
 from equipoise.contracts.load.daily_profile import SLOTS, DailyProfile, daily_profile

@@ -10,8 +10,8 @@ from functools import cache
 import msgspec
 import numpy as np
 
+from equipoise.contracts.kubernetes.nodes.platforms import OTHER_PLATFORM, Platform, runs_on
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
-from equipoise.contracts.kubernetes.platforms import OTHER_PLATFORM, Platform, runs_on
 from equipoise.contracts.numeric import Array, Flags, Indexes
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.scheduling.framework.diagnosis import FilterDiagnosis

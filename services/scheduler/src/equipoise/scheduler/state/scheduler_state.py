@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from equipoise.contracts.kubernetes.nodes.occupied_nodes import FINISHED, occupies_node
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.contracts.kubernetes.objects.node import Node
@@ -20,7 +21,6 @@ from equipoise.contracts.kubernetes.objects.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from equipoise.contracts.kubernetes.occupied_nodes import FINISHED, occupies_node
 from equipoise.contracts.unreadable.known_amounts import unknown_node, unknown_pod
 from equipoise.scheduler.state.attempt import Attempt, message_of
 from equipoise.scheduler.state.queue_plugins import QueuePlugins

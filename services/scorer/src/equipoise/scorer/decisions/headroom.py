@@ -1,6 +1,6 @@
 """The amounts of a node that further pods can request."""
 
-from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS
+from equipoise.contracts.kubernetes.nodes.taints import BLOCKING_EFFECTS
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.numeric import Array, Flags, np

@@ -17,7 +17,7 @@ import structlog
 
 from equipoise.contracts.connection_limits import ConnectionPool
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.process.connections import RelayedConnection
+from equipoise.runtime.http_server.connections import RelayedConnection
 from equipoise.scorer.settings import ExtenderSettings
 from equipoise.scorer.shell.direct_requests import DirectRequests, Responder
 from equipoise.scorer.shell.metrics import ScorerMetrics

@@ -20,9 +20,9 @@ from aiohttp import web
 
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.http_server.server_certificates import Certificates
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health, split_address
-from equipoise.runtime.process.server_certificates import Certificates
 from equipoise.scorer.decisions.extender_protocol import (
     InvalidRequest,
     parse_request,

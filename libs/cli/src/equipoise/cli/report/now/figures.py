@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from equipoise.cli.cluster_access.kubeconfig import ClusterName
 from equipoise.cli.cluster_now.causes import Resource, UnevenWorkload, causes, most_uneven
 from equipoise.cli.cluster_now.nodes import NodeNow, counted, nodes_now
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.cluster_now.spread import Spread, spread_of
 from equipoise.cli.doctor.checks.nodes import FIXES
-from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.report.now.next_steps import NextStep, next_steps
 from equipoise.cli.report.now.oversized import OversizedWorkload, oversized
 from equipoise.cli.terminal import count

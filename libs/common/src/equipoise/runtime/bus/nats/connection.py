@@ -14,9 +14,9 @@ from nats.js.errors import APIError
 
 from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted, TooLarge
 from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.bus.nats.refusals import Refusals
+from equipoise.runtime.bus.nats.tls import Resolve, TlsClient, client_context
 from equipoise.runtime.bus.permissions import TAP_PREFIX
-from equipoise.runtime.bus.refusals import Refusals
-from equipoise.runtime.bus.tls import Resolve, TlsClient, client_context
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.bounded_files import SECRET_LIMIT, read_bounded_text
 from equipoise.runtime.process.clock import Clock

@@ -41,12 +41,12 @@ from equipoise.runtime.bus.codec import (
     encode,
     encode_fitting,
 )
-from equipoise.runtime.bus.connection import RECONNECT_PAUSE, RESPONSE_TIMEOUT, SETUP, NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.following import ChannelFollower
+from equipoise.runtime.bus.nats.connection import RECONNECT_PAUSE, RESPONSE_TIMEOUT, SETUP, NatsConnection
+from equipoise.runtime.bus.nats.subscriber import StreamSubscriber
+from equipoise.runtime.bus.nats.work_queue import CHECK_PERIOD, WorkQueue
 from equipoise.runtime.bus.responder import EndpointResponder, TooManyRequests, UnreadableRequest
-from equipoise.runtime.bus.subscriber import StreamSubscriber
-from equipoise.runtime.bus.work_queue import CHECK_PERIOD, WorkQueue
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.unreadable import UnreadableThings

@@ -12,7 +12,7 @@ from equipoise.contracts.bus.channels import message_types
 from equipoise.contracts.bus.streams import Stream
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.bus.codec import SUBJECT, TYPE, Headers
-from equipoise.runtime.bus.connection import RESPONSE_TIMEOUT, SETUP, NatsConnection, connected_within
+from equipoise.runtime.bus.nats.connection import RESPONSE_TIMEOUT, SETUP, NatsConnection, connected_within
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 

@@ -11,7 +11,7 @@ from nats.js import api
 
 from equipoise.runtime.bus import BusError, BusUnavailable, Handler, NotPermitted, T
 from equipoise.runtime.bus.codec import MessageReader
-from equipoise.runtime.bus.connection import NatsConnection
+from equipoise.runtime.bus.nats.connection import NatsConnection
 from equipoise.runtime.process.clock import Clock
 
 _BATCH = 256

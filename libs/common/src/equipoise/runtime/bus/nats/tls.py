@@ -10,7 +10,7 @@ import nats.errors
 from nats.aio.client import Client, Srv
 from nats.aio.transport import TcpTransport
 
-from equipoise.runtime.bus.refusals import CLIENT_PORT
+from equipoise.runtime.bus.nats.refusals import CLIENT_PORT
 from equipoise.runtime.configuration import Tls
 from equipoise.runtime.process.failure_reason import NameNotResolved
 

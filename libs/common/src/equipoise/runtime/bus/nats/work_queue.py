@@ -12,7 +12,7 @@ from nats.js.errors import NotFoundError
 from equipoise.contracts.bus.streams import WORKERS, Stream
 from equipoise.runtime.bus import BusError, NotPermitted, T, Worker
 from equipoise.runtime.bus.codec import MessageReader
-from equipoise.runtime.bus.connection import NatsConnection
+from equipoise.runtime.bus.nats.connection import NatsConnection
 from equipoise.runtime.process.clock import Clock
 
 _FETCH_TIMEOUT = 2.0

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 
 from equipoise.agent.decisions.cpu_sets import format_cpus, parse_cpus
 from equipoise.agent.decisions.pod_values import KUBELET_VALUES, PERIOD, PodValues, weight_of
-from equipoise.agent.shell.cgroup_files import CgroupFiles, Result
-from equipoise.agent.shell.cgroup_tree import CgroupTree, Controller, PodCgroup, PodGroups
+from equipoise.agent.shell.cgroups.cgroup_files import CgroupFiles, Result
+from equipoise.agent.shell.cgroups.cgroup_tree import CgroupTree, Controller, PodCgroup, PodGroups
 
 UNLIMITED = 2**62
 """Bytes. On v1 a limit of at least this means no limit, for which the kernel shows the highest number of pages."""

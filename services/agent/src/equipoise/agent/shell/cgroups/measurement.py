@@ -6,9 +6,9 @@ import msgspec
 
 from equipoise.agent.decisions.pressure import PodPressure, highest_pressure, stalled_seconds, throttled_seconds
 from equipoise.agent.decisions.suppression import CpuUsage
-from equipoise.agent.shell.cgroup_files import CgroupFiles
-from equipoise.agent.shell.cgroup_tree import CgroupTree, PodCgroup, PodGroups
-from equipoise.agent.shell.node_usage import count_cpus, read_cpu_seconds
+from equipoise.agent.shell.cgroups.cgroup_files import CgroupFiles
+from equipoise.agent.shell.cgroups.cgroup_tree import CgroupTree, PodCgroup, PodGroups
+from equipoise.agent.shell.cgroups.node_usage import count_cpus, read_cpu_seconds
 from equipoise.agent.state.rates import Rates
 
 CONTAINERS_ROUNDS = 10

@@ -7,9 +7,9 @@ import msgspec
 from equipoise.agent.decisions.cpu_sets import choose_cpus
 from equipoise.agent.decisions.pod_values import PERIOD, PodValues
 from equipoise.agent.decisions.suppression import MIN_CPUS, CpuLimit, Policy, next_cpu_count, next_quota
-from equipoise.agent.shell.cgroup_tree import PodCgroup, PodGroups
-from equipoise.agent.shell.limit_writer import LimitWriter
-from equipoise.agent.shell.node_usage import read_siblings
+from equipoise.agent.shell.cgroups.cgroup_tree import PodCgroup, PodGroups
+from equipoise.agent.shell.cgroups.limit_writer import LimitWriter
+from equipoise.agent.shell.cgroups.node_usage import read_siblings
 
 
 class SharedLimit:

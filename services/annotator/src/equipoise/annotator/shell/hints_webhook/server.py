@@ -25,10 +25,10 @@ from equipoise.contracts.hints.hints_object import Hint, HintsObject, HintTerm
 from equipoise.contracts.hints.webhook import PODS_PATH, PROBE_KEY, PROBE_PATH, TIMEOUT_SECONDS
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.http_server.connections import listen
+from equipoise.runtime.http_server.server_certificates import Certificates
 from equipoise.runtime.process.clock import Clock
-from equipoise.runtime.process.connections import listen
 from equipoise.runtime.process.health import Health, split_address
-from equipoise.runtime.process.server_certificates import Certificates
 
 log = structlog.get_logger()
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.colocation.bands import requests_reclaimed
+from equipoise.contracts.kubernetes.nodes.occupied_nodes import occupies_node
 from equipoise.contracts.kubernetes.objects.pod import Pod
-from equipoise.contracts.kubernetes.occupied_nodes import occupies_node
 from equipoise.contracts.load.pod_priority import is_batch_work, priority_class_of, qos_of
 from equipoise.contracts.unreadable.known_amounts import unknown_pod, unknown_requests, with_known_amounts
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot

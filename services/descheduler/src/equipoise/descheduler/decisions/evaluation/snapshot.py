@@ -7,15 +7,15 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.eviction.candidate import Candidate, Rules
+from equipoise.contracts.kubernetes.nodes.occupied_nodes import occupies_node
+from equipoise.contracts.kubernetes.nodes.platforms import Platform, platform_of
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import OwnerReference, is_ready
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, WorkloadObject
-from equipoise.contracts.kubernetes.occupied_nodes import occupies_node
 from equipoise.contracts.kubernetes.owners import controller_of, workload_lookup, workload_of
-from equipoise.contracts.kubernetes.platforms import Platform, platform_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization

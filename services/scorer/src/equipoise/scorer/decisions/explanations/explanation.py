@@ -34,10 +34,10 @@ from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.arrays import expected_load, resources
 from equipoise.scorer.decisions.demand import demand_of_placed
+from equipoise.scorer.decisions.explanations.rank_change import rank_change
 from equipoise.scorer.decisions.load_correction import base_of, included_usage, weighted_pods
 from equipoise.scorer.decisions.neutral_scores import neutral
 from equipoise.scorer.decisions.node_messages import find_pod, latest_messages
-from equipoise.scorer.decisions.rank_change import rank_change
 from equipoise.scorer.decisions.ranking import AVOIDED, PREFERRED, Ranking, rank
 from equipoise.scorer.state.band_rows import requested
 from equipoise.scorer.state.scoring_state import ScoringState

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import msgspec
 
 from equipoise.contracts.kubernetes.labels import HOSTNAME
+from equipoise.contracts.kubernetes.nodes.platforms import Platform, platform_of
+from equipoise.contracts.kubernetes.nodes.taints import BLOCKING_EFFECTS, being_removed, may_be_removed
 from equipoise.contracts.kubernetes.objects.node import Taint
-from equipoise.contracts.kubernetes.platforms import Platform, platform_of
-from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, being_removed, may_be_removed
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.headroom import headroom

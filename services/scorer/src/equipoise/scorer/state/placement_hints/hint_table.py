@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from equipoise.contracts.kubernetes.platforms import Platform
+from equipoise.contracts.kubernetes.nodes.platforms import Platform
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES, NodePlacement, PlacedPod, WorkloadHint

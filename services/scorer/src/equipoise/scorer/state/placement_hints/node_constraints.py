@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator
 import msgspec
 
 from equipoise.contracts.kubernetes.labels import selects_node
+from equipoise.contracts.kubernetes.nodes.platforms import Platform, runs_on
+from equipoise.contracts.kubernetes.nodes.taints import tolerates
 from equipoise.contracts.kubernetes.objects.node import NodeSelector
 from equipoise.contracts.kubernetes.objects.pod import Toleration
-from equipoise.contracts.kubernetes.platforms import Platform, runs_on
-from equipoise.contracts.kubernetes.taints import tolerates
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.numeric import Flags, np
 from equipoise.scorer.state.placement_hints.node_snapshot import NodeSnapshot

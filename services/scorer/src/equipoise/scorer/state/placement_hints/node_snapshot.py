@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from equipoise.contracts.kubernetes.nodes.platforms import Platform
 from equipoise.contracts.kubernetes.objects.node import Taint
-from equipoise.contracts.kubernetes.platforms import Platform
 from equipoise.contracts.numeric import Array, Flags, Rows, np
 from equipoise.scorer.decisions.arrays import CandidateNodes
 from equipoise.scorer.decisions.placement_hints.hint_nodes import HintNode, unknown_node

@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
-from equipoise.contracts.kubernetes.platforms import Platform
+from equipoise.contracts.kubernetes.nodes.platforms import Platform
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.recent import is_recent

@@ -1,0 +1,1 @@
+"""How commands find, read and change what runs in a cluster."""

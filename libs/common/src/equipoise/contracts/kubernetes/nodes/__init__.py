@@ -1,0 +1,1 @@
+"""What Equipoise reads of nodes, and of their pods."""

@@ -1,0 +1,1 @@
+"""HTTP servers of the services: connections, TLS certificates, metrics and a health check."""

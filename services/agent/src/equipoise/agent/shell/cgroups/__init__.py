@@ -1,0 +1,1 @@
+"""The cgroup files of the node and its pods: found, read and written."""

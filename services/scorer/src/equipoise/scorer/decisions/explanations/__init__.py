@@ -1,0 +1,1 @@
+"""Explanations of scores, and advice on placed pods."""
