@@ -67,7 +67,11 @@ class Agent:
         self._terminating_since: dict[str, float] = {}
 
     def round(self, now: float) -> None:
-        """Measures, writes the limits that have changed, and evicts."""
+        """Measures, writes the limits that have changed, and evicts.
+
+        While the API server does not answer, the pods are those last known. The agent uses neither the bus nor the
+        reclaimer.
+        """
         groups = self._tree.groups()
         self._health.set_problem("kubepods", None if groups else self._no_groups())
         pods = self._pods.by_uid
