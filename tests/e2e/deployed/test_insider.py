@@ -485,7 +485,8 @@ async def test_idle_connections_to_the_health_port_take_no_place(installation: I
     assert health is not None
     opened = await connect_idle(installation.machine.url(health.port), 1_000)
     try:
-        assert (await installation.machine.readiness(service)).get("ready")
+        # Not at the first attempt: on a busy machine the kernel drops connections that wait to be accepted.
+        await installation.machine.ready(service, PATIENCE)
         async with asyncio.timeout(PATIENCE):
             while sum(map(is_closed, opened)) < 800:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
