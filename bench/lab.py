@@ -9,7 +9,8 @@ from bench.memory import peak_mb
 from bench.output import progress, report
 from equipoise.lab.example import STEPS_PER_DAY, example_trace
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import Replay, ReplayPlan
+from equipoise.lab.replay import Replay
+from equipoise.lab.replay_plan import ReplayPlan
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 
 

@@ -6,7 +6,7 @@ import pytest
 from lab.traces import a_trace
 
 from equipoise.lab.compare import ComparisonRequest, plans, policies_of, with_baseline
-from equipoise.lab.replay import Settings
+from equipoise.lab.replay_plan import Settings
 from equipoise.lab.results import GREEDY, STOCK
 from equipoise.lab.runners import on_processes
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart

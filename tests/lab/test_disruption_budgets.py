@@ -13,7 +13,8 @@ from equipoise.contracts.configuration.settings import ResourceThresholds, Thres
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.lab.model.disruption_budgets import PodCounts, budget_object, budget_status, refused_eviction
 from equipoise.lab.model.trace import Trace, TraceBudget, TraceWorkload
-from equipoise.lab.replay import Replay, ReplayPlan, Settings
+from equipoise.lab.replay import Replay
+from equipoise.lab.replay_plan import ReplayPlan, Settings
 from equipoise.lab.results import RunFigures
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 

@@ -13,7 +13,7 @@ from equipoise.lab.capacity.fewer_nodes import cases, most_removed, nodes_needed
 from equipoise.lab.compare import ComparisonRequest
 from equipoise.lab.model.node_removal import with_fewer_nodes
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import ReplayPlan, Settings
+from equipoise.lab.replay_plan import ReplayPlan, Settings
 from equipoise.lab.results import Run, RunFigures
 from equipoise.lab.runners import on_processes
 

@@ -10,7 +10,8 @@ from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.example import example_trace
-from equipoise.lab.replay import Replay, ReplayPlan, Settings
+from equipoise.lab.replay import Replay
+from equipoise.lab.replay_plan import ReplayPlan, Settings
 from equipoise.lab.results import STOCK, PlacementMode, RunFigures
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy

@@ -9,7 +9,8 @@ from lab.trace_folders import OPENB, OPENB_PUBLISHED, assert_same, by_name, writ
 
 from equipoise.lab.formats import TraceError, load_trace
 from equipoise.lab.model.trace import TraceNode, TracePod, TraceWorkload
-from equipoise.lab.replay import Replay, ReplayPlan
+from equipoise.lab.replay import Replay
+from equipoise.lab.replay_plan import ReplayPlan
 
 GPU = "alibabacloud.com/gpu-milli"
 

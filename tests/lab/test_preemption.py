@@ -9,7 +9,8 @@ from lab.traces import a_trace
 
 from equipoise.lab.formats import TraceError, folder, load_trace
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import Replay, ReplayPlan
+from equipoise.lab.replay import Replay
+from equipoise.lab.replay_plan import ReplayPlan
 from equipoise.lab.report.table import shown_columns
 from equipoise.lab.results import STOCK, Run
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES

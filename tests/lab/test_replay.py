@@ -3,13 +3,17 @@
 import math
 
 import msgspec
+import numpy as np
 import pytest
 from lab.traces import a_trace
 
-from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Protection, ResourceThresholds, SurgeSettings, Thresholds
+from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.example import example_trace
 from equipoise.lab.model.trace import AntiAffinity, Trace
-from equipoise.lab.replay import Replay, ReplayPlan, Settings
+from equipoise.lab.replay import Replay
+from equipoise.lab.replay_plan import ReplayPlan, Settings
 from equipoise.lab.results import GREEDY, STOCK, PlacementMode, Run, Scenario
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
@@ -173,6 +177,40 @@ def test_workloads_with_too_few_replicas_are_not_evicted() -> None:
     trace = a_trace(curves=((7_000.0,) * 96, IDLE), replicas=(1, 4), placed=(0, 1, 2, 3, 1))
 
     assert 0 == replayed(trace, "given", "water_level", descheduler=True).figures.moved
+
+
+def test_single_replicas_are_moved_without_a_gap_where_they_may_be() -> None:
+    """As many as are evicted without protection, and the load becomes as level. Nothing is missing meanwhile."""
+    trace = a_trace(
+        curves=(*[(2_000.0,) * 96] * 6, *[IDLE] * 6), replicas=[1] * 12, placed=(0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3)
+    )
+    protected = Settings(
+        thresholds=Thresholds(high=ResourceThresholds(cpu=60, memory=95), low=ResourceThresholds(cpu=45, memory=90)),
+        descheduler=DeschedulerSettings(interval=Duration(3_600), consecutive_abnormalities=1),
+    )
+    surge = msgspec.structs.replace(protected, surge=SurgeSettings(mode="singleReplicas"))
+    evicting = msgspec.structs.replace(protected, protection=Protection(min_replicas=1))
+    none, moved, evicted = (
+        replayed(trace, "given", "water_level", descheduler=True, settings=settings).figures
+        for settings in (protected, surge, evicting)
+    )
+
+    assert (0, {"few replicas": 12}) == (none.moved, none.movable)
+    assert (2, 2, 0.0) == (moved.moved, moved.without_gap, moved.gap_seconds)
+    assert (2, 0, 20.0) == (evicted.moved, evicted.without_gap, evicted.gap_seconds)
+    assert moved.peak_spread == evicted.peak_spread < none.peak_spread - 20
+
+
+def test_autoscaled_workloads_use_as_much_as_in_the_trace() -> None:
+    """In every hour, with the pods that their autoscaler adds and removes."""
+    trace = a_trace(curves=(DAYTIME, NIGHT, IDLE), replicas=(6, 6, 1))
+
+    run = replayed(trace, "autoscaled", "profile")
+
+    hours = (np.array(DAYTIME) + np.array(NIGHT)).reshape(24, 4).mean(axis=1) * 6 + IDLE[0]
+    # A pod that is deleted uses its part until its grace period ends, and one that is added uses nothing at first.
+    assert pytest.approx(hours.tolist(), rel=0.03) == (run.after.sum(axis=0) / 100.0 * 8_000.0).tolist()
+    assert (0, 0, 0.0) == (run.figures.unplaced, run.figures.violations, run.figures.gap_seconds)
 
 
 def test_demand_above_the_capacity_of_a_node_is_lost() -> None:

@@ -8,7 +8,7 @@ from lab.traces import QUARTER, a_trace
 
 from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.event_queue import EventQueue
-from equipoise.lab.model.trace import Trace, TraceBudget
+from equipoise.lab.model.trace import AntiAffinity, Trace, TraceBudget
 from equipoise.lab.schedulers import SimulatedScheduler
 from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
@@ -19,8 +19,7 @@ def a_full_node() -> tuple[SimulatedCluster, EventQueue]:
     return with_two_pods(a_trace(nodes=1, replicas=(2,), request_cpu_milli=4_000))
 
 
-def with_two_pods(trace: Trace) -> tuple[SimulatedCluster, EventQueue]:
-    """On the first node."""
+def with_two_pods(trace: Trace, nodes: tuple[str, str] = ("node-0", "node-0")) -> tuple[SimulatedCluster, EventQueue]:
     curves, events = UsageCurves(trace), EventQueue()
     usage = ClusterUsage(trace, curves)
     collector = SimulatedCollector(
@@ -29,8 +28,8 @@ def with_two_pods(trace: Trace) -> tuple[SimulatedCluster, EventQueue]:
     )  # fmt: skip
     scheduling = SimulatedScheduler(trace, random.Random(1))
     kubernetes = SimulatedCluster(trace, usage, collector, scheduling, events, lambda message, now: None, origin=0.0)
-    for _ in range(2):
-        kubernetes.run_on(0, "node-0", 0.0)
+    for node in nodes:
+        kubernetes.run_on(0, node, 0.0)
     return kubernetes, events
 
 
@@ -91,3 +90,44 @@ def test_a_pod_that_is_scaled_down_is_not_replaced() -> None:
     kubernetes.scale_up(0, 2_000.0)
     events.run(3_000.0)
     assert (2, 0) == (len(kubernetes.pods), kubernetes.unplaced)
+
+
+def test_an_autoscaler_scales_a_workload_to_a_number_of_replicas() -> None:
+    """Its ReplicaSet deletes the pods with the lowest deletion cost first."""
+    kubernetes, events = with_two_pods(a_trace(nodes=2, replicas=(2,)))
+    kubernetes.scale(0, 4, 0.0)
+    events.run(100.0)
+    assert (4, 4, 0.0) == (len(kubernetes.pods), kubernetes.replicas(0), kubernetes.gaps.seconds(100.0))
+
+    first, second, third, fourth = kubernetes.pods.values()
+    third.deletion_cost, first.deletion_cost = -9_999, -9_998
+    kubernetes.scale(0, 2, 100.0)
+    events.run(200.0)
+
+    assert [second, fourth] == list(kubernetes.pods.values())
+    assert (2, 0.0) == (kubernetes.replicas(0), kubernetes.gaps.seconds(200.0))
+
+
+def test_a_scale_down_deletes_pending_pods_first() -> None:
+    """Whatever the cost of those that run."""
+    kubernetes, events = a_full_node()
+    before = list(kubernetes.pods.values())
+    kubernetes.scale(0, 3, 10.0)
+    before[0].deletion_cost = -9_999
+    kubernetes.scale(0, 2, 20.0)
+    events.run(100.0)
+
+    assert before == list(kubernetes.pods.values())
+
+
+def test_a_detached_pod_still_counts_for_the_anti_affinity_of_the_trace() -> None:
+    """At most one pod of the workload on a node: the replacement goes to the other one."""
+    rule = AntiAffinity(beside=0, limited=0, most=1)
+    kubernetes, events = with_two_pods(a_trace(nodes=3, replicas=(2,), rules=(rule,)), nodes=("node-0", "node-1"))
+    old, _ = kubernetes.pods.values()
+    replacement = kubernetes.detach(old, 0.0)
+    assert replacement is not None
+    assert (0, 2) == (old.node, replacement.node)
+
+    events.run(100.0)
+    assert 0 == kubernetes.scheduling.anti_affinity.violations()

@@ -10,7 +10,7 @@ from scheduling.pods import a_pod as a_scheduled_pod
 from equipoise.binder.decisions.limits import EvictionsPerCluster, EvictionsPerWorkload, Limits
 from equipoise.binder.decisions.result import Finish
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings, Protection, Thresholds
+from equipoise.contracts.configuration.settings import LoadSettings, Protection, SurgeSettings, Thresholds
 from equipoise.contracts.kubernetes.labels import ZONE
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
 from equipoise.contracts.kubernetes.objects.pod import Pod, TopologySpreadConstraint
@@ -24,11 +24,11 @@ from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.cluster_builder import owners_by_name
 from equipoise.lab.model.cluster_objects import pod_template
-from equipoise.lab.model.simulated_descheduler import ApiObjects, SimulatedDescheduler, paced
+from equipoise.lab.model.descheduling.api_objects import ApiObjects
+from equipoise.lab.model.descheduling.simulated_binder import SimulatedBinder
+from equipoise.lab.model.descheduling.simulated_descheduler import SimulatedDescheduler, paced
 from equipoise.lab.model.trace import TraceWorkload
-from equipoise.scheduling.model.workloads import SpreadSelectors
 
 NOW = 1_800_000_000.0
 LOAD = LoadSettings()
@@ -82,33 +82,53 @@ class SmallCluster:
         self.pods = [a_pod(workload, number) for workload in (WEB, API) for number in range(2)]
         self._response = response
         self.replicas = replicas
+        objects = ApiObjects(
+            replicas=lambda workload: self.replicas,
+            excluded=lambda workload: (),
+            all_nodes={
+                name: a_node(name, cpu="8", memory="32Gi", labels={ZONE: name} if zones else {})
+                for name in ("hot", "idle")
+            },
+            template=lambda uid: template,
+        )
+        self.binder = SimulatedBinder(
+            limits=limits,
+            surge=SurgeSettings(),
+            objects=objects,
+            requests=self,
+            publish=self._on_outcome,
+            started_at=NOW - 86_400.0,
+        )
         self.descheduler = SimulatedDescheduler(
             settings=settings,
-            limits=limits,
             load=LOAD,
             thresholds=Thresholds(),
             protection=Protection(min_replicas=min_replicas),
-            objects=ApiObjects(
-                replicas=lambda workload: self.replicas,
-                excluded=lambda workload: (),
-                all_nodes={
-                    name: a_node(name, cpu="8", memory="32Gi", labels={ZONE: name} if zones else {})
-                    for name in ("hot", "idle")
-                },
-                template=lambda uid: template,
-            ),
+            objects=objects,
             usage_of=lambda workload: Resources(cpu=1.8, memory=GIB),
             days=dict,
             budgets=lambda: budgets,
-            evict=self._evict,
-            publish=self.published.append,
-            started_at=NOW - 86_400.0,
+            propose=self._on_intent,
         )
 
-    def _evict(self, intent: EvictionIntent) -> Finish | None:
+    def _on_intent(self, intent: EvictionIntent, without_gap: bool) -> None:
+        self.published.append(intent)
+        self.binder.decide(intent, without_gap=without_gap, now=intent.decided_at)
+
+    def _on_outcome(self, outcome: EvictionOutcome) -> None:
+        self.descheduler.on_outcome(outcome)
+        self.published.append(outcome)
+
+    def evict(self, intent: EvictionIntent) -> Finish | None:
         if self._response is None:
             self.evicted.append(intent.pod)
         return self._response
+
+    def detach(self, intent: EvictionIntent) -> Finish | None:
+        raise AssertionError("every pod is evicted at once")
+
+    def restore(self, intent: EvictionIntent) -> None:
+        raise AssertionError("no pod is detached")
 
     def measure(self, now: float, *, cpu: float = 7.2, gone: Collection[GonePod] = (), expected: int = 2) -> None:
         for node, pods, used in (("hot", self.pods, cpu), ("idle", [], 0.4)):
@@ -128,6 +148,7 @@ class SmallCluster:
 
     def evaluate(self, now: float = NOW, **measured: Any) -> None:
         self.measure(now, **measured)
+        self.binder.update(now)
         self.descheduler.evaluate(now)
 
 
@@ -137,7 +158,7 @@ def test_pods_leave_a_hot_node() -> None:
     cluster.evaluate()
 
     assert {"web", "api"} == {name.split("-")[0] for name in cluster.evicted}
-    assert 2 == cluster.descheduler.tally.evicted == cluster.descheduler.tally.proposed
+    assert 2 == cluster.binder.tally.evicted == cluster.binder.tally.proposed
     assert [EvictionIntent, EvictionOutcome] * 2 == [type(message) for message in cluster.published]
 
 
@@ -147,7 +168,7 @@ def test_a_limit_refuses_by_its_name() -> None:
     cluster.evaluate()
 
     assert [] == cluster.evicted
-    assert {"evictionsPerWorkload": 2} == dict(cluster.descheduler.tally.refused)
+    assert {"evictionsPerWorkload": 2} == dict(cluster.binder.tally.refused)
     outcomes = [message for message in cluster.published if isinstance(message, EvictionOutcome)]
     assert {Outcome.REJECTED_LIMIT} == {outcome.outcome for outcome in outcomes}
 
@@ -158,7 +179,7 @@ def test_a_moved_workload_is_in_cooldown() -> None:
     cluster.evaluate()
     cluster.evaluate(NOW + 150.0)
 
-    assert 2 == cluster.descheduler.tally.proposed
+    assert 2 == cluster.binder.tally.proposed
 
 
 def test_a_refused_eviction_moves_nothing_and_uses_up_no_limit() -> None:
@@ -167,8 +188,8 @@ def test_a_refused_eviction_moves_nothing_and_uses_up_no_limit() -> None:
     cluster = SmallCluster(response=Finish(outcome=Outcome.BLOCKED_PDB, detail="a budget refuses"), limits=limits)
     cluster.evaluate()
 
-    assert 0 == cluster.descheduler.tally.evicted
-    assert {"a budget refuses": 2} == dict(cluster.descheduler.tally.refused)
+    assert 0 == cluster.binder.tally.evicted
+    assert {"a budget refuses": 2} == dict(cluster.binder.tally.refused)
     outcomes = [message.outcome for message in cluster.published if isinstance(message, EvictionOutcome)]
     assert [Outcome.BLOCKED_PDB] * 2 == outcomes
 
@@ -179,7 +200,7 @@ def test_pods_are_proposed_only_if_their_disruption_budget_allows_it(allowed: in
     cluster = SmallCluster(template=template, budgets=[a_budget(allowed, namespace="shop", app="web")])
     cluster.evaluate()
 
-    assert proposed == cluster.descheduler.tally.proposed
+    assert proposed == cluster.binder.tally.proposed
 
 
 @pytest.mark.parametrize("fields", [{"min_replicas": 3}, {"replicas": 3}], ids=["too small", "a replica is missing"])
@@ -188,7 +209,7 @@ def test_protected_workloads_do_not_move(fields: dict[str, int]) -> None:
     cluster = SmallCluster(**fields)
     cluster.evaluate()
 
-    assert 0 == cluster.descheduler.tally.proposed
+    assert 0 == cluster.binder.tally.proposed
 
 
 def test_pods_of_a_gang_do_not_move() -> None:
@@ -196,18 +217,18 @@ def test_pods_of_a_gang_do_not_move() -> None:
     cluster = SmallCluster(template=pod_template(TraceWorkload(name="web", gang="PodGroup train")).pod)
     cluster.evaluate()
 
-    assert 0 == cluster.descheduler.tally.proposed
+    assert 0 == cluster.binder.tally.proposed
 
 
 def test_the_current_number_of_replicas_counts() -> None:
     """While a workload is scaled up a replica is missing; once the number is reached its pods move."""
     cluster = SmallCluster(replicas=3)
     cluster.evaluate()
-    assert 0 == cluster.descheduler.tally.proposed
+    assert 0 == cluster.binder.tally.proposed
 
     cluster.replicas = 2
     cluster.evaluate(NOW + 150.0)
-    assert 2 == cluster.descheduler.tally.proposed
+    assert 2 == cluster.binder.tally.proposed
 
 
 @pytest.mark.parametrize(("zones", "proposed"), [(True, 2), (False, 0)])
@@ -218,7 +239,7 @@ def test_pods_move_only_where_their_topology_spread_constraints_allow(zones: boo
     cluster = SmallCluster(template=template, zones=zones)
     cluster.evaluate()
 
-    assert proposed == cluster.descheduler.tally.proposed
+    assert proposed == cluster.binder.tally.proposed
 
 
 def test_pods_of_daemon_sets_do_not_move() -> None:
@@ -228,7 +249,7 @@ def test_pods_of_daemon_sets_do_not_move() -> None:
     cluster.pods = [a_pod(agent, number) for number in range(4)]
     cluster.evaluate()
 
-    assert 0 == cluster.descheduler.tally.proposed
+    assert 0 == cluster.binder.tally.proposed
 
 
 def test_nothing_moves_without_coverage() -> None:
@@ -236,7 +257,7 @@ def test_nothing_moves_without_coverage() -> None:
     cluster = SmallCluster()
     cluster.evaluate(expected=3)
 
-    assert 0 == cluster.descheduler.tally.proposed
+    assert 0 == cluster.binder.tally.proposed
 
 
 def test_a_strategy_plans_with_the_moves_of_those_before_it() -> None:
@@ -248,7 +269,7 @@ def test_a_strategy_plans_with_the_moves_of_those_before_it() -> None:
 
     (seen,) = SEEN
     hot, idle = seen.nodes
-    assert 2 == seen.in_flight == cluster.descheduler.tally.proposed
+    assert 2 == seen.in_flight == cluster.binder.tally.proposed
     assert (pytest.approx(3.6), pytest.approx(4.0)) == (hot.projected("5m").cpu, idle.projected("5m").cpu)
     assert {"cpu": 1.0, "memory": 2 * GIB} == idle.requested
 
@@ -288,26 +309,3 @@ def test_fewer_evaluations_cover_the_same_time() -> None:
     )  # fmt: skip
     assert settings == paced(settings, 60.0)
     assert 1 == paced(settings, 3_600.0).consecutive_abnormalities
-
-
-@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
-def test_pods_have_the_owners_by_which_kube_scheduler_spreads_them(kind: str) -> None:
-    """Those of a Deployment have a ReplicaSet, and it is still their workload."""
-    workload = Workload(kind=kind, group="apps", namespace="shop", name="web")
-    template = pod_template(TraceWorkload(name="web", namespace="shop", kind=kind))
-    found = ApiObjects(
-        replicas=lambda workload: 1,
-        excluded=lambda workload: (),
-        all_nodes={"node": a_node("node")},
-        template=lambda uid: template.pod,
-    )
-    pods = [a_pod(workload, 0)]
-    found.on_placement(NodePlacement(node="node", uid="node", allocatable=BASE, pods=pods, epoch=1, sequence=1))
-
-    watched = found.watched(())
-
-    (pod,) = watched.pods
-    selector = SpreadSelectors({}, owners_by_name(watched.workloads))(watched.infos[pod.metadata.uid])
-    assert selector is not None
-    assert {each.key for each in selector.match_expressions} == template.labels.keys()
-    assert watched.workload_of(pod) == workload

@@ -9,7 +9,7 @@ import pytest
 from lab.traces import a_trace
 
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import ReplayPlan, Settings
+from equipoise.lab.replay_plan import ReplayPlan, Settings
 from equipoise.lab.results import STOCK, Run
 from equipoise.lab.runners import on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep

@@ -8,7 +8,8 @@ import pytest
 from lab.traces import a_trace
 
 from equipoise.lab.compare import ComparisonRequest, check_plugins, plans
-from equipoise.lab.replay import Replay, ReplayPlan, Settings
+from equipoise.lab.replay import Replay
+from equipoise.lab.replay_plan import ReplayPlan, Settings
 from equipoise.lab.report.table import plugin_problems
 from equipoise.lab.results import STOCK, Run, RunFigures
 from equipoise.scheduling.settings.document import InvalidConfiguration

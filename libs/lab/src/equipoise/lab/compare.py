@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from equipoise.lab.replay import ReplayPlan, Settings
+from equipoise.lab.replay_plan import ReplayPlan, Settings
 from equipoise.lab.results import GREEDY, STOCK, ForecastSource, PlacementMode, Run, Scenario
-from equipoise.lab.scenarios import SCENARIOS
+from equipoise.lab.scenarios import DEFAULT_SCENARIOS
 from equipoise.lab.schedulers import scheduler_configuration
 from equipoise.scheduling.plugin_loading import load_plugins
 from equipoise.scheduling.plugins.handle import Handle
@@ -19,9 +19,9 @@ REFERENCES = (STOCK, GREEDY)
 
 
 class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to compare; by default everything."""
+    """What to compare; by default every policy, and every scenario without an autoscaler."""
 
-    scenarios: tuple[Scenario, ...] = tuple(SCENARIOS)
+    scenarios: tuple[Scenario, ...] = DEFAULT_SCENARIOS
     policies: tuple[str, ...] = ()
     """Names of policies, STOCK or GREEDY. The configured policy keeps its settings. Empty: all."""
 

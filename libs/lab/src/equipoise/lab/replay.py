@@ -6,39 +6,42 @@ scenario takes place. The third is measured, hour by hour. Short traces are repe
 
 import random
 import time
-from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
 import msgspec
 import numpy as np
 
-from equipoise.binder.decisions.limits import Limits
-from equipoise.binder.decisions.result import Finish
-from equipoise.contracts.configuration.settings import LoadSettings, Protection, Section, Thresholds
+from equipoise.annotator.decisions.scale_down import LEAD
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.utilization import UtilizationCycle
-from equipoise.descheduler.settings import HINT_POINTS, POINTS_PER_EXTENDER_WEIGHT, DeschedulerSettings
+from equipoise.descheduler.settings import HINT_POINTS, POINTS_PER_EXTENDER_WEIGHT
 from equipoise.lab.model.cluster_objects import node_object
 from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
+from equipoise.lab.model.descheduling.api_objects import ApiObjects
+from equipoise.lab.model.descheduling.simulated_binder import MoveCounts, SimulatedBinder
+from equipoise.lab.model.descheduling.simulated_descheduler import SimulatedDescheduler, paced
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.load_figures import cpu_loads, hourly_load, load_figures, spread
 from equipoise.lab.model.node_removal import with_fewer_nodes
-from equipoise.lab.model.simulated_descheduler import ApiObjects, SimulatedDescheduler, paced
+from equipoise.lab.model.replicas.autoscaling import autoscaled
 from equipoise.lab.model.trace import Array, Trace
-from equipoise.lab.results import GREEDY, ForecastSource, PlacementMode, Run, RunFigures, Scenario
+from equipoise.lab.replay_plan import ReplayPlan, Settings
+from equipoise.lab.results import GREEDY, Run, RunFigures
 from equipoise.lab.scenarios import DAY, SCENARIOS
 from equipoise.lab.schedulers import GreedyScheduler, SimulatedScheduler
-from equipoise.lab.simulated_cluster import SimulatedCluster, SimulatedPod
+from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
+from equipoise.lab.simulated_deletion_costs import SimulatedDeletionCosts
 from equipoise.lab.simulated_hints import SimulatedHints
+from equipoise.lab.simulated_requests import SimulatedRequests
 from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.plugin_loading import load_plugins
 from equipoise.scheduling.scheduler import Extender
-from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.settings import ScorerSettings
 from equipoise.scorer.state.scoring_state import ScoringState
 
@@ -51,61 +54,11 @@ _DAYS_BEFORE_MEASUREMENT = 2
 days."""
 
 _FINEST_TICK = 300.0
+_MOVE_PERIOD = 2.0
+"""Seconds between two steps of a move without a gap, as in the binder."""
+
 _LAG = 20.0
 """Seconds from a sample to the message: a scrape, a query, and the bus."""
-
-
-class Settings(Section, frozen=True, kw_only=True):
-    """The sections of the configuration that a replay uses."""
-
-    load: LoadSettings = LoadSettings()
-    thresholds: Thresholds = Thresholds()
-    protection: Protection = Protection()
-    scorer: ScorerSettings = ScorerSettings()
-    descheduler: DeschedulerSettings = DeschedulerSettings()
-    limits: Limits = Limits()
-
-
-class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of one replay."""
-
-    scenario: Scenario
-    policy: str
-    """A policy's name, that of a plugin, or STOCK or GREEDY."""
-
-    scoring: ScoringPolicy | None = None
-    """The policy itself; None for a plugin, STOCK and GREEDY."""
-
-    placement: PlacementMode = "extender"
-    """How the scores of the policy reach kube-scheduler. Ignored without a policy."""
-
-    descheduler: bool = False
-    seed: int = 1
-    """Seed of the order of arrivals and of all other randomness."""
-
-    weight: int = 5
-    """Weight of the extender entry."""
-
-    percentage_of_nodes_to_score: int = 0
-    """The value in the configuration of kube-scheduler; 0: it depends on the number of nodes."""
-
-    plugin: str = ""
-    """A plugin of a user, as `module:Class` or `file.py:Class`; empty: none."""
-
-    plugin_weight: int = 1
-    """The weight of its scores in kube-scheduler."""
-
-    missing: float = 0.01
-    """Share (0..1) of missing samples."""
-
-    hint_delay: float = 2.0
-    """Seconds from the computation of hints until new pods get them."""
-
-    forecast: ForecastSource = "profile"
-    removed_nodes: int = 0
-    """Number of nodes that are removed from the trace, see `with_fewer_nodes`."""
-
-    settings: Settings = Settings()
 
 
 class Replay:
@@ -116,7 +69,8 @@ class Replay:
         if DAY % trace.seconds_per_step:
             raise ValueError(f"steps of {trace.seconds_per_step:g} s do not divide a day: resample the trace")
         settings = plan.settings
-        self._trace = trace = _shuffled(_whole_days(with_fewer_nodes(trace, plan.removed_nodes)))
+        trace = _shuffled(with_fewer_nodes(trace, plan.removed_nodes).in_whole_days)
+        self._trace = trace = autoscaled(trace) if plan.scenario == "autoscaled" else trace
         self._plan = plan
         self._origin = trace.starts_at or _DEFAULT_START
         self._tick = min(_FINEST_TICK, trace.seconds_per_step) if plan.descheduler else trace.seconds_per_step
@@ -146,15 +100,19 @@ class Replay:
         self._scheduling = self._create_scheduler(settings.scorer)
         self._kubernetes = SimulatedCluster(
             trace, self._cluster, self._collector, self._scheduling, self._events, self._on_placement,
-            origin=self._origin, received=plan.scoring is not None or plan.descheduler,
+            origin=self._origin,
+            received=plan.scoring is not None or plan.descheduler or settings.deletion_costs != "none",
         )  # fmt: skip
-        self._descheduler = self._create_descheduler(settings, load) if plan.descheduler else None
+        self._costs = self._create_costs(settings, load)
+        self._requests = SimulatedRequests(self._kubernetes, self._scheduling, self._events)
+        self._binder: SimulatedBinder | None = None
+        self._descheduler: SimulatedDescheduler | None = None
+        if plan.descheduler:
+            self._create_descheduler(settings, load)
         days = int(self._curves.length // DAY)
         self._end = max(3, days) * DAY
         self._sample: Literal["in", "out"] = "out" if days > _DAYS_BEFORE_MEASUREMENT else "in"
         self._hours: list[Array] = []
-        self._replacements: list[tuple[SimulatedPod, str]] = []
-        """The expected replacements of evicted pods, each with the node where it was expected."""
 
     def run(self) -> Run:
         """Run the replay."""
@@ -164,7 +122,7 @@ class Replay:
         generator = random.Random(plan.seed)
         last_arrival = SCENARIOS[plan.scenario](trace, self._kubernetes, events, generator, start)
         # Without the descheduler, messages are needed only until the last pod is scheduled.
-        messages_until = end if self._descheduler is not None else last_arrival + 2 * tick
+        messages_until = end if self._descheduler is not None else min(end, last_arrival + 2 * tick)
         self._collector.start(start)
         self._receive_all(start)
         step = trace.seconds_per_step
@@ -180,6 +138,8 @@ class Replay:
             interval = self._plan.settings.scorer.hints.interval
             events.every(interval, self._update_hints, first=start + _LAG + interval, until=messages_until)
         events.every(_HOUR, self._record_hour, first=2 * DAY, until=end + 1.0)
+        if self._costs is not None:
+            events.every(_HOUR, self._write_costs, first=start + _HOUR - LEAD + 2 * _LAG, until=end)
         if self._descheduler is not None:
             evaluation = max(tick, self._descheduler.interval)
             events.every(evaluation, self._evaluate, first=start + tick + 2 * _LAG, until=end)
@@ -224,26 +184,45 @@ class Replay:
 
         return create(extender)
 
-    def _create_descheduler(self, settings: Settings, load: LoadSettings) -> SimulatedDescheduler:
+    def _create_costs(self, settings: Settings, load: LoadSettings) -> SimulatedDeletionCosts | None:
+        if settings.deletion_costs == "none" or self._trace.replicas_by_step is None:
+            return None
+        return SimulatedDeletionCosts(
+            first=settings.deletion_costs,
+            trace=self._trace,
+            numbers=self._numbers,
+            window=load.shortest.name,
+            kubernetes=self._kubernetes,
+            origin=self._origin,
+        )
+
+    def _create_descheduler(self, settings: Settings, load: LoadSettings) -> None:
         points = self._target_points()
-        return SimulatedDescheduler(
-            settings=paced(msgspec.structs.replace(settings.descheduler, target_points=points), self._tick),
+        objects = ApiObjects(
+            replicas=lambda workload: self._kubernetes.replicas(self._numbers[workload]),
+            excluded=self._excluded,
+            all_nodes={node.name: node_object(node) for node in self._trace.nodes},
+            template=lambda uid: self._kubernetes.pods[uid].scheduled.pod,
+        )
+        self._binder = SimulatedBinder(
             limits=settings.limits,
+            surge=settings.surge,
+            objects=objects,
+            requests=self._requests,
+            publish=self._on_outcome,
+            started_at=self._origin,
+        )
+        self._descheduler = SimulatedDescheduler(
+            settings=paced(msgspec.structs.replace(settings.descheduler, target_points=points), self._tick),
             load=load,
             thresholds=settings.thresholds,
             protection=settings.protection,
-            objects=ApiObjects(
-                replicas=lambda workload: self._kubernetes.replicas(self._numbers[workload]),
-                excluded=self._excluded,
-                all_nodes={node.name: node_object(node) for node in self._trace.nodes},
-                template=lambda uid: self._kubernetes.pods[uid].scheduled.pod,
-            ),
+            surge=settings.surge.mode,
+            objects=objects,
             usage_of=self._collector.usage_of,
             days=self._daily_profiles,
             budgets=lambda: self._scheduling.budgets,
-            evict=self._evict,
-            publish=self._on_eviction_message,
-            started_at=self._origin,
+            propose=self._on_intent,
         )
 
     def _target_points(self) -> int:
@@ -260,6 +239,8 @@ class Replay:
                 self._hints.on_placement(message, pods, self._origin + now)
         if self._descheduler is not None:
             self._descheduler.on_placement(message)
+        if self._costs is not None:
+            self._costs.on_placement(message, now)
 
     def _receive_workloads(self, now: float) -> None:
         for number in range(len(self._trace.workloads)):
@@ -275,7 +256,7 @@ class Replay:
         self._receive_round(now)
 
     def _receive_round(self, now: float) -> None:
-        if self._scoring is None and self._descheduler is None:
+        if self._scoring is None and self._descheduler is None and self._costs is None:
             self._kubernetes.retry(now)  # nobody receives messages
             return
         if self._hints is not None:
@@ -291,6 +272,8 @@ class Replay:
                 self._scoring.nodes.on_utilization(message, self._origin + now)
             if self._descheduler is not None:
                 self._descheduler.on_utilization(message)
+            if self._costs is not None:
+                self._costs.on_utilization(message)
         self._kubernetes.retry(now)
 
     def _daily_profiles(self) -> dict[Workload, Array]:
@@ -309,30 +292,46 @@ class Replay:
         excluded = self._scheduling.excluded(self._numbers[workload])
         return [self._trace.nodes[node].name for node in excluded]
 
-    def _on_eviction_message(self, message: EvictionIntent | EvictionOutcome) -> None:
-        if self._scoring is None:
-            return
-        if isinstance(message, EvictionIntent):
-            self._scoring.replacements.on_intent(message, message.decided_at)
-        else:
-            self._scoring.replacements.on_outcome(message, message.settled_at)
-        if self._hints is not None:  # the scorer publishes them at once
-            self._hints.write(self._origin + self._events.now)
+    def _on_intent(self, intent: EvictionIntent, without_gap: bool) -> None:
+        assert self._binder is not None
+        if self._scoring is not None:
+            self._scoring.replacements.on_intent(intent, intent.decided_at)
+        self._write_hints()
+        self._binder.decide(intent, without_gap=without_gap, now=self._origin + self._events.now)
 
-    def _evict(self, intent: EvictionIntent) -> Finish | None:
-        pod = self._kubernetes.pods[intent.pod_uid]
-        if not len(self._scheduling.feasible(pod.scheduled)):
-            return Finish(outcome=Outcome.REJECTED_FIT, detail="no node has capacity for the replacement")
-        if (refused := self._kubernetes.refused_eviction(pod)) is not None:
-            return refused
-        replacement = self._kubernetes.evict(pod, self._events.now)
-        if replacement is not None:
-            self._replacements.append((replacement, intent.target))
-        return None
+    def _on_outcome(self, outcome: EvictionOutcome) -> None:
+        assert self._descheduler is not None
+        self._descheduler.on_outcome(outcome)
+        if self._scoring is not None:
+            self._scoring.replacements.on_outcome(outcome, outcome.settled_at)
+        self._write_hints()
+
+    def _write_hints(self) -> None:
+        """Intents and outcomes change hints: the scorer publishes them at once."""
+        if self._hints is not None:
+            self._hints.write(self._origin + self._events.now)
 
     def _evaluate(self, now: float) -> None:
         assert self._descheduler is not None
+        assert self._binder is not None
+        carried_on = self._binder.has_open_moves
+        self._binder.update(self._origin + now)
         self._descheduler.evaluate(self._origin + now)
+        if not carried_on:
+            self._carry_on_later(now)
+
+    def _carry_on_later(self, now: float) -> None:
+        if self._binder is not None and self._binder.has_open_moves:
+            self._events.at(now + _MOVE_PERIOD, self._carry_on)
+
+    def _carry_on(self, now: float) -> None:
+        assert self._binder is not None
+        self._binder.carry_on(self._origin + now)
+        self._carry_on_later(now)
+
+    def _write_costs(self, now: float) -> None:
+        assert self._costs is not None
+        self._costs.write(self._collector.daily_profiles(), now)
 
     def _record_hour(self, now: float) -> None:
         self._cluster.pass_time(now)
@@ -346,18 +345,12 @@ class Replay:
 
     # result
 
-    def _moves_landed(self) -> float | None:
-        nodes = self._trace.nodes
-        landed = [nodes[pod.node].name == target for pod, target in self._replacements if pod.node >= 0]
-        return round(sum(landed) / len(landed), 4) if landed else None
-
     def _result(self, seconds: float) -> Run:
         plan, cluster = self._plan, self._cluster
         load = hourly_load(np.array(self._hours), cluster.base)
-        tally = None if self._descheduler is None else self._descheduler.tally
+        tally = MoveCounts() if self._binder is None else self._binder.tally
+        movable = None if self._descheduler is None else self._descheduler.movable
         hours = (self._end - DAY) / _HOUR
-        moved = 0 if tally is None else tally.evicted
-        refused: Mapping[str, int] = {} if tally is None else dict(tally.refused.most_common())
         used = float(cluster.used[:, 0].sum())
         figures = RunFigures(
             scenario=plan.scenario,
@@ -369,12 +362,15 @@ class Replay:
             nodes=len(self._trace.nodes),
             pods=len(self._trace.pods),
             work_lost=round(cluster.lost / used, 6) if used else 0.0,
-            moved=moved,
-            moved_share=round(moved / max(1, len(self._trace.pods)), 4),
-            moves_per_hour=round(moved / hours, 2),
-            moves_executable=round(moved / tally.proposed, 4) if tally is not None and tally.proposed else 1.0,
-            moves_landed=self._moves_landed(),
-            refused=dict(refused),
+            moved=tally.evicted,
+            moved_share=round(tally.evicted / max(1, len(self._trace.pods)), 4),
+            without_gap=tally.without_gap,
+            gap_seconds=round(self._kubernetes.gaps.seconds(self._end), 1),
+            moves_per_hour=round(tally.evicted / hours, 2),
+            moves_executable=round(tally.evicted / tally.proposed, 4) if tally.proposed else 1.0,
+            moves_landed=self._requests.landed(self._trace.nodes),
+            refused=dict(tally.refused.most_common()),
+            movable={} if movable is None else dict(movable.most_common()),
             unplaced=self._kubernetes.unplaced,
             preempted=self._kubernetes.preempted,
             plugin_problems=dict(self._scheduling.plugin_problems.most_common()),
@@ -390,14 +386,6 @@ class Replay:
             after=after,
             spread=tuple(round(float(value), 2) for value in spread(load[:, :, 0])),
         )
-
-
-def _whole_days(trace: Trace) -> Trace:
-    """The trace without an incomplete day at the end, which would shift the hours when repeated."""
-    steps = trace.steps - trace.steps % round(DAY / trace.seconds_per_step)
-    if not steps:
-        return trace
-    return msgspec.structs.replace(trace, cpu_milli=trace.cpu_milli[:, :steps], memory_mib=trace.memory_mib[:, :steps])
 
 
 def _shuffled(trace: Trace) -> Trace:

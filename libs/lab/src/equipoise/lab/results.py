@@ -10,7 +10,7 @@ ForecastSource = Literal["profile", "past", "6h"]
 """What the descheduler's forecast is based on: profiles of the days before, profiles of the hours since it started,
 or (an oracle) the real mean usage of the next six hours."""
 
-Scenario = Literal["given", "churn", "fresh"]
+Scenario = Literal["given", "churn", "fresh", "autoscaled"]
 
 PlacementMode = Literal["extender", "hints", "none"]
 """How scores reach kube-scheduler: through its extender, as preferred node affinity of new pods, or not at all."""
@@ -67,6 +67,12 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     moved: int = 0
     moved_share: float = 0.0
+    without_gap: int = 0
+    """The number of moved pods that ran until their replacement was ready."""
+
+    gap_seconds: float = 0.0
+    """Seconds, summed over the workloads, with fewer running replicas than wanted. A replica counts once it has run."""
+
     moves_per_hour: float = 0.0
     moves_executable: float = 1.0
     """Share (0..1) of the proposed moves that limits and free resources allowed; 1 if none was proposed."""
@@ -76,6 +82,9 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     refused: dict[str, int] = {}
     """Number of refused moves by reason."""
+
+    movable: dict[str, int] = {}
+    """Number of pods by how they could be moved at the first evaluation, or by the rule that protects them."""
 
     preempted: int = 0
     """Pods that kube-scheduler deleted for pods of higher priority."""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import Replay, ReplayPlan
+from equipoise.lab.replay import Replay
+from equipoise.lab.replay_plan import ReplayPlan
 from equipoise.lab.results import Run
 
 Runner = Callable[[Trace, Sequence[ReplayPlan]], Iterator[tuple[int, Run]]]

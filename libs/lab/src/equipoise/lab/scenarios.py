@@ -1,5 +1,6 @@
-"""How the pods of a trace are placed: as given, with rollouts through a day, or all from scratch."""
+"""How the pods of a trace are placed: as given, with rollouts through a day, all from scratch, or autoscaled."""
 
+import math
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -73,4 +74,25 @@ def churn(
     return begin + DAY
 
 
-SCENARIOS: Mapping[Scenario, Enter] = {"given": given, "churn": churn, "fresh": fresh}
+def autoscaled(
+    trace: Trace, kubernetes: SimulatedCluster, events: EventQueue, generator: random.Random, begin: float
+) -> float:
+    """Place the pods as in the trace, and scale the workloads in each step from then on, see `autoscaling`."""
+    given(trace, kubernetes, events, generator, begin)
+    assert trace.replicas_by_step is not None, "the replay has computed it"
+    replicas = trace.replicas_by_step
+
+    def scale(now: float) -> None:
+        step = int(now // trace.seconds_per_step) % trace.steps
+        for workload, number in enumerate(replicas[:, step].tolist()):
+            if kubernetes.replicas(workload) != number:
+                kubernetes.scale(workload, number, now)
+
+    events.every(trace.seconds_per_step, scale, first=begin, until=math.inf)
+    return math.inf
+
+
+SCENARIOS: Mapping[Scenario, Enter] = {"given": given, "churn": churn, "fresh": fresh, "autoscaled": autoscaled}
+
+DEFAULT_SCENARIOS: tuple[Scenario, ...] = ("given", "churn", "fresh")
+"""The scenarios that are compared if none is named."""

@@ -176,6 +176,10 @@ class SimulatedScheduler:
         """Forgets a deleted pod that had no node."""
         self._cluster.nominated.remove(pod)
 
+    def update(self, pod: PodInfo, node: int) -> None:
+        """Replaces a pod on the node whose labels have changed."""
+        self._cluster.snapshot.put_pod(pod, node)
+
     def terminate(self, pod: PodInfo, node: int, *, preempted: bool = False) -> None:
         """The pod keeps its resources until `remove`, but does not count for spreading.
 

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 import msgspec
 
 from equipoise.binder.decisions.result import Finish
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.lab.model.cluster_objects import detached
 from equipoise.lab.model.cluster_usage import ClusterUsage
 from equipoise.lab.model.disruption_budgets import PodCounts, budget_object, refused_eviction
 from equipoise.lab.model.event_queue import EventQueue
+from equipoise.lab.model.replicas.replica_gaps import ReplicaGaps
+from equipoise.lab.model.replicas.replica_set import RankedPod, pods_to_delete
 from equipoise.lab.model.trace import Trace, TraceBudget
 from equipoise.lab.schedulers import Choice, SimulatedScheduler
 from equipoise.lab.simulated_collector import SimulatedCollector, limits_of, requests_of
@@ -32,9 +36,19 @@ class SimulatedPod(msgspec.Struct, kw_only=True):
     scheduled: PodInfo
     """The pod for kube-scheduler."""
 
+    attached: PodInfo
+    """The same as a pod of its ReplicaSet, also while it is detached."""
+
+    deletion_cost: int = 0
     node: int = -1
     known: PlacedPod
     """The pod in placement messages."""
+
+    created_at: float
+    """Unix seconds."""
+
+    beside: bool = False
+    """Whether it replaces a pod that runs on until this one is ready."""
 
     when_running: list[Callable[[float], None]] = []
 
@@ -89,6 +103,7 @@ class SimulatedCluster:
             for workload in budget.workloads:
                 self._budgets[workload].append(budget)
         self._pending: deque[SimulatedPod] = deque()
+        self.gaps = ReplicaGaps()
         self.preempted = 0
         """Number of pods that kube-scheduler deleted for pods of higher priority."""
 
@@ -103,6 +118,10 @@ class SimulatedCluster:
     def replicas(self, workload: int) -> int:
         """Desired replicas."""
         return self._desired[workload]
+
+    def template(self, workload: int) -> Pod:
+        """The template of the newest revision of the workload."""
+        return self._templates[workload].pod
 
     def refused_eviction(self, pod: SimulatedPod) -> Finish | None:
         """The outcome of an eviction that a PodDisruptionBudget does not allow; None: it is allowed.
@@ -135,6 +154,7 @@ class SimulatedCluster:
         pod.known = msgspec.structs.replace(pod.known, running_since=pod.known.placed_at)
         self.collector.on_placed(node, pod.known)
         self._update_budgets(pod.workload)
+        self._update_gaps(pod.workload, now)
 
     # events
 
@@ -143,9 +163,10 @@ class SimulatedCluster:
         self._desired[workload] += 1
         self._create(workload, now)
 
-    def _create(self, workload: int, now: float) -> SimulatedPod:
-        """Create and schedule a pod."""
+    def _create(self, workload: int, now: float, *, beside: bool = False) -> SimulatedPod:
+        """Create and schedule a pod. `beside`: the pod that it replaces runs on."""
         pod = self._new(workload, now)
+        pod.beside = beside
         self._schedule(pod, now)
         return pod
 
@@ -160,7 +181,8 @@ class SimulatedCluster:
         new.when_running.append(lambda then: self._shrink(workload, then))
 
     def _active(self, workload: int) -> list[SimulatedPod]:
-        return [pod for pod in self._alive[workload].values() if not pod.terminating]
+        """The pods that the controller of the workload counts, oldest first."""
+        return [pod for pod in self._alive[workload].values() if not pod.terminating and not pod.known.detached]
 
     def _shrink(self, workload: int, now: float) -> None:
         active = self._active(workload)
@@ -172,12 +194,57 @@ class SimulatedCluster:
         self._desired[workload] -= 1
         if active := self._active(workload):
             self.remove(active[-1], now)
+        self._update_gaps(workload, now)
+
+    def scale(self, workload: int, replicas: int, now: float) -> None:
+        """Scale the workload as an autoscaler does. Its ReplicaSet chooses the pods that it deletes."""
+        self._desired[workload] = replicas
+        self._update_gaps(workload, now)
+        active = self._active(workload)
+        for _ in range(replicas - len(active)):
+            self._create(workload, now)
+        self._delete(active, len(active) - replicas, now)
+
+    def _delete(self, pods: list[SimulatedPod], count: int, now: float) -> None:
+        ranked = [
+            RankedPod(
+                uid=pod.uid,
+                node=pod.node,
+                ready_since=pod.known.running_since,
+                created_at=pod.created_at,
+                deletion_cost=pod.deletion_cost,
+            )
+            for pod in pods
+        ]
+        for uid in pods_to_delete(ranked, count, self.origin + now):
+            self.remove(self.pods[uid], now)
 
     def evict(self, pod: SimulatedPod, now: float, *, preempted: bool = False) -> SimulatedPod | None:
         """Delete the pod. Its controller creates a replacement at once if one is missing, which is returned."""
         self.remove(pod, now, preempted=preempted)
-        missing = len(self._active(pod.workload)) < self._desired[pod.workload]
-        return self._create(pod.workload, now) if missing else None
+        return self._replace(pod.workload, now)
+
+    def _replace(self, workload: int, now: float, *, beside: bool = False) -> SimulatedPod | None:
+        missing = len(self._active(workload)) < self._desired[workload]
+        return self._create(workload, now, beside=beside) if missing else None
+
+    def detach(self, pod: SimulatedPod, now: float) -> SimulatedPod | None:
+        """Release the pod from its ReplicaSet, which creates a replacement at once if one is missing.
+
+        The pod runs on. The replacement uses as much as a running pod from the time at which it has a node.
+        """
+        pod.scheduled = detached(pod.scheduled)
+        self.scheduling.update(pod.scheduled, pod.node)
+        self._change(pod, now, detached=True)
+        return self._replace(pod.workload, now, beside=True)
+
+    def restore(self, pod: SimulatedPod, now: float) -> None:
+        """Give a detached pod back to its ReplicaSet, which deletes a pod if there is one too many."""
+        pod.scheduled = pod.attached
+        self.scheduling.update(pod.scheduled, pod.node)
+        self._change(pod, now, detached=False)
+        active = self._active(pod.workload)
+        self._delete(active, len(active) - self._desired[pod.workload], now)
 
     def remove(self, pod: SimulatedPod, now: float, *, preempted: bool = False) -> None:
         """Delete the pod, with its grace period."""
@@ -217,7 +284,14 @@ class SimulatedCluster:
             priority=traced.priority,
         )
         scheduled = self._templates[workload].replica(known.name, known.uid)
-        pod = SimulatedPod(number=number, workload=workload, scheduled=scheduled, known=known)
+        pod = SimulatedPod(
+            number=number,
+            workload=workload,
+            scheduled=scheduled,
+            attached=scheduled,
+            known=known,
+            created_at=known.placed_at,
+        )
         self._alive[workload][pod.uid] = pod
         self.pods[pod.uid] = pod
         self._update_budgets(workload)
@@ -230,6 +304,8 @@ class SimulatedCluster:
             return
         pod.node = choice.node
         self.scheduling.place(pod.scheduled, pod.node)
+        if pod.beside:
+            self.usage.start(pod.number, pod.node, now)
         self._change(pod, now, placed_at=self.origin + now)
         self.events.at(now + _START_UP, lambda then: self._started(pod, then))
 
@@ -245,7 +321,8 @@ class SimulatedCluster:
     def _started(self, pod: SimulatedPod, now: float) -> None:
         if pod.uid not in self.pods or pod.terminating:
             return
-        self.usage.start(pod.number, pod.node, now)
+        if not pod.beside:
+            self.usage.start(pod.number, pod.node, now)
         self._change(pod, now, running_since=self.origin + now)
         for action in pod.when_running:
             action(now)
@@ -273,6 +350,10 @@ class SimulatedCluster:
         pods = self._alive[workload].values()
         return PodCounts(desired=self._desired[workload], existing=len(pods), healthy=sum(pod.healthy for pod in pods))
 
+    def _update_gaps(self, workload: int, now: float) -> None:
+        running = sum(pod.healthy for pod in self._alive[workload].values())
+        self.gaps.update(workload, desired=self._desired[workload], running=running, now=now)
+
     def _publish_placement(self, node: int, now: float) -> None:
         if self.received:
             self.publish(self.collector.placement(node, now), now)
@@ -281,4 +362,5 @@ class SimulatedCluster:
         pod.known = msgspec.structs.replace(pod.known, **fields)
         self.collector.on_placed(pod.node, pod.known)
         self._update_budgets(pod.workload)
+        self._update_gaps(pod.workload, now)
         self._publish_placement(pod.node, now)

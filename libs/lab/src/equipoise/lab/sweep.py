@@ -14,7 +14,7 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import ReplayPlan
+from equipoise.lab.replay_plan import ReplayPlan
 from equipoise.lab.results import Run, RunFigures
 from equipoise.lab.runners import Runner
 from equipoise.runtime.process.bounded_files import read_bounded_text
@@ -59,7 +59,8 @@ def combinations(values: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
 
 
 _KEY_COLUMNS = ("scenario", "policy", "descheduler", "arrival_seed", "weight", "placement", "inputs")
-_FIGURE_COLUMNS = tuple(name for name in RunFigures.__struct_fields__ if name not in (*_KEY_COLUMNS, "refused"))
+_OMITTED = ("refused", "movable")
+_FIGURE_COLUMNS = tuple(name for name in RunFigures.__struct_fields__ if name not in (*_KEY_COLUMNS, *_OMITTED))
 
 
 def sweep(trace: Trace, points: Sequence[Point], file: Path, runner: Runner) -> Iterator[tuple[Point, Run]]:

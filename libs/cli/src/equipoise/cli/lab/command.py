@@ -21,18 +21,23 @@ from equipoise.cli.options import (
 if TYPE_CHECKING:
     from equipoise.cli.lab.replays import Questions
     from equipoise.lab.model.trace import Trace
-    from equipoise.lab.replay import Settings
+    from equipoise.lab.replay_plan import Settings
     from equipoise.lab.results import PlacementMode, Scenario
 
-SCENARIOS: tuple["Scenario", ...] = ("given", "churn", "fresh")
+DEFAULT_SCENARIOS: tuple["Scenario", ...] = ("given", "churn", "fresh")
+SCENARIOS: tuple["Scenario", ...] = (*DEFAULT_SCENARIOS, "autoscaled")
 PLACEMENTS: tuple["PlacementMode", ...] = ("extender", "hints", "none")
 FORECASTS = ("profile", "past", "6h")
 
 replay_configuration_option = configuration_option(
-    "Configuration file: load, thresholds, protection, scorer, descheduler, limits."
+    "Configuration file: load, thresholds, protection, surge, scorer, descheduler, limits, annotator.deletionCosts."
 )
 scenario_option = click.option(
-    "--scenario", "scenarios", multiple=True, type=click.Choice(SCENARIOS), help="May be repeated.  [default: all]"
+    "--scenario",
+    "scenarios",
+    multiple=True,
+    type=click.Choice(SCENARIOS),
+    help=f"May be repeated.  [default: {', '.join(DEFAULT_SCENARIOS)}]",
 )
 arrivals_option = click.option(
     "--arrivals", type=click.IntRange(1), default=1, show_default=True, help="Number of random orders of arrival."
@@ -197,7 +202,8 @@ def compare(
     from equipoise.cli.lab.replays import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
-    request = ComparisonRequest(scenarios=scenarios or SCENARIOS, arrivals=tuple(range(1, arrivals + 1)), **compared)
+    orders = tuple(range(1, arrivals + 1))
+    request = ComparisonRequest(scenarios=scenarios or DEFAULT_SCENARIOS, arrivals=orders, **compared)
     settings = _settings(configuration)
     run_compare(trace, request, settings, processes=processes, out=out, as_json=as_json, questions=questions)
 
@@ -305,7 +311,7 @@ def sweep(
         trace,
         values,
         document=read_file(configuration),
-        scenarios=scenarios or SCENARIOS,
+        scenarios=scenarios or DEFAULT_SCENARIOS,
         descheduler=descheduler,
         seeds=range(1, arrivals + 1),
         weights=[int(weight) for weight in weights.split(",")],

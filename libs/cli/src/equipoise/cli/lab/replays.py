@@ -25,7 +25,7 @@ from equipoise.lab.capacity.fewer_nodes import NodesNeeded, cases, nodes_needed,
 from equipoise.lab.compare import ComparisonRequest, check_plugins, plans, with_baseline
 from equipoise.lab.model.load_figures import placement_figures
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import ReplayPlan, Settings
+from equipoise.lab.replay_plan import ReplayPlan, Settings
 from equipoise.lab.report import write_report
 from equipoise.lab.report.capacity_tables import as_table, capacity_notes, capacity_rows
 from equipoise.lab.report.comparison import BEST
@@ -73,9 +73,11 @@ def replay_settings(document: Mapping[str, Any]) -> Settings:
         load=settings.shared.load,
         thresholds=settings.shared.thresholds,
         protection=settings.shared.protection,
+        surge=settings.shared.surge,
         scorer=settings.scorer,
         descheduler=settings.descheduler,
         limits=settings.binder.limits,
+        deletion_costs=settings.annotator.deletion_costs,
     )
 
 

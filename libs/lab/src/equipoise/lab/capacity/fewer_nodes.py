@@ -14,7 +14,7 @@ import msgspec
 from equipoise.lab.compare import ComparisonRequest, plans
 from equipoise.lab.model.node_removal import with_fewer_nodes
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import ReplayPlan, Settings
+from equipoise.lab.replay_plan import ReplayPlan, Settings
 from equipoise.lab.results import PODS_PER_TOLERATED, STOCK, PlacementMode, RunFigures, Scenario
 from equipoise.lab.runners import Runner
 

@@ -91,6 +91,14 @@ def pod_template(workload: TraceWorkload, revision: int = 0) -> PodInfo:
     )
 
 
+def detached(pod: PodInfo) -> PodInfo:
+    """The pod after its ReplicaSet has released it, because it lacks the label of the revision."""
+    metadata = pod.pod.metadata
+    labels = {key: value for key, value in metadata.labels.items() if key != REVISION}
+    metadata = msgspec.structs.replace(metadata, labels=labels, owner_references=[])
+    return PodInfo(msgspec.structs.replace(pod.pod, metadata=metadata)).replica(pod.name, pod.uid)
+
+
 def owner_of_pods(workload: TraceWorkload, revision: int = 0) -> Object | None:
     """The owner of the pods, whose selector kube-scheduler uses to spread them; None if it does not spread them."""
     if workload.kind not in _OWNERS:

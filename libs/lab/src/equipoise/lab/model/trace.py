@@ -126,6 +126,9 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: Array
     """The same as `cpu_milli`, for memory in MiB."""
 
+    replicas_by_step: npt.NDArray[np.intp] | None = None
+    """workloads × steps: the number of pods, where an autoscaler changes it; None: the number of `pods`."""
+
     seconds_per_step: float
     starts_at: float = 0.0
     """Unix time of step 0. Traces without a date start at midnight UTC."""
@@ -140,3 +143,11 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     def replicas(self) -> npt.NDArray[np.intp]:
         """Pods of each workload."""
         return np.bincount([pod.workload for pod in self.pods], minlength=len(self.workloads))
+
+    @property
+    def in_whole_days(self) -> "Trace":
+        """The trace without an incomplete day at the end, which would shift the hours when repeated."""
+        steps = self.steps - self.steps % round(86_400.0 / self.seconds_per_step)
+        if not steps:
+            return self
+        return msgspec.structs.replace(self, cpu_milli=self.cpu_milli[:, :steps], memory_mib=self.memory_mib[:, :steps])

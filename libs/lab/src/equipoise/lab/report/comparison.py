@@ -11,6 +11,7 @@ from equipoise.lab.results import GREEDY, PODS_PER_TOLERATED, STOCK, RunFigures,
 SCENARIOS: dict[Scenario, str] = {
     "given": "starts with the placement of the trace",
     "churn": "workloads are rolled out and scaled through the day",
+    "autoscaled": "workloads are scaled through the day as a HorizontalPodAutoscaler scales them",
     "fresh": "every pod is placed from scratch, in the order of arrival",
 }
 

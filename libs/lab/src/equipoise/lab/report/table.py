@@ -54,6 +54,20 @@ COLUMNS = (
         "evictions per 100 pods: more than 100 if pods are moved several times",
         lambda run: 100 * run.moved_share,
     ),
+    Column(
+        "without gap",
+        "moved pods that ran until their replacement was ready",
+        lambda run: run.without_gap,
+        ",.0f",
+        optional=True,
+    ),
+    Column(
+        "gap s",
+        "seconds in which a workload had fewer running replicas than wanted, summed over the workloads",
+        lambda run: run.gap_seconds,
+        ",.0f",
+        optional=True,
+    ),
     Column("moves /h", "moves per hour", lambda run: run.moves_per_hour),
     Column(
         "preempted",

@@ -1,0 +1,1 @@
+"""The descheduler and the binder in a replay."""
