@@ -1,7 +1,9 @@
 """The controllers of Deployments and ReplicaSets in memory, as far as moves without a gap depend on them."""
 
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 from builders import NOW, a_workload, an_intent
@@ -26,8 +28,18 @@ class Controllers:
     """One Deployment `web` in namespace shop. The test decides when its controllers, its scheduler and its kubelets
     act."""
 
-    def __init__(self, kube: MemoryKube, clock: Clock, replicas: int, chance: random.Random) -> None:
+    def __init__(
+        self,
+        kube: MemoryKube,
+        clock: Clock,
+        replicas: int,
+        chance: random.Random,
+        nodes: Sequence[str] = ("node-a",),
+        **spec: Any,
+    ) -> None:
+        """`nodes`: those on which the pods run, in turn. `spec`: fields of all pods."""
         self.kube = kube
+        self._spec = spec
         self._clock = clock
         self._chance = chance
         self._created = 0
@@ -35,7 +47,8 @@ class Controllers:
         self.put_deployment(a_deployment("web", replicas))
         self.put_replica_set(1, replicas)
         for number in range(1, replicas + 1):
-            self.kube.put(PODS, a_pod(f"web-{number}", metadata={"labels": labels(1)}))
+            node = nodes[(number - 1) % len(nodes)]
+            self.kube.put(PODS, a_pod(f"web-{number}", node=node, metadata={"labels": labels(1)}, spec=spec))
             self._own(f"web-{number}", "web-rs")
 
     # Objects
@@ -109,7 +122,7 @@ class Controllers:
         self._created += 1
         name = f"{replica_set.metadata.name}-new-{self._created}"
         assert replica_set.spec.selector is not None
-        pod = a_pod(name, node="", metadata={"labels": replica_set.spec.selector.match_labels})
+        pod = a_pod(name, node="", metadata={"labels": replica_set.spec.selector.match_labels}, spec=self._spec)
         created = datetime.fromtimestamp(self._clock.now(), UTC)
         metadata = msgspec.structs.replace(pod.metadata, creation_timestamp=created)
         status = msgspec.structs.replace(pod.status, phase="Pending", conditions=[])

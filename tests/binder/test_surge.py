@@ -1,19 +1,23 @@
 """Moves without a gap by binders, in memory: the pod serves until its replacement does, whoever crashes."""
 
 import random
+from collections.abc import Sequence
 
 import msgspec
 import pytest
 from binder.replica_sets import Controllers
 from binder.stepping import SteppingBus, SteppingKube, Steps
 from binder.worlds import OWN, World
+from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 
 from equipoise.binder.service import SURGE_PROBE, Binder
 from equipoise.binder.shell.ledger_store import pause
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import SurgeMode, SurgeSettings
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
+from equipoise.contracts.kubernetes.objects.pod import TopologySpreadConstraint
 from equipoise.contracts.kubernetes.objects.workload import (
     DeploymentStrategy,
     PodDisruptionBudget,
@@ -29,12 +33,12 @@ WEB = LabelSelector(match_labels={"app": "web"})
 replace = msgspec.structs.replace
 
 
-def controllers_of(world: World, replicas: int = 1) -> Controllers:
-    """Makes `web` a Deployment of so many pods, whose rollouts surge."""
+def controllers_of(world: World, replicas: int = 1, nodes: Sequence[str] = ("node-a",), **spec: object) -> Controllers:
+    """Makes `web` a Deployment of so many pods, whose rollouts surge. `spec`: fields of its pods."""
     for number in range(1, 11):
         for owner in ("web", "db"):
             world.kube.remove(PODS, f"{owner}-{number}", "shop")
-    controllers = Controllers(world.kube, world.clock, replicas, random.Random(0))
+    controllers = Controllers(world.kube, world.clock, replicas, random.Random(0), nodes, **spec)
     deployment = controllers.deployment
     assert deployment is not None
     strategy = DeploymentStrategy(type="RollingUpdate", rolling_update=RollingUpdateOfDeployment(max_surge=1))
@@ -106,6 +110,63 @@ async def test_a_pod_whose_replacement_is_not_ready_in_time_is_given_back(world:
     assert DETACHED_HASH not in pod.metadata.annotations
     assert pod.metadata.controller is not None
     assert world.ledger.surge_moves == ()
+
+
+ZONES = ("node-a", "node-b", "node-c")
+SPREAD = TopologySpreadConstraint(topology_key="zone", label_selector=WEB, max_skew=1)
+
+
+async def in_zones(world: World) -> None:
+    """Each node is a zone of its own."""
+    for node in ZONES:
+        pods = [a_placed_pod(f"{node}-{number}") for number in range(10)]
+        placement = a_placement(node, pods, labels={"zone": node}, sequence=2)
+        await world.bus.publish(subjects.node_placement(node), placement)
+
+
+async def test_a_replacement_that_would_violate_the_spread_of_the_workload_is_given_up(world: World) -> None:
+    """Zones with 1, 1 and 1 pods: beside the pod any zone is allowed, but 0, 2 and 1 pods would remain."""
+    controllers = controllers_of(world, 3, ZONES, topology_spread_constraints=[SPREAD])
+    await in_zones(world)
+    await world.start(surging(world, "always"))
+    await world.propose("web-1")
+    controllers.synchronize()
+    controllers.bind("web-rs-new-1", "node-b")
+    await seconds(world, 4, controllers=controllers, serving=3)
+    (outcome,) = world.outcomes
+    assert outcome.outcome == Outcome.FAILED
+    assert "the replacement runs on node-b: node(s) didn't match pod topology spread constraints" in outcome.detail
+    assert sorted(pod.spec.node_name for pod in controllers.pods) == list(ZONES)
+
+
+async def test_a_replacement_that_is_ready_before_it_is_judged_is_kept(world: World) -> None:
+    """Beside it, a restored pod might be the one that the ReplicaSet deletes. The outcome states it."""
+    controllers = controllers_of(world, 3, ZONES, topology_spread_constraints=[SPREAD])
+    await in_zones(world)
+    await world.start(surging(world, "always"))
+    await world.propose("web-1")
+    controllers.synchronize()
+    controllers.bind("web-rs-new-1", "node-b")
+    controllers.set_ready("web-rs-new-1")
+    await seconds(world, controllers=controllers, serving=3)
+    (outcome,) = world.outcomes
+    assert outcome.outcome == Outcome.EVICTED
+    assert "although its replacement runs on node-b" in outcome.detail
+
+
+async def test_a_replacement_on_another_node_than_the_target_is_judged_as_a_target(world: World) -> None:
+    """Here the node is hotter than the one that the pod leaves."""
+    controllers = controllers_of(world)
+    await world.start(surging(world))
+    await world.propose("web-1")
+    hot = a_node_utilization("node-c", cpu=9.5, sampled_at=NOW, queried_at=NOW + 1, sequence=2)
+    await world.bus.publish(subjects.node_utilization("node-c"), hot)
+    controllers.synchronize()
+    controllers.bind("web-rs-new-1", "node-c")
+    await seconds(world, 4, controllers=controllers)
+    (outcome,) = world.outcomes
+    assert "the replacement runs on node-c" in outcome.detail
+    assert "high threshold" in outcome.detail
 
 
 async def test_a_pod_that_its_budget_protects_moves_when_the_budget_allows_it(world: World) -> None:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.binder.decisions.surge.next_step import next_step
-from equipoise.binder.decisions.surge.step import End, Evict, Record, Restore
-from equipoise.binder.state.surge_move import PLACED, READY, RESTORING, SurgeMove, with_stage
+from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore
+from equipoise.binder.state.surge_move import READY, RESTORING, SurgeMove
 from equipoise.contracts.kubernetes.objects.metadata import is_ready
 from equipoise.runtime.kubernetes.client import PODS
 from equipoise.testbed.memory.clock import ManualClock
@@ -27,7 +27,7 @@ EVENTS = (
     *["seconds pass"] * 5, *["both binders act"] * 3, *["the replacement becomes ready"] * 2, *["a pod fails"] * 2,
     *["a late binder acts"] * 3, *["a late request arrives"] * 2, "binders crash", "controllers act", "pods are bound",
     "a rollout begins", "the rollout ends", "scaled up", "scaled down", "the deployment is deleted", "cordoned",
-    "uncordoned", "the label is edited", "the label is restored",
+    "uncordoned", "nodes get too hot", "nodes cool down", "the label is edited", "the label is restored",
 )  # fmt: skip
 
 
@@ -41,7 +41,7 @@ class Course:
         self.cluster = Controllers(MemoryKube(clock), clock, replicas, self.chance)
         self.move: SurgeMove | None = a_move(replicas)
         self.replicas = replicas
-        self.leaving = ""
+        self.leaving = self.misplaced = ""
         self.late: list[tuple[float, Evict | Restore]] = []
         self.disturbed_at = -1_000.0
         """The last time at which something else than the move took a ready pod away."""
@@ -64,12 +64,12 @@ class Course:
         """One turn of a binder: a stage is written at once, or a request is sent."""
         if self.move is None:
             return
-        step = next_step(self.move, observed(self.cluster, self.move, leaving=self.leaving), self.now)
-        if isinstance(step, Record):
-            assert step.stage != self.move.stage or step.stage == PLACED
-            self.move = with_stage(
-                self.move, step.stage, self.now, replacement=step.replacement, node=step.node, why=step.why
-            )
+        found = observed(self.cluster, self.move, leaving=self.leaving, misplaced=self.misplaced)
+        step = next_step(self.move, found, self.now)
+        if isinstance(step, Record | Place):
+            changed = step.applied(self.move, self.now)
+            assert changed.stage != self.move.stage or isinstance(step, Place)
+            self.move = changed
         elif isinstance(step, End):
             self.move = None
         elif isinstance(step, Evict | Restore):
@@ -138,6 +138,8 @@ class Course:
                 cluster.delete_deployment()
             case "cordoned" | "uncordoned":
                 self.leaving = "node is cordoned" if event == "cordoned" else ""
+            case "nodes get too hot" | "nodes cool down":
+                self.misplaced = "too hot" if event == "nodes get too hot" else ""
             case "the label is edited" if self.move is not None:
                 cluster.set_hash("web-1", "edited")
             case "the label is restored" if self.move is not None:

@@ -10,7 +10,7 @@ from builders import NOW, an_intent
 from equipoise.binder.state.ledger import DAY, LedgerView
 from equipoise.binder.state.ledger_json import decode, encode
 from equipoise.binder.state.ledger_times import with_possible_times
-from equipoise.binder.state.surge_move import DETACHED, PLACED, READY, with_stage
+from equipoise.binder.state.surge_move import DETACHED, READY, RESERVED, RESTORING, with_replacement, with_stage
 
 OPEN = an_entry(intent_id=an_intent().id, settled_at=None, outcome=None, expires_at=NOW + 180)
 MOVE = a_move()
@@ -43,10 +43,19 @@ def test_a_move_has_one_row_which_its_next_stage_replaces() -> None:
 
 def test_a_stage_in_which_nothing_is_requested_does_not_begin_anew() -> None:
     """Replacements that come and go would otherwise postpone the end of the move."""
-    placed = with_stage(with_stage(MOVE, DETACHED, NOW + 1), PLACED, NOW + 9, replacement="web-2", node="node-b")
+    placed = with_replacement(with_stage(a_move(stage=READY), DETACHED, NOW + 1), "web-2", "node-b", "too hot")
     assert placed.stage_at == NOW + 1
     ready = with_stage(placed, READY, NOW + 20)
     assert (ready.stage_at, ready.replacement, ready.replacement_node) == (NOW + 20, "web-2", "node-b")
+    assert ready.misplaced == "too hot"
+
+
+def test_nothing_is_waited_for_when_the_only_request_of_a_move_has_arrived() -> None:
+    """A pod that was just detached is restored at once. After an eviction may have been requested, it is not."""
+    detached = with_stage(a_move(stage=RESERVED), DETACHED, NOW + 1)
+    assert detached.stage_at == 0
+    assert with_stage(detached, RESTORING, NOW + 2).stage_at == NOW + 2
+    assert with_stage(a_move(stage=READY), DETACHED, NOW + 1).stage_at == NOW + 1
 
 
 def test_a_move_is_read_as_it_was_written_with_fields_of_a_later_version() -> None:

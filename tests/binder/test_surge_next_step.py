@@ -9,7 +9,7 @@ from binder.replica_sets import Controllers, a_move, observed
 from builders import NOW
 
 from equipoise.binder.decisions.surge.next_step import next_step
-from equipoise.binder.decisions.surge.step import End, Evict, Record, Restore, Step, Wait
+from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore, Step, Wait
 from equipoise.binder.state.surge_move import (
     DETACHED,
     PLACED,
@@ -26,6 +26,7 @@ from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
 LATER = NOW + STEP_LIFETIME
+PLACEMENT = {"replacement": "web-rs-new-1", "replacement_node": "node-b"}
 STAGES = (RESERVED, DETACHED, PLACED, READY, RESTORING)
 
 
@@ -59,6 +60,15 @@ def test_an_evicted_pod_ends_the_move(stage: str) -> None:
     assert result.outcome == (Outcome.EVICTED if stage == READY else Outcome.ALREADY_GONE)
 
 
+def test_the_outcome_states_that_the_replacement_runs_where_it_should_not() -> None:
+    cluster = detached(ready=True)
+    cluster.kube.remove(PODS, "web-1", "shop")
+    result = step(cluster, a_move(stage=READY, misplaced="too hot", **PLACEMENT), NOW)
+    assert result == End(
+        outcome=Outcome.EVICTED, detail="moved without a gap, although its replacement runs on node-b: too hot"
+    )
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_another_pod_with_the_same_name_ends_the_move(stage: str) -> None:
     cluster = a_cluster()
@@ -87,13 +97,23 @@ def test_a_pod_that_is_not_yet_released_is_waited_for() -> None:
 
 
 def test_a_bound_replacement_is_recorded() -> None:
-    expected = Record(stage=PLACED, replacement="web-rs-new-1", node="node-b")
-    assert step(detached(bound=True), a_move(stage=DETACHED), NOW) == expected
+    expected = Place(replacement="web-rs-new-1", node="node-b", misplaced="too hot")
+    assert step(detached(bound=True), a_move(stage=DETACHED), NOW, misplaced="too hot") == expected
+
+
+@pytest.mark.parametrize("stage", [DETACHED, PLACED])
+def test_a_replacement_that_was_placed_anew_is_judged_before_anything_else(stage: str) -> None:
+    """Also one that is ready at once, so that the outcome states where it runs."""
+    cluster = detached(ready=True)
+    move = a_move(stage=stage, replacement="web-rs-new-0", replacement_node="node-c", stage_at=0.0)
+    assert isinstance(step(cluster, move, NOW), Place)
+    placed = Place(replacement="web-rs-new-1", node="node-b").applied(move, NOW)
+    assert step(cluster, placed, NOW) == Record(stage=READY)
 
 
 def test_the_eviction_is_recorded_before_it_is_requested() -> None:
     cluster = detached(ready=True)
-    assert step(cluster, a_move(stage=DETACHED)) == Record(stage=READY)
+    assert step(cluster, a_move(stage=PLACED, **PLACEMENT)) == Record(stage=READY)
     assert step(cluster, a_move(stage=READY)) == Evict()
 
 
@@ -127,12 +147,9 @@ def test_pods_that_were_added_since_are_not_waited_for() -> None:
     assert step(cluster, a_move(2, READY)) == Evict()
 
 
-PLACEMENT = {"replacement": "web-rs-new-1", "replacement_node": "node-b"}
-
-
-def restored(why: str, cluster: Controllers, now: float = LATER, **fields: str) -> None:
+def restored(why: str, cluster: Controllers, now: float = LATER, *, misplaced: str = "", **fields: str) -> None:
     """Checks that the pod is restored, for a reason with this text."""
-    move = a_move(stage=PLACED, **PLACEMENT)
+    move = a_move(stage=PLACED, misplaced=misplaced, **PLACEMENT)
     record = step(cluster, move, now, **fields)
     assert isinstance(record, Record)
     assert record.stage == RESTORING
@@ -162,10 +179,11 @@ def test_a_pod_goes_back_when_its_replacement_cannot_be_created() -> None:
 
 
 @pytest.mark.parametrize("stage", [DETACHED, PLACED, READY])
-@pytest.mark.parametrize("fields", [{"leaving": "cordoned"}, {"misplaced": "too hot"}, {}])
-def test_no_pod_is_restored_while_its_workload_is_complete_without_it(stage: str, fields: dict[str, str]) -> None:
+@pytest.mark.parametrize(("misplaced", "leaving"), [("", "cordoned"), ("too hot", ""), ("", "")])
+def test_no_pod_is_restored_while_its_workload_is_complete_without_it(stage: str, misplaced: str, leaving: str) -> None:
     """Not even after the time for the replacement: the ReplicaSet would choose which of the ready pods it deletes."""
-    result = step(detached(ready=True), a_move(stage=stage, **PLACEMENT), NOW + 1_000, **fields)
+    move = a_move(stage=stage, misplaced=misplaced, **PLACEMENT)
+    result = step(detached(ready=True), move, NOW + 1_000, leaving=leaving)
     assert result in (Record(stage=READY), Evict())
 
 

@@ -1,10 +1,14 @@
 """The cluster once planned moves are done, as kube-scheduler's filters see it."""
 
+import msgspec
 import numpy as np
 from builders import GIB
 from descheduler.cluster_states import a_node, a_pod, changed_node, changed_pod, node_fit, pod_info
 
+from equipoise.contracts.eviction.surge import TEMPLATE_HASH
+from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
 from equipoise.contracts.kubernetes.objects.node import Taint
+from equipoise.contracts.kubernetes.objects.pod import Affinity, PodAffinity, PodAffinityTerm
 
 
 def test_room_is_what_is_not_requested() -> None:
@@ -45,6 +49,23 @@ def test_constraints_are_independent_of_requests() -> None:
     assert fit.constraint_refusals(pod).tolist() == [True, False]
     assert fit.refusals(pod).refused.tolist() == [True, True]
     assert (fit.refuses(pod, 1), fit.refuses(pod, 1, constraints=True)) == (True, False)
+
+
+def test_a_node_must_also_suit_a_pod_that_runs_until_its_replacement_is_ready() -> None:
+    """Apart from itself: its own zone takes no replacement as long as the pod runs there."""
+    web = LabelSelector(match_labels={"app": "web"})
+    apart = PodAffinity(required=[PodAffinityTerm(topology_key="zone", label_selector=web)])
+    info = pod_info("web-1", labels={"app": "web", TEMPLATE_HASH: "h1"}, affinity=Affinity(pod_anti_affinity=apart))
+    zones = {"source": "one", "near": "one", "far": "two"}
+    pod = a_pod("web-1", info=info)
+    fit = node_fit(
+        [changed_node(a_node(name, [pod][: name == "source"]), labels={"zone": zone}) for name, zone in zones.items()]
+    )
+    pod = msgspec.structs.replace(pod, node="source")
+    assert fit.refusals(pod).refused.tolist() == [False, False, False]
+    without_gap = msgspec.structs.replace(pod, without_gap=True)
+    assert fit.refusals(without_gap).refused.tolist() == [True, True, False]
+    assert fit.preferred(without_gap).tolist() == [2]
 
 
 def test_only_the_asked_nodes_are_counted() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from scheduling.pods import a_node, a_pod
 
+from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, SelectorRequirement
 from equipoise.contracts.kubernetes.objects.node import NodeSelector, NodeSelectorTerm, Taint
 from equipoise.contracts.kubernetes.objects.pod import (
@@ -146,3 +147,50 @@ def test_nodes_without_pods_of_the_same_workload_are_preferred() -> None:
     selector = LabelSelector(match_labels=WEB)
 
     assert preferred(a_pod(labels=WEB), snapshot, default_selector=lambda pod: selector) == ["b"]
+
+
+def three_zones(pod: PodInfo) -> ClusterSnapshot:
+    """Two nodes in each of three zones. The pod runs on `a-1`, one of the same workload on `b-1` and on `c-1`."""
+    names = [f"{zone}-{number}" for zone in "abc" for number in (1, 2)]
+    snapshot = ClusterSnapshot([a_node(name, labels={"zone": name[0]}) for name in names])
+    snapshot.add_pod(pod, 0)
+    for row in (2, 4):
+        snapshot.add_pod(pod.replica(f"other-{row}", f"other-{row}"), row)
+    return snapshot
+
+
+def spread_over_zones(*keys: str) -> PodInfo:
+    spread = TopologySpreadConstraint(
+        topology_key="zone", label_selector=LabelSelector(match_labels=WEB), max_skew=1, match_label_keys=list(keys)
+    )
+    return a_pod(labels=WEB | {TEMPLATE_HASH: "h1"}, topology_spread_constraints=[spread])
+
+
+def test_a_replacement_that_is_placed_beside_its_pod_must_also_fit_when_the_pod_has_left() -> None:
+    """Zones with 1, 1 and 1 pods: beside the pod any zone is allowed, but 0, 2 and 1 pods would remain."""
+    pod = spread_over_zones()
+    snapshot = three_zones(pod)
+    detached = pod.without_label(TEMPLATE_HASH)
+    assert allowed(detached, snapshot) == [*snapshot.names(snapshot.rows)]
+    assert allowed(pod, snapshot, current="a-1", detached=detached) == ["a-1", "a-2"]
+
+
+def test_a_replacement_that_is_placed_beside_its_pod_keeps_apart_from_it() -> None:
+    pod = a_pod(labels=WEB | {TEMPLATE_HASH: "h1"}, affinity=APART)
+    snapshot = two_nodes(pod)
+    assert allowed(pod, snapshot, current="a", detached=pod.without_label(TEMPLATE_HASH)) == ["b"]
+
+
+def test_a_constraint_that_selects_by_the_template_does_not_count_a_detached_pod() -> None:
+    """Nor does it keep its replacement apart."""
+    pod = spread_over_zones(TEMPLATE_HASH)
+    snapshot = three_zones(pod)
+    feasible, _ = FILTERS.totals(pod, snapshot, snapshot.rows, current=0, detached=pod.without_label(TEMPLATE_HASH))
+    assert snapshot.names(feasible) == ["a-1", "a-2"]
+
+
+def test_a_detached_pod_is_in_the_snapshot_only_meanwhile() -> None:
+    pod = spread_over_zones()
+    snapshot = three_zones(pod)
+    allowed(pod, snapshot, current="a-1", detached=pod.without_label(TEMPLATE_HASH))
+    assert [snapshot.pod(pod.uid, row) for row in (0, 1)] == [pod, None]

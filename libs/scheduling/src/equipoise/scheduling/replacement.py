@@ -1,6 +1,6 @@
 """The nodes that kube-scheduler would allow for the replacement of a running pod, and those that it would prefer."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -38,8 +38,11 @@ _BOUND = frozenset({NodeName.name})
 
 
 class ReplacementFilters:
-    """The filters of the default profile, applied to the replacement of a pod. The pod is gone by then. Preemption is
-    not considered."""
+    """The filters of the default profile, applied to the replacement of a pod. Preemption is not considered.
+
+    The pod is gone by then. Only in a move without a gap it still runs while its replacement is placed, and is
+    `detached`: without the label of its template.
+    """
 
     def __init__(
         self,
@@ -59,24 +62,48 @@ class ReplacementFilters:
         self._constraints = _with(plugins, without=_BOUND | OCCUPIED)
 
     def refusals(
-        self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, *, current: int | None, constraints: bool = False
+        self,
+        pod: PodInfo,
+        snapshot: ClusterSnapshot,
+        rows: Rows,
+        *,
+        current: int | None,
+        constraints: bool = False,
+        detached: PodInfo | None = None,
     ) -> FilterDiagnosis:
         """The refusals of these nodes. `current`: the row of the node of the pod; None if the snapshot does not contain
         the pod.
 
-        `constraints`: whether to leave out the filters OCCUPIED.
+        `constraints`: whether to leave out the filters OCCUPIED. `detached`: the pod as it is while its replacement is
+        placed. A node must then pass twice: with it, or kube-scheduler chooses another one, and without the pod, or a
+        constraint is violated when the pod has left.
         """
         framework = self._constraints if constraints else self._all
         with _without_pod(pod, snapshot, current):
-            return _filtered(framework, CycleState(), pod, snapshot, rows)
+            diagnosis = _filtered(framework, CycleState(), pod, snapshot, rows)
+            if detached is not None:
+                with _with_pod(detached, snapshot, current):
+                    meanwhile = _filtered(framework, CycleState(), pod, snapshot, rows)
+                for plugin, refusal in meanwhile.refusals:
+                    diagnosis.add(plugin, [refusal])
+        return diagnosis
 
-    def totals(self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, *, current: int | None) -> tuple[Rows, Ints]:
-        """The feasible nodes among `rows`, and the total score of each by the plugins of kube-scheduler.
+    def totals(
+        self,
+        pod: PodInfo,
+        snapshot: ClusterSnapshot,
+        rows: Rows,
+        *,
+        current: int | None,
+        detached: PodInfo | None = None,
+    ) -> tuple[Rows, Ints]:
+        """The feasible nodes among `rows`, and the total score of each by the plugins of kube-scheduler, which decides
+        while a `detached` pod runs.
 
         In clusters of more than 100 nodes, kube-scheduler may score only some of them.
         """
         state = CycleState()
-        with _without_pod(pod, snapshot, current):
+        with _without_pod(pod, snapshot, current), _with_pod(detached, snapshot, current):
             feasible = rows[_filtered(self._all, state, pod, snapshot, rows).passed]
             if len(feasible) < 2:
                 return feasible, np.zeros(len(feasible), dtype=np.int64)
@@ -84,6 +111,29 @@ class ReplacementFilters:
                 return feasible, self._all.score(state, pod, snapshot, feasible).total
             except PluginFailed:  # kube-scheduler would not place the pod either
                 return feasible[:0], np.zeros(0, dtype=np.int64)
+
+
+def violated_rules(pod: PodInfo, node: str, others: Iterable[PodInfo], snapshot: ClusterSnapshot) -> str:
+    """Which rules between pods a pod that was placed violates on its node; empty if none, or if the node is unknown.
+
+    `others`: the other pods of its namespace that have a node. `snapshot`: the nodes, with sums of requests only.
+    Affinity to pods of further namespaces is not checked.
+    """
+    row = snapshot.row(node)
+    if row is None:
+        return ""
+    placed = snapshot.clone()
+    for other in others:
+        other_row = placed.row(other.pod.spec.node_name)
+        if other_row is not None:
+            placed.add_pod(other, other_row)
+    own = {PodTopologySpread.name}
+    if all(term.namespaces == {pod.namespace} and not term.namespace_selector for term in pod.shape.required_affinity):
+        own.add(InterPodAffinity.name)
+    plugins = build_plugins(default_configuration().profiles[0], Handle())
+    names = {plugin.name for point in plugins.points.values() for plugin in point}
+    rules = _with(plugins, without=names - own)
+    return "; ".join(_filtered(rules, CycleState(), pod, placed, np.array([row])).reasons())
 
 
 def _with(plugins: ProfilePlugins, *replacing: Plugin, without: Collection[str]) -> Framework:
@@ -107,6 +157,18 @@ def _without_pod(pod: PodInfo, snapshot: ClusterSnapshot, row: int | None) -> It
         yield
     finally:
         snapshot.add_pod(pod, row)
+
+
+@contextmanager
+def _with_pod(pod: PodInfo | None, snapshot: ClusterSnapshot, row: int | None) -> Iterator[None]:
+    if pod is None or row is None:
+        yield
+        return
+    snapshot.add_pod(pod, row)
+    try:
+        yield
+    finally:
+        snapshot.remove_pod(pod, row)
 
 
 def _filtered(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.kubernetes.labels import HOSTNAME, REGION, ZONE
 from equipoise.contracts.kubernetes.objects.metadata import (
     LabelSelector,
@@ -92,10 +93,12 @@ def pod_template(workload: TraceWorkload, revision: int = 0) -> PodInfo:
 
 
 def detached(pod: PodInfo) -> PodInfo:
-    """The pod after its ReplicaSet has released it, because it lacks the label of the revision."""
+    """The pod after its ReplicaSet has released it, because it lacks the label of the revision. An annotation has the
+    value."""
     metadata = pod.pod.metadata
-    labels = {key: value for key, value in metadata.labels.items() if key != REVISION}
-    metadata = msgspec.structs.replace(metadata, labels=labels, owner_references=[])
+    labels = dict(metadata.labels)
+    recorded = {DETACHED_HASH: labels.pop(REVISION)}
+    metadata = msgspec.structs.replace(metadata, labels=labels, annotations=recorded, owner_references=[])
     return PodInfo(msgspec.structs.replace(pod.pod, metadata=metadata)).replica(pod.name, pod.uid)
 
 

@@ -189,6 +189,15 @@ class PodShape:
         shape.__dict__.pop("group_key", None)
         return shape
 
+    def without_label(self, name: str) -> "PodShape":
+        """The shape of the same pods after this label was removed. The terms of their affinity remain."""
+        shape = copy(self)
+        shape.required_affinity, shape.required_anti_affinity = self.required_affinity, self.required_anti_affinity
+        shape.preferred = self.preferred
+        shape.labels = {key: value for key, value in self.labels.items() if key != name}
+        shape.__dict__.pop("group_key", None)
+        return shape
+
     @property
     def _affinity_key(self) -> bytes:
         """A key that is equal for pods whose terms have the same meaning; empty without terms."""
@@ -304,6 +313,12 @@ class PodInfo:
             status = msgspec.structs.replace(pod.status, conditions=[*pod.status.conditions, PREEMPTED])
             pod = msgspec.structs.replace(pod, status=status)
         other = PodInfo(pod, self.shape.deleted, uid=self.uid)
+        other.name = self.name
+        return other
+
+    def without_label(self, name: str) -> "PodInfo":
+        """The same pod after this label was removed. Its attribute `pod` remains that of before."""
+        other = PodInfo(self.pod, self.shape.without_label(name), uid=self.uid)
         other.name = self.name
         return other
 

@@ -3,23 +3,24 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import msgspec
 import structlog
 
-from equipoise.binder.decisions.destination_check import no_destination
 from equipoise.binder.decisions.eviction_response import read_response
 from equipoise.binder.decisions.result import Finish, recorded
+from equipoise.binder.decisions.surge.landing import depends_on_pods, landing_problem
 from equipoise.binder.decisions.surge.next_step import next_step
+from equipoise.binder.decisions.surge.observation import ObservedMove, placed_replacement
 from equipoise.binder.decisions.surge.plan import SurgePlan
-from equipoise.binder.decisions.surge.step import End, Evict, Record, Restore, Step
+from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore, Step
 from equipoise.binder.shell.ledger_writer import MAX_READ_AGE, LedgerWriter
 from equipoise.binder.shell.surge_reads import read_move
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import LedgerClosed
-from equipoise.binder.state.surge_move import SurgeMove, with_stage
+from equipoise.binder.state.surge_move import SurgeMove
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.nodes.taints import being_removed
-from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import Shared
@@ -29,8 +30,8 @@ from equipoise.runtime.process.health import Health
 
 log = structlog.get_logger()
 
-_PERIOD = 2.0
-"""Seconds between two turns. A move must end within ten seconds after the node of its pod is cordoned."""
+_PERIOD = 1.0
+"""Seconds between two turns. A replacement on a wrong node is given up only before it is ready."""
 
 _MAX_RECORDS = 5
 """The number of stages that one turn may write at most. More would mean that the stages repeat."""
@@ -87,17 +88,23 @@ class SurgeMover:
         move = None if isinstance(ledger, LedgerClosed) else ledger.surge_move(intent_id)
         if move is None:
             return ""
-        observed = await read_move(self.kube, move, leaving=self._leaving(move), misplaced=self._misplaced(move))
+        observed = await read_move(self.kube, move, leaving=self._leaving(move))
+        observed = msgspec.structs.replace(observed, misplaced=await self._misplaced(move, observed))
         for _ in range(_MAX_RECORDS):
             step = next_step(move, observed, self.ledger.earliest)
-            if not isinstance(step, Record):
+            if not isinstance(step, Record | Place):
                 break
-            changed = with_stage(
-                move, step.stage, self.ledger.latest, replacement=step.replacement, node=step.node, why=step.why
-            )
+            changed = step.applied(move, self.ledger.latest)
             if not await self.ledger.change_surge_move(move, changed):
                 return ""  # another binder was faster
-            log.info("move without a gap", pod=move.intent.pod_name, stage=step.stage, why=step.why)
+            log.info(
+                "move without a gap",
+                pod=move.intent.pod_name,
+                stage=changed.stage,
+                why=changed.why,
+                node=changed.replacement_node,
+                misplaced=changed.misplaced,
+            )
             move = changed
         else:
             return ""
@@ -159,24 +166,18 @@ class SurgeMover:
             return f"it is being removed by an autoscaler (taint {taint})"
         return "it is cordoned" if placement.cordoned else ""
 
-    def _misplaced(self, move: SurgeMove) -> str:
-        """Why the replacement must not stay where it is: on the node of the pod, or on one that is too hot."""
-        intent, node, now = move.intent, move.replacement_node, self.clock.now()
-        if not node or node == intent.target:
+    async def _misplaced(self, move: SurgeMove, observed: ObservedMove) -> str:
+        """Why a replacement that was bound since the last turn should not run on its node."""
+        replacement = placed_replacement(move, observed)
+        if replacement is None:
             return ""
-        if node == intent.node:
-            return "the pod was to leave this node"
-        load = self.shared.load
-        obstacle = no_destination(
-            intent.node,
-            node,
-            intent.expected_reduction,
-            [state for state in self.cluster.nodes if state.placement.node in (intent.node, node)],
-            {},
-            usage_of=pod_usage(self.cluster.workloads, load=load, now=now),
-            load=load,
+        depends = depends_on_pods(replacement)
+        return landing_problem(
+            move,
+            replacement,
+            await self.kube.list(PODS, move.intent.namespace) if depends else (),
+            self.cluster,
+            load=self.shared.load,
             thresholds=self.shared.thresholds,
-            now=now,
-            skew=self.cluster.cycles.skew(now),
+            now=self.clock.now(),
         )
-        return "" if obstacle is None or obstacle.unknown else obstacle.why

@@ -20,7 +20,7 @@ async def read_surge_candidate(kube: Kube, candidate: Candidate) -> SurgeCandida
     return SurgeCandidate(candidate=candidate, services=services, budgets=budgets, quotas=quotas)
 
 
-async def read_move(kube: Kube, move: SurgeMove, *, leaving: str, misplaced: str) -> ObservedMove:
+async def read_move(kube: Kube, move: SurgeMove, *, leaving: str) -> ObservedMove:
     """What the API server shows of a move. Raises KubeError: while an object cannot be read, nothing is done."""
     namespace, workload = move.intent.namespace, move.workload
     pod, deployment, replica_set = await asyncio.gather(
@@ -35,7 +35,6 @@ async def read_move(kube: Kube, move: SurgeMove, *, leaving: str, misplaced: str
         replica_set=replica_set,
         siblings=() if owner is None else await _siblings(kube, move, owner, deployment),
         leaving=leaving,
-        misplaced=misplaced,
     )
 
 

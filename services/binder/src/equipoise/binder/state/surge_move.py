@@ -56,7 +56,7 @@ class SurgeMove(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     """A constant of this module. A later version may have others."""
 
     stage_at: Time
-    """The time since which the stage permits the same requests. Unix seconds."""
+    """The time since which the stage permits the same requests; 0 if no other request can arrive. Unix seconds."""
 
     ready_by: Time
     """The time at which the pod is restored if the workload is not complete without it. Unix seconds."""
@@ -65,6 +65,9 @@ class SurgeMove(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     """The name of the replacement, once it is bound to a node."""
 
     replacement_node: str = ""
+    misplaced: str = ""
+    """Why the replacement should not run on this node; empty if it may. Judged when it was bound."""
+
     why: str = ""
     """The reason why the pod is restored."""
 
@@ -72,15 +75,13 @@ class SurgeMove(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     """Fields of a later version, as in an entry of the ledger."""
 
 
-def with_stage(
-    move: SurgeMove, stage: str, now: float, *, replacement: str = "", node: str = "", why: str = ""
-) -> SurgeMove:
-    """The move in another stage. `replacement` and `node`: those that it keeps if they are empty."""
+def with_stage(move: SurgeMove, stage: str, now: float, *, why: str = "") -> SurgeMove:
+    """The move in another stage. When it leaves RESERVED, the label was removed: no request can arrive any more."""
+    return msgspec.structs.replace(move, stage=stage, stage_at=0.0 if move.stage == RESERVED else now, why=why)
+
+
+def with_replacement(move: SurgeMove, name: str, node: str, misplaced: str) -> SurgeMove:
+    """The move once its replacement is bound. Nothing is requested, as in the stage before."""
     return msgspec.structs.replace(
-        move,
-        stage=stage,
-        stage_at=move.stage_at if stage == PLACED else now,  # nothing is requested, as in the stage before
-        replacement=replacement or move.replacement,
-        replacement_node=node or move.replacement_node,
-        why=why,
+        move, stage=PLACED, replacement=name, replacement_node=node, misplaced=misplaced, why=""
     )

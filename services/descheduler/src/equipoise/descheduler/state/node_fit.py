@@ -10,6 +10,7 @@ from functools import cache
 import msgspec
 import numpy as np
 
+from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.nodes.platforms import OTHER_PLATFORM, Platform, runs_on
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.numeric import Array, Flags, Indexes
@@ -18,6 +19,7 @@ from equipoise.scheduling.framework.diagnosis import FilterDiagnosis
 from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS
 from equipoise.scheduling.model.arrays import Ints
+from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.replacement import ReplacementFilters
 
@@ -130,7 +132,12 @@ class NodeFit:
     def _refusals(self, pod: MovablePod, positions: Indexes, *, constraints: bool = False) -> FilterDiagnosis:
         """The refusals of kube-scheduler's filters, and of platforms on which the pod's images are not known to run."""
         diagnosis = self._filters.refusals(
-            pod.info, self._snapshot, self._rows[positions], current=self._current(pod), constraints=constraints
+            pod.info,
+            self._snapshot,
+            self._rows[positions],
+            current=self._current(pod),
+            constraints=constraints,
+            detached=_detached(pod),
         )
         if pod.platforms and self._platforms:
             runs = cache(lambda platform: runs_on(platform, pod.platforms, pod.info.required_nodes))
@@ -140,7 +147,9 @@ class NodeFit:
 
     def _totals(self, pod: MovablePod) -> tuple[Indexes, Ints]:
         """Feasible nodes, and the total of kube-scheduler's own scores of each."""
-        rows, totals = self._filters.totals(pod.info, self._snapshot, self._rows, current=self._current(pod))
+        rows, totals = self._filters.totals(
+            pod.info, self._snapshot, self._rows, current=self._current(pod), detached=_detached(pod)
+        )
         return np.flatnonzero(np.isin(self._rows, rows)), totals
 
     def _current(self, pod: MovablePod) -> int | None:
@@ -148,6 +157,11 @@ class NodeFit:
         position = self._moved.get(pod.uid, self._positions.get(pod.node))
         row = None if position is None else int(self._rows[position])
         return row if row is not None and self._snapshot.has_pod(pod.info, row) else None
+
+
+def _detached(pod: MovablePod) -> PodInfo | None:
+    """The pod as it runs while its replacement is placed; None if it is evicted before."""
+    return pod.info.without_label(TEMPLATE_HASH) if pod.without_gap else None
 
 
 def placed_pods(nodes: Iterable[ClusterNode], namespaces: Iterable[Namespace] = ()) -> ClusterSnapshot:

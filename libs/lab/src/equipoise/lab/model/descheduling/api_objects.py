@@ -173,6 +173,7 @@ class ApiObjects:
                 namespace=placed.namespace,
                 uid=placed.uid,
                 labels=template.metadata.labels,
+                annotations=template.metadata.annotations,
                 creation_timestamp=created,
                 deletion_timestamp=created if placed.terminating else None,
                 owner_references=[] if workload is None or placed.detached else self._owners_of(workload, template),

@@ -14,11 +14,11 @@ from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish
 from equipoise.binder.decisions.surge.next_step import next_step
-from equipoise.binder.decisions.surge.observation import ObservedMove
+from equipoise.binder.decisions.surge.observation import ObservedMove, placed_replacement
 from equipoise.binder.decisions.surge.plan import SurgePlan, slot_refusal
-from equipoise.binder.decisions.surge.step import End, Evict, Record, Restore
+from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore
 from equipoise.binder.state.ledger import Ledger, ReplacementStatus, new_entry
-from equipoise.binder.state.surge_move import SurgeMove, with_stage
+from equipoise.binder.state.surge_move import SurgeMove
 from equipoise.contracts.configuration.settings import SurgeSettings
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
@@ -148,8 +148,8 @@ class SimulatedBinder:
     def _advance(self, move: SurgeMove, now: float) -> None:
         intent, observed = move.intent, self._observe(move)
         step = next_step(move, observed, now)
-        while isinstance(step, Record):
-            move = with_stage(move, step.stage, now, replacement=step.replacement, node=step.node, why=step.why)
+        while isinstance(step, Record | Place):
+            move = step.applied(move, now)
             self._ledger = self._ledger.with_surge_move(move)
             step = next_step(move, observed, now)
         if isinstance(step, Restore):
@@ -163,14 +163,15 @@ class SimulatedBinder:
 
     def _observe(self, move: SurgeMove) -> ObservedMove:
         intent, objects = move.intent, self.objects
-        returned = move.replacement_node == intent.node
-        return ObservedMove(
+        observed = ObservedMove(
             pod=objects.pod(intent.pod_uid),
             deployment=objects.deployment(move.workload),
             replica_set=objects.replica_set(move.workload, move.replica_set),
             siblings=tuple(objects.replicas_on_nodes(move.workload)),
-            misplaced="the pod was to leave this node" if returned else "",
         )
+        placed = placed_replacement(move, observed)
+        returned = placed is not None and placed.spec.node_name == intent.node
+        return msgspec.structs.replace(observed, misplaced="the pod was to leave this node" if returned else "")
 
     def _settle(self, intent: EvictionIntent, finish: Finish, now: float) -> None:
         self._ledger = self._ledger.settle(intent.id, finish.outcome, now)

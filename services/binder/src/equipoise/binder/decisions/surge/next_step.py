@@ -10,9 +10,9 @@ from equipoise.binder.decisions.surge.observation import (
     creation_problem,
     is_rolling_out,
     needed_pods,
-    replacement_of,
+    placed_replacement,
 )
-from equipoise.binder.decisions.surge.step import End, Evict, Record, Restore, Step, Wait
+from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore, Step, Wait
 from equipoise.binder.state.surge_move import (
     DETACHED,
     PLACED,
@@ -23,7 +23,6 @@ from equipoise.binder.state.surge_move import (
     SurgeMove,
 )
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
-from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.eviction import Outcome
 
 
@@ -52,6 +51,8 @@ def next_step(move: SurgeMove, observed: ObservedMove, now: float) -> Step:
         return Wait(why="its ReplicaSet adopts the pod") if attached else Restore()
     if move.stage not in (DETACHED, PLACED):
         return Wait(why=f"a later version has written the stage {move.stage}")
+    if (placed := placed_replacement(move, observed)) is not None:
+        return Place(replacement=placed.metadata.name, node=placed.spec.node_name, misplaced=observed.misplaced)
     if complete:
         return _when(settled, Record(stage=READY))
     return _while_incomplete(move, observed, now, settled=settled)
@@ -67,7 +68,8 @@ def is_complete(move: SurgeMove, observed: ObservedMove, now: float) -> bool:
 def _left(move: SurgeMove) -> End:
     """The end of a move whose pod is gone or terminates, by our eviction or by another request."""
     if move.stage == READY:
-        return End(outcome=Outcome.EVICTED, detail="moved without a gap")
+        but = f", although its replacement runs on {move.replacement_node}: {move.misplaced}" if move.misplaced else ""
+        return End(outcome=Outcome.EVICTED, detail=f"moved without a gap{but}")
     return End(outcome=Outcome.ALREADY_GONE, detail="the pod left before its eviction was requested")
 
 
@@ -82,21 +84,11 @@ def _attached(move: SurgeMove, settled: bool) -> Step:
 
 
 def _while_incomplete(move: SurgeMove, observed: ObservedMove, now: float, *, settled: bool) -> Step:
-    replacement = replacement_of(move, observed)
-    if _is_newly_placed(move, replacement):
-        assert replacement is not None
-        return Record(stage=PLACED, replacement=replacement.metadata.name, node=replacement.spec.node_name)
     if is_rolling_out(observed):
         return Wait(why="a rollout replaces the pods of the workload: the pod is evicted when it is complete")
     if why := _restore_reason(move, observed, now):
         return _when(settled, Record(stage=RESTORING, why=why))
     return Wait(why="the workload is not complete without the pod")
-
-
-def _is_newly_placed(move: SurgeMove, replacement: Pod | None) -> bool:
-    if replacement is None or not replacement.spec.node_name:
-        return False
-    return (replacement.metadata.name, replacement.spec.node_name) != (move.replacement, move.replacement_node)
 
 
 def _restore_reason(move: SurgeMove, observed: ObservedMove, now: float) -> str:
@@ -105,8 +97,8 @@ def _restore_reason(move: SurgeMove, observed: ObservedMove, now: float) -> str:
         return f"node {move.intent.node}: {observed.leaving}"
     if why := creation_problem(observed):
         return f"the replacement cannot be created: {why}"
-    if observed.misplaced:
-        return f"the replacement runs on {move.replacement_node}: {observed.misplaced}"
+    if move.misplaced:
+        return f"the replacement runs on {move.replacement_node}: {move.misplaced}"
     if now >= move.ready_by:
         return "the replacement was not ready in time (surge.readyTimeout)"
     return ""

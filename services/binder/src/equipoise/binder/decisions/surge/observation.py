@@ -33,7 +33,7 @@ class ObservedMove(msgspec.Struct, frozen=True, kw_only=True):
     """Why the node of the pod is about to be emptied; empty if it is not."""
 
     misplaced: str = ""
-    """Why the replacement must not stay on the node that it is bound to; empty if it may."""
+    """Why a replacement that has just been bound should not run on its node; empty if it may."""
 
 
 def needed_pods(move: SurgeMove, observed: ObservedMove) -> int:
@@ -75,6 +75,15 @@ def replacement_of(move: SurgeMove, observed: ObservedMove) -> Pod | None:
         and pod.metadata.deletion_timestamp is None
     ]
     return max(pods, key=lambda pod: (pod.metadata.creation_timestamp or _EPOCH, pod.metadata.name), default=None)
+
+
+def placed_replacement(move: SurgeMove, observed: ObservedMove) -> Pod | None:
+    """The replacement if it is bound, and the ledger does not have it on this node; else None."""
+    pod = replacement_of(move, observed)
+    if pod is None or not pod.spec.node_name:
+        return None
+    known = (move.replacement, move.replacement_node) == (pod.metadata.name, pod.spec.node_name)
+    return None if known else pod
 
 
 _EPOCH = datetime.fromtimestamp(0, UTC)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from equipoise.binder.state.surge_move import SurgeMove, with_replacement, with_stage
 from equipoise.contracts.messages.eviction import Outcome
 
 
@@ -15,14 +16,23 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The ledger gets another stage of the move. `next_step` is asked again with it."""
 
     stage: str
-    replacement: str = ""
-    """The name of the replacement, when it was bound to a node."""
-
-    node: str = ""
-    """The node of the replacement."""
-
     why: str = ""
     """Why the pod is restored."""
+
+    def applied(self, move: SurgeMove, now: float) -> SurgeMove:
+        return with_stage(move, self.stage, now, why=self.why)
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """The ledger gets the replacement, which is bound to a node. `next_step` is asked again with it."""
+
+    replacement: str
+    node: str
+    misplaced: str = ""
+    """Why it should not run there; empty if it may."""
+
+    def applied(self, move: SurgeMove, _: float) -> SurgeMove:
+        return with_replacement(move, self.replacement, self.node, self.misplaced)
 
 
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,4 +50,4 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-Step = Wait | Record | Restore | Evict | End
+Step = Wait | Record | Place | Restore | Evict | End
