@@ -17,6 +17,7 @@ from equipoise.contracts.configuration.settings import SurgeMode, SurgeSettings
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, Taint
 from equipoise.contracts.kubernetes.objects.pod import TopologySpreadConstraint
 from equipoise.contracts.kubernetes.objects.workload import (
     DeploymentStrategy,
@@ -26,7 +27,7 @@ from equipoise.contracts.kubernetes.objects.workload import (
     RollingUpdateOfDeployment,
 )
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.runtime.kubernetes.client import BUDGETS, PODS
+from equipoise.runtime.kubernetes.client import BUDGETS, NODES, PODS
 from equipoise.runtime.kubernetes.fence import PROBE, RETRY_PERIOD
 
 WEB = LabelSelector(match_labels={"app": "web"})
@@ -167,6 +168,68 @@ async def test_a_replacement_on_another_node_than_the_target_is_judged_as_a_targ
     (outcome,) = world.outcomes
     assert "the replacement runs on node-c" in outcome.detail
     assert "high threshold" in outcome.detail
+
+
+REMOVED = Taint(key="ToBeDeletedByClusterAutoscaler", effect="NoSchedule")
+EMPTIED = {"cordoned": NodeSpec(unschedulable=True), "removed": NodeSpec(taints=[REMOVED]), "deleted": None}
+
+
+def empty(world: World, how: str) -> None:
+    """Announces that all pods of node-a leave it, or deletes it."""
+    spec = EMPTIED[how]
+    if spec is None:
+        world.kube.remove(NODES, "node-a", "")
+    else:
+        world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a"), spec=spec))
+
+
+@pytest.mark.parametrize("how", EMPTIED)
+async def test_a_move_ends_within_ten_seconds_when_the_node_of_its_pod_is_emptied(world: World, how: str) -> None:
+    """The detached pod would stop `kubectl drain`, and keep an autoscaler from removing the node."""
+    controllers = controllers_of(world)
+    await world.start(surging(world))
+    await world.propose("web-1")
+    controllers.synchronize()
+    controllers.bind("web-rs-new-1")
+    await seconds(world, 20, controllers=controllers)
+    empty(world, how)
+    await seconds(world, 10, controllers=controllers)
+    (outcome,) = world.outcomes
+    assert outcome.outcome == Outcome.FAILED
+    assert "node node-a: " in outcome.detail
+    (pod,) = controllers.pods
+    assert (pod.metadata.name, pod.metadata.controller is not None) == ("web-1", True)
+
+
+@pytest.mark.parametrize("how", EMPTIED)
+async def test_a_move_whose_replacement_is_ready_is_finished_when_the_node_is_emptied(world: World, how: str) -> None:
+    """Also before the replacement has been ready for `minReadySeconds`."""
+    controllers = controllers_of(world)
+    deployment = controllers.deployment
+    assert deployment is not None
+    controllers.put_deployment(replace(deployment, spec=replace(deployment.spec, min_ready_seconds=600)))
+    await world.start(surging(world))
+    await world.propose("web-1")
+    controllers.synchronize()
+    controllers.bind("web-rs-new-1")
+    controllers.set_ready("web-rs-new-1")
+    await seconds(world, 20, controllers=controllers)
+    assert world.outcomes == []
+    empty(world, how)
+    await seconds(world, 10, controllers=controllers)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
+
+
+@pytest.mark.parametrize("how", ["cordoned", "removed"])
+async def test_no_move_begins_on_a_node_that_is_emptied(world: World, how: str) -> None:
+    controllers = controllers_of(world)
+    empty(world, how)
+    await world.start(surging(world))
+    await world.propose("web-1")
+    (outcome,) = world.outcomes
+    assert outcome.outcome == Outcome.REJECTED_POLICY
+    assert "cannot be moved without a gap: node is" in outcome.detail
+    assert controllers.serving == 1
 
 
 async def test_a_pod_that_its_budget_protects_moves_when_the_budget_allows_it(world: World) -> None:

@@ -9,6 +9,7 @@ from binder.replica_sets import Controllers, a_move, observed
 from builders import NOW
 
 from equipoise.binder.decisions.surge.next_step import next_step
+from equipoise.binder.decisions.surge.observation import node_leaving
 from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore, Step, Wait
 from equipoise.binder.state.surge_move import (
     DETACHED,
@@ -20,6 +21,7 @@ from equipoise.binder.state.surge_move import (
     SurgeMove,
 )
 from equipoise.contracts.kubernetes.objects.metadata import Condition
+from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, Taint
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS, REPLICA_SETS
 from equipoise.testbed.memory.clock import ManualClock
@@ -118,14 +120,50 @@ def test_the_eviction_is_recorded_before_it_is_requested() -> None:
 
 
 def test_a_replacement_counts_when_it_has_been_ready_for_the_time_that_the_workload_requires() -> None:
-    cluster = detached(ready=True)
-    deployment = cluster.deployment
-    assert deployment is not None
-    patient = msgspec.structs.replace(deployment, spec=msgspec.structs.replace(deployment.spec, min_ready_seconds=60))
-    cluster.put_deployment(patient)
+    cluster = patient(detached(ready=True))
     move = a_move(stage=PLACED, replacement="web-rs-new-1", replacement_node="node-b")
     assert isinstance(step(cluster, move, NOW + 59), Wait)
     assert step(cluster, move, NOW + 60) == Record(stage=READY)
+
+
+def patient(cluster: Controllers, period: int = 60) -> Controllers:
+    """The cluster with `minReadySeconds` of the Deployment."""
+    deployment = cluster.deployment
+    assert deployment is not None
+    spec = msgspec.structs.replace(deployment.spec, min_ready_seconds=period)
+    cluster.put_deployment(msgspec.structs.replace(deployment, spec=spec))
+    return cluster
+
+
+@pytest.mark.parametrize("stage", [PLACED, RESTORING])
+def test_no_pod_is_restored_beside_a_replacement_that_is_ready_for_less_than_that_time(stage: str) -> None:
+    """The ReplicaSet would choose which of the two it deletes."""
+    move = a_move(stage=stage, ready_by=NOW + 10, misplaced="too hot", **PLACEMENT)
+    result = step(patient(detached(ready=True)), move, NOW + 30)
+    assert isinstance(result, Wait) if stage == PLACED else result == Record(stage=DETACHED)
+
+
+def test_a_node_that_is_emptied_does_not_wait_for_that_time() -> None:
+    """Whoever empties it would evict the pod at once."""
+    move = a_move(stage=PLACED, **PLACEMENT)
+    assert step(patient(detached(ready=True)), move, leaving="node is cordoned") == Record(stage=READY)
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        (None, "node was deleted"),
+        (Node(spec=NodeSpec(unschedulable=True)), "node is cordoned"),
+        (Node(spec=NodeSpec(taints=[Taint(key="node.kubernetes.io/unschedulable")])), "node is cordoned"),
+        (Node(spec=NodeSpec(taints=[Taint(key="ToBeDeletedByClusterAutoscaler")])), "ToBeDeletedByClusterAutoscaler"),
+        (Node(spec=NodeSpec(taints=[Taint(key="karpenter.sh/disrupted")])), "karpenter.sh/disrupted"),
+        (Node(spec=NodeSpec(taints=[Taint(key="DeletionCandidateOfClusterAutoscaler")])), ""),
+        (Node(spec=NodeSpec(taints=[Taint(key="node.kubernetes.io/not-ready")])), ""),
+    ],
+)
+def test_a_node_is_emptied_when_it_is_cordoned_removed_or_deleted(node: Node | None, why: str) -> None:
+    assert why in node_leaving(node)
+    assert bool(node_leaving(node)) == bool(why)
 
 
 def test_a_replacement_that_fails_again_stops_the_eviction() -> None:

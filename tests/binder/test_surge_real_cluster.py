@@ -49,6 +49,7 @@ pytestmark = pytest.mark.timeout(300)
 SHOP, OWN, ACCOUNT = "shop", "equipoise-system", "equipoise-binder"
 PATIENCE = 90.0
 MERGE = "application/merge-patch+json"
+FULL = {"key": "example.com/full", "effect": "NoSchedule"}
 
 
 class Moves:
@@ -151,6 +152,17 @@ class Moves:
                 await watching
         assert fewest >= replicas
 
+    @asynccontextmanager
+    async def full_nodes(self) -> AsyncIterator[None]:
+        """No node takes another pod."""
+        try:
+            for node in ("node-a", "node-b"):
+                await self.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": [FULL]}})
+            yield
+        finally:
+            for node in ("node-a", "node-b"):
+                await self.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": None, "unschedulable": None}})
+
     async def patch(self, path: str, body: Any) -> None:
         async with self.cluster.api() as api:
             await api.request("PATCH", path, body, content_type=MERGE)
@@ -249,16 +261,10 @@ async def test_the_account_of_the_binder_suffices_for_a_move_and_for_its_end(fen
 
     pod = await fenced.deploy("returned", 1, maxUnavailable=0)
     await approve(fenced.cluster, pod.metadata.uid)
-    for node in ("node-a", "node-b"):
-        await fenced.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
-    try:
-        async with fenced.never_fewer("returned", 1):
-            await fenced.detach(pod, timeout=1)
-            await approve(fenced.cluster, "another")
-            await fenced.carry_on()
-    finally:
-        for node in ("node-a", "node-b"):
-            await fenced.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": False}})
+    async with fenced.full_nodes(), fenced.never_fewer("returned", 1):
+        await fenced.detach(pod, timeout=1)
+        await approve(fenced.cluster, "another")
+        await fenced.carry_on()
     assert fenced.outcomes[pod.metadata.name] == Outcome.FAILED
     assert "the pod was restored" in fenced.details[pod.metadata.name]
 
@@ -281,15 +287,9 @@ async def test_a_rollout_that_begins_meanwhile_replaces_the_pod(moves: Moves, st
 async def test_a_pod_whose_replacement_finds_no_node_is_given_back(moves: Moves) -> None:
     """Takes seconds, as above."""
     pod = await moves.deploy("restored", 1, maxUnavailable=0)
-    for node in ("node-a", "node-b"):
-        await moves.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
-    try:
-        async with moves.never_fewer("restored", 1):
-            await moves.detach(pod, timeout=1)
-            await moves.carry_on()
-    finally:
-        for node in ("node-a", "node-b"):
-            await moves.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": False}})
+    async with moves.full_nodes(), moves.never_fewer("restored", 1):
+        await moves.detach(pod, timeout=1)
+        await moves.carry_on()
     after = await moves.kube.get(PODS, pod.metadata.name, SHOP)
     assert moves.outcomes[pod.metadata.name] == Outcome.FAILED
     assert after.metadata.uid == pod.metadata.uid
@@ -299,6 +299,26 @@ async def test_a_pod_whose_replacement_finds_no_node_is_given_back(moves: Moves)
     async with asyncio.timeout(PATIENCE):
         while len(await moves.pods("restored")) > 1:  # noqa: ASYNC110  polls a real component
             await asyncio.sleep(0.05)
+
+
+EMPTIED = {
+    "cordoned": {"unschedulable": True},
+    "removed": {"taints": [FULL, {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]},
+}
+
+
+@pytest.mark.parametrize("how", EMPTIED)
+async def test_a_pod_is_given_back_when_its_node_is_emptied(moves: Moves, how: str) -> None:
+    """Minutes before the time for its replacement is over, which finds no node here. Takes seconds, as above."""
+    app = f"emptied-{how}"
+    pod = await moves.deploy(app, 1, maxUnavailable=0)
+    node = f"/api/v1/nodes/{pod.spec.node_name}"
+    async with moves.full_nodes(), moves.never_fewer(app, 1):
+        await moves.detach(pod)
+        await moves.patch(node, {"spec": EMPTIED[how]})
+        await moves.carry_on()
+    assert moves.outcomes[pod.metadata.name] == Outcome.FAILED
+    assert f"the pod was restored: node {pod.spec.node_name}: node is" in moves.details[pod.metadata.name]
 
 
 async def test_the_pod_of_a_deployment_that_is_deleted_meanwhile_goes(moves: Moves) -> None:

@@ -28,6 +28,7 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Protection, SurgeSettings
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Lease, LeaseSpec, Namespace
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.message import Message
@@ -41,6 +42,7 @@ from equipoise.runtime.kubernetes.client import (
     DEPLOYMENTS,
     LEASES,
     NAMESPACES,
+    NODES,
     PODS,
     REPLICA_SETS,
     Kube,
@@ -101,6 +103,8 @@ class World:
                 spec=LeaseSpec(holder_identity=LEADER.holder, lease_transitions=LEADER.transitions),
             ),
         )
+        for node in ("node-a", "node-b", "node-c"):
+            self.kube.put(NODES, Node(metadata=ObjectMeta(name=node)))
         for owner in ("web", "db"):
             self.kube.put(DEPLOYMENTS, a_deployment(owner))
             self.kube.put(REPLICA_SETS, a_replica_set(owner))

@@ -106,6 +106,7 @@ REFUSED = {
             deployment=replace(a_surging_deployment(), metadata=replace(a_deployment().metadata, annotations=NO))
         ),
     ],
+    "node is emptied": [a_surge_candidate(leaving="node is cordoned")],
     "no Deployment": [
         a_surge_candidate(workload=a_workload(kind="StatefulSet")),
         a_surge_candidate(workload=a_workload(kind="ReplicaSet")),

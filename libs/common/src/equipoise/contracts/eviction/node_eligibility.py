@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from equipoise.contracts.kubernetes.nodes.taints import being_removed, may_be_removed
+from equipoise.contracts.kubernetes.nodes.taints import UNSCHEDULABLE, being_removed, may_be_removed
 from equipoise.contracts.kubernetes.nodes.virtual_nodes import virtual_node
 from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.recent import is_recent
@@ -16,8 +16,8 @@ def unsettled_reason(
     `created_at`: Unix seconds, or 0 if unknown. `ready_since`: the time since which the condition Ready has its status,
     or None if unknown. `period`: seconds for which a node must exist and must have been Ready without interruption.
     """
-    if taint := being_removed(taints):
-        return f"node is being removed by an autoscaler (taint {taint})"
+    if removed := _removed_reason(taints):
+        return removed
     if is_recent(created_at, now, period):
         return f"node is younger than {period:g} s"
     if not ready:
@@ -27,6 +27,18 @@ def unsettled_reason(
     if is_recent(ready_since, now, period):
         return f"node was not Ready within the last {period:g} s"
     return ""
+
+
+def leaving_reason(*, cordoned: bool, taints: Sequence[Taint]) -> str:
+    """Why all pods of the node are about to be evicted by others; empty if that is not announced."""
+    if removed := _removed_reason(taints):
+        return removed
+    return "node is cordoned" if cordoned or any(taint.key == UNSCHEDULABLE for taint in taints) else ""
+
+
+def _removed_reason(taints: Sequence[Taint]) -> str:
+    taint = being_removed(taints)
+    return f"node is being removed by an autoscaler (taint {taint})" if taint else ""
 
 
 def closed_reason(*, cordoned: bool, labels: Mapping[str, str], taints: Sequence[Taint]) -> str:

@@ -39,6 +39,8 @@ class SurgeCandidate(msgspec.Struct, frozen=True, kw_only=True):
     services: Sequence[KubernetesService] = ()
     budgets: Sequence[PodDisruptionBudget] = ()
     quotas: Sequence[ResourceQuota] = ()
+    leaving: str = ""
+    """Why all pods of its node are about to leave it; empty if they are not."""
 
 
 SurgeRule = Callable[[SurgeCandidate], str]
@@ -47,6 +49,11 @@ SurgeRule = Callable[[SurgeCandidate], str]
 
 def opted_out_of_surge(surge: SurgeCandidate) -> str:
     return annotated(surge.candidate, SURGE_OPT_OUT)
+
+
+def on_leaving_node(surge: SurgeCandidate) -> str:
+    """Refuses a pod that would be in the way while its node is emptied: `kubectl drain` stops at detached pods."""
+    return surge.leaving
 
 
 def not_of_deployment(surge: SurgeCandidate) -> str:
@@ -187,6 +194,7 @@ def without_quota(surge: SurgeCandidate) -> str:
 SURGE_RULES: Mapping[str, SurgeRule] = {
     "not readable": unreadable_selectors,
     "opted out": opted_out_of_surge,
+    "node is emptied": on_leaving_node,
     "no Deployment": not_of_deployment,
     "no template hash": without_template_hash,
     "no surge allowed": no_surge_allowed,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from equipoise.contracts.kubernetes.nodes.taints import tolerates
+from equipoise.contracts.kubernetes.nodes.taints import UNSCHEDULABLE, tolerates
 from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, is_update_of, node_became_suitable
@@ -13,7 +13,7 @@ from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 REASON = "node(s) were unschedulable"
-TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+TAINT = Taint(key=UNSCHEDULABLE, effect="NoSchedule")
 
 
 class NodeUnschedulable:

@@ -20,7 +20,6 @@ from equipoise.binder.state.ledger import LedgerClosed
 from equipoise.binder.state.surge_move import SurgeMove
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
-from equipoise.contracts.kubernetes.nodes.taints import being_removed
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import Shared
@@ -88,7 +87,7 @@ class SurgeMover:
         move = None if isinstance(ledger, LedgerClosed) else ledger.surge_move(intent_id)
         if move is None:
             return ""
-        observed = await read_move(self.kube, move, leaving=self._leaving(move))
+        observed = await read_move(self.kube, move)
         observed = msgspec.structs.replace(observed, misplaced=await self._misplaced(move, observed))
         for _ in range(_MAX_RECORDS):
             step = next_step(move, observed, self.ledger.earliest)
@@ -156,15 +155,6 @@ class SurgeMover:
         entry = await self.ledger.settle(move.intent, finish)
         await self.report(move.intent, finish if entry is None or entry.outcome is None else recorded(entry))
         await self.ledger.end_surge_move(move)
-
-    def _leaving(self, move: SurgeMove) -> str:
-        """Why the node of the pod is about to be emptied, as the bus reports it."""
-        placement = self.cluster.placements.get(move.intent.node)
-        if placement is None:
-            return ""
-        if taint := being_removed(placement.taints):
-            return f"it is being removed by an autoscaler (taint {taint})"
-        return "it is cordoned" if placement.cordoned else ""
 
     async def _misplaced(self, move: SurgeMove, observed: ObservedMove) -> str:
         """Why a replacement that was bound since the last turn should not run on its node."""

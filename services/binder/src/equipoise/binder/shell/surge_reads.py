@@ -2,31 +2,46 @@
 
 import asyncio
 
-from equipoise.binder.decisions.surge.observation import ObservedMove
+from equipoise.binder.decisions.surge.observation import ObservedMove, node_leaving
 from equipoise.binder.state.surge_move import SurgeMove
 from equipoise.contracts.eviction.candidate import Candidate
 from equipoise.contracts.eviction.surge import SurgeCandidate
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
-from equipoise.runtime.kubernetes.client import BUDGETS, DEPLOYMENTS, PODS, QUOTAS, REPLICA_SETS, SERVICES, Kube, find
+from equipoise.runtime.kubernetes.client import (
+    BUDGETS,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    QUOTAS,
+    REPLICA_SETS,
+    SERVICES,
+    Kube,
+    UnreadableObject,
+    find,
+)
 
 
 async def read_surge_candidate(kube: Kube, candidate: Candidate) -> SurgeCandidate:
     """The candidate with the objects of its namespace. Raises KubeError."""
     namespace = candidate.pod.metadata.namespace
-    services, budgets, quotas = await asyncio.gather(
-        kube.list(SERVICES, namespace), kube.list(BUDGETS, namespace), kube.list(QUOTAS, namespace)
+    services, budgets, quotas, leaving = await asyncio.gather(
+        kube.list(SERVICES, namespace),
+        kube.list(BUDGETS, namespace),
+        kube.list(QUOTAS, namespace),
+        _leaving(kube, candidate.pod.spec.node_name),
     )
-    return SurgeCandidate(candidate=candidate, services=services, budgets=budgets, quotas=quotas)
+    return SurgeCandidate(candidate=candidate, services=services, budgets=budgets, quotas=quotas, leaving=leaving)
 
 
-async def read_move(kube: Kube, move: SurgeMove, *, leaving: str) -> ObservedMove:
+async def read_move(kube: Kube, move: SurgeMove) -> ObservedMove:
     """What the API server shows of a move. Raises KubeError: while an object cannot be read, nothing is done."""
     namespace, workload = move.intent.namespace, move.workload
-    pod, deployment, replica_set = await asyncio.gather(
+    pod, deployment, replica_set, leaving = await asyncio.gather(
         find(kube, PODS, move.intent.pod, namespace),
         find(kube, DEPLOYMENTS, workload.name, namespace),
         find(kube, REPLICA_SETS, move.replica_set, namespace),
+        _leaving(kube, move.intent.node),
     )
     owner = deployment or replica_set
     return ObservedMove(
@@ -36,6 +51,13 @@ async def read_move(kube: Kube, move: SurgeMove, *, leaving: str) -> ObservedMov
         siblings=() if owner is None else await _siblings(kube, move, owner, deployment),
         leaving=leaving,
     )
+
+
+async def _leaving(kube: Kube, node: str) -> str:
+    try:
+        return node_leaving(await find(kube, NODES, node))
+    except UnreadableObject:  # it is not known, and the move can end without it
+        return ""
 
 
 async def _siblings(

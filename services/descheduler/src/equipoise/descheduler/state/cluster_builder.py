@@ -8,6 +8,7 @@ import msgspec
 
 from equipoise.contracts.eviction.candidate import Candidate
 from equipoise.contracts.eviction.deletion_cost import DELETION_COST
+from equipoise.contracts.eviction.node_eligibility import leaving_reason
 from equipoise.contracts.eviction.opt_out import EVICTION_COST
 from equipoise.contracts.eviction.protection import of_daemon_set, protection, rules_failed, static
 from equipoise.contracts.eviction.surge import SurgeCandidate, may_surge, surge_decision
@@ -357,7 +358,12 @@ class ClusterBuilder:
         rules, without_gap = self._settings.rules, False
         why = protection(candidate, rules, self._now)
         if may_surge(candidate, why, rules, self._now):
-            surge = SurgeCandidate(candidate=candidate, budgets=self._budgets.get(meta.namespace, ()))
+            spec = self._objects[node].spec
+            surge = SurgeCandidate(
+                candidate=candidate,
+                budgets=self._budgets.get(meta.namespace, ()),
+                leaving=leaving_reason(cordoned=spec.unschedulable, taints=spec.taints),
+            )
             why, without_gap = surge_decision(surge, why, rules.surge)
         why = (
             why

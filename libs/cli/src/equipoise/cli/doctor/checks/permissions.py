@@ -168,6 +168,7 @@ REQUIRED: Sequence[ApiPermission] = (
     *_permissions("binder", "get", LEASES, "leases", name="equipoise-descheduler", own_namespace=True),
     *_permissions("binder", "list", LEASES, "leases", name="equipoise-descheduler"),
     *_permissions("binder", "list", "", "pods services resourcequotas", when="surge"),
+    *_permissions("binder", "get", "", "nodes", when="surge"),
     *_permissions("binder", "list", "policy", "poddisruptionbudgets", when="surge"),
     *_permissions("binder", "patch", "", "pods", when="detach"),
     *_permissions("reclaimer", "patch", "", "nodes/status"),

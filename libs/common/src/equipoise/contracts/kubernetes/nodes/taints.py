@@ -17,6 +17,9 @@ REMOVAL_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disr
 CANDIDATE_TAINTS = frozenset({"DeletionCandidateOfClusterAutoscaler"})
 """The node may be removed soon: it is no target."""
 
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+"""The taint of a cordoned node."""
+
 CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
 
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")

@@ -6,11 +6,12 @@ while its ReplicaSet has a pod that is not ready: the ReplicaSet then deletes th
 
 from equipoise.binder.decisions.surge.observation import (
     ObservedMove,
-    available_pods,
     creation_problem,
     is_rolling_out,
     needed_pods,
     placed_replacement,
+    ready_pods,
+    required_period,
 )
 from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore, Step, Wait
 from equipoise.binder.state.surge_move import (
@@ -46,7 +47,7 @@ def next_step(move: SurgeMove, observed: ObservedMove, now: float) -> Step:
     if move.stage == READY:
         return Evict() if complete else Record(stage=DETACHED)
     if move.stage == RESTORING:
-        if complete or is_rolling_out(observed):
+        if complete or is_ready_without(move, observed, now) or is_rolling_out(observed):
             return Record(stage=DETACHED)
         return Wait(why="its ReplicaSet adopts the pod") if attached else Restore()
     if move.stage not in (DETACHED, PLACED):
@@ -62,7 +63,13 @@ def is_complete(move: SurgeMove, observed: ObservedMove, now: float) -> bool:
     """Whether the pod is not needed: the workload has its ready pods without it, or the pod has ended."""
     if observed.pod is not None and observed.pod.status.phase in ("Succeeded", "Failed"):
         return True
-    return available_pods(observed, now) >= needed_pods(move, observed)
+    return ready_pods(observed, now, required_period(observed)) >= needed_pods(move, observed)
+
+
+def is_ready_without(move: SurgeMove, observed: ObservedMove, now: float) -> bool:
+    """Whether the workload has its ready pods without the pod: beside these, a restored pod might be the one that the
+    ReplicaSet deletes."""
+    return ready_pods(observed, now) >= needed_pods(move, observed)
 
 
 def _left(move: SurgeMove) -> End:
@@ -86,6 +93,8 @@ def _attached(move: SurgeMove, settled: bool) -> Step:
 def _while_incomplete(move: SurgeMove, observed: ObservedMove, now: float, *, settled: bool) -> Step:
     if is_rolling_out(observed):
         return Wait(why="a rollout replaces the pods of the workload: the pod is evicted when it is complete")
+    if is_ready_without(move, observed, now):
+        return Wait(why="the replacement has not been ready for minReadySeconds of the workload")
     if why := _restore_reason(move, observed, now):
         return _when(settled, Record(stage=RESTORING, why=why))
     return Wait(why="the workload is not complete without the pod")

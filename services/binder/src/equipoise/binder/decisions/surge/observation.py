@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 import msgspec
 
 from equipoise.binder.state.surge_move import SurgeMove
+from equipoise.contracts.eviction.node_eligibility import leaving_reason
 from equipoise.contracts.eviction.protection import cannot_create
 from equipoise.contracts.kubernetes.objects.metadata import ready_condition
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 
@@ -30,7 +32,7 @@ class ObservedMove(msgspec.Struct, frozen=True, kw_only=True):
     """The pods of all ReplicaSets of the Deployment, without the one that is moved."""
 
     leaving: str = ""
-    """Why the node of the pod is about to be emptied; empty if it is not."""
+    """Why all pods of the node are about to leave it; empty if they are not. The detached pod would be in the way."""
 
     misplaced: str = ""
     """Why a replacement that has just been bound should not run on its node; empty if it may."""
@@ -49,11 +51,23 @@ def needed_pods(move: SurgeMove, observed: ObservedMove) -> int:
     return min(desired, move.replicas)
 
 
-def available_pods(observed: ObservedMove, now: float) -> int:
-    """The number of siblings that are ready, and have been for `minReadySeconds` of the workload."""
-    workload = observed.deployment or observed.replica_set
-    period = 0 if workload is None else workload.spec.min_ready_seconds
+def node_leaving(node: Node | None) -> str:
+    """Why all pods of a node are about to leave it; empty if they are not. None: the node was deleted."""
+    if node is None:
+        return "node was deleted"
+    return leaving_reason(cordoned=node.spec.unschedulable, taints=node.spec.taints)
+
+
+def ready_pods(observed: ObservedMove, now: float, period: float = 0.0) -> int:
+    """The number of siblings that have been ready for this time, in seconds."""
     return sum(is_available(pod, period, now) for pod in observed.siblings)
+
+
+def required_period(observed: ObservedMove) -> float:
+    """The seconds for which a replacement must have been ready: `minReadySeconds` of the workload. 0 on a node that is
+    being emptied, where the pod would be evicted anyway."""
+    workload = observed.deployment or observed.replica_set
+    return 0.0 if workload is None or observed.leaving else float(workload.spec.min_ready_seconds)
 
 
 def is_available(pod: Pod, period: float, now: float) -> bool:
