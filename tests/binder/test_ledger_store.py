@@ -1,8 +1,12 @@
 """The ConfigMap of the ledger: setup, pause, resume, size."""
 
+import json
+from collections.abc import Callable
+
 import msgspec
 import pytest
 from binder.ledgers import a_ledger, an_entry
+from binder.replica_sets import a_move
 from binder.worlds import OWN, World
 
 from equipoise.binder.shell.ledger_store import (
@@ -18,6 +22,7 @@ from equipoise.binder.shell.ledger_store import (
     pause,
     resume,
 )
+from equipoise.binder.state.ledger_json import encode
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, NAMESPACES, Conflict
 
@@ -67,6 +72,40 @@ async def test_resume_replaces_an_invalid_ledger_only_on_request(world: World, t
     assert world.kube.stored(CONFIG_MAPS)[0].data["ledger"] == text
     assert "forgotten" in await resume(world.kube, OWN, world.clock, forget=True)
     assert isinstance(await store.read(), StoredLedger)
+
+
+OPEN = a_ledger(an_entry(intent_id=a_move().intent.id, settled_at=None, outcome=None)).with_surge_move(a_move())
+
+
+@pytest.mark.parametrize(
+    ("break_it", "lost"),
+    [
+        (lambda text: text.replace('"createdAt":', '"createdAt": "x", "y":'), False),
+        (lambda text: text.replace('"formatVersion": 1', '"formatVersion": 2'), False),
+        (lambda text: text.replace('"epoch": ', '"epoch": <<<'), True),
+        (lambda text: text.rstrip().removesuffix("}"), True),
+        (lambda text: text.replace('"startedAt"', "startedAt"), True),
+    ],
+    ids=["a wrong type", "a later version", "a typing error", "cut", "no JSON"],
+)
+async def test_resume_forgets_no_move_without_a_gap(world: World, break_it: Callable[[str], str], lost: bool) -> None:
+    """Nobody else would end the pod that it has detached."""
+    world.write_ledger(break_it(encode(OPEN)))
+    done = await resume(world.kube, OWN, world.clock, forget=True)
+    assert "the moves without a gap of shop/web-1 are kept" in done
+    assert ("equipoise doctor detached" in done) == lost
+    assert (world.ledger.surge_moves, world.ledger.entries) == (OPEN.surge_moves, OPEN.entries)
+
+
+async def test_resume_tells_of_moves_without_a_gap_that_it_cannot_read(world: World) -> None:
+    """Whatever the ledger has in their place. Also if it is missing: it may have had some."""
+    intact = json.loads(encode(OPEN))
+    for moves in ([intact["surgeMoves"][0] | {"replicas": -1}], {"web-1": {}}, ["web-1"]):
+        world.write_ledger(json.dumps(intact | {"surgeMoves": moves, "createdAt": "x"}))
+        assert "equipoise doctor detached" in await resume(world.kube, OWN, world.clock, forget=True)
+        assert world.ledger.surge_moves == ()
+    world.kube.remove(CONFIG_MAPS, NAME, OWN)
+    assert "equipoise doctor detached" in await resume(world.kube, OWN, world.clock)
 
 
 async def test_a_ledger_of_a_later_version_is_closed(world: World) -> None:

@@ -6,13 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from binder.ledgers import a_ledger
+from binder.replica_sets import a_move
 
+from equipoise.binder.shell.ledger_store import KEY
+from equipoise.binder.state.ledger_json import encode
 from equipoise.cli.bus.access import SECRETS, SecretObject
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.prepare.created_objects import LABELS
 from equipoise.cli.uninstall.release import RELEASE, Installed, helm_command, installed, remove_release
-from equipoise.cli.uninstall.run import find_all, preview, remaining, remove_all, require_only_one
+from equipoise.cli.uninstall.run import find_all, preview, remaining, remove_all, require_no_moves, require_only_one
 from equipoise.cli.uninstall.written_amounts import ManagedFields, ManagedMeta, ManagedNode
+from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.kubernetes.annotations import LOAD
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Lease, LeaseSpec
@@ -186,6 +191,24 @@ async def test_amounts_of_another_program_remain_and_are_named() -> None:
     assert amounts == {"alpha": {"cpu"}, "beta": {"cpu", "kubernetes.io/batch-cpu"}}
     lines = "\n".join(await remaining(world.kube, NAMESPACE))
     assert "another program has written, in the status of beta." in lines
+
+
+async def test_nothing_is_removed_while_pods_are_moved_without_a_gap() -> None:
+    """Nobody would end the pods that binders have detached."""
+    world = World()
+    text = encode(a_ledger(surge_moves=(a_move(),)))
+    world.kube.put(CONFIG_MAPS, ConfigMap(metadata=meta("equipoise-ledger"), data={KEY: text}))
+    with pytest.raises(CommandFailed, match=r"moves without a gap have not ended yet \(shop/web-1\)"):
+        await require_no_moves(world.kube, NAMESPACE)
+    world.kube.put(CONFIG_MAPS, ConfigMap(metadata=meta("equipoise-ledger"), data={KEY: encode(a_ledger())}))
+    await require_no_moves(world.kube, NAMESPACE)
+
+
+async def test_pods_that_a_move_has_left_are_named() -> None:
+    world = World()
+    world.kube.put(PODS, Pod(metadata=meta("web-2", "shop", annotations={DETACHED_HASH: "h1"})))
+    (line,) = [line for line in await remaining(world.kube, NAMESPACE) if "without owner" in line]
+    assert "1 pod without owner, from moves without a gap: shop/web-2" in line
 
 
 async def test_nothing_is_removed_while_another_installation_works() -> None:

@@ -9,11 +9,13 @@ import msgspec
 from equipoise.cli.annotations.clear import OURS, AnnotatedObject, by_kind, clear, find_annotated
 from equipoise.cli.annotations.clear_reclaimed import ClearedNodes, clear_nodes
 from equipoise.cli.annotations.clearing import clear_each
+from equipoise.cli.cluster_now.open_moves import open_moves
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.terminal import count, listed
 from equipoise.cli.uninstall.release import Installed, installed, remove_release
 from equipoise.cli.uninstall.written_amounts import FoundAmounts, find_amounts
 from equipoise.cli.uninstall.written_objects import FoundObjects, WrittenObject, find_written
+from equipoise.contracts.eviction.detached import is_marked_detached
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
 from equipoise.runtime.configuration import Kubernetes, Logging
@@ -47,6 +49,7 @@ async def run_uninstall(cluster: Kubernetes, *, crane: bool, rate: float, confir
                 click.echo(line)
             return
         if contents.installation.deployments:
+            await require_no_moves(kube, cluster.namespace)
             await remove_release(contents.installation, cluster)
             contents = await find_all(kube, cluster.namespace, crane=crane)
         failed = await remove_all(kube, clock, contents, rate=rate)
@@ -64,6 +67,17 @@ async def require_only_one(kube: Kube, namespace: str, clock: Clock) -> None:
         raise CommandFailed(
             f"another installation works in namespace {names}, and annotations and hints are of the whole cluster: "
             f"give its namespace with -n. To keep it, remove the one in {namespace} with `helm uninstall` only"
+        )
+
+
+async def require_no_moves(kube: Kube, namespace: str) -> None:
+    """Raises CommandFailed while binders move pods without a gap: nobody would end those that they have detached."""
+    moves = await open_moves(kube, namespace)
+    if moves:
+        pods = listed([move.intent.pod_name for move in moves.values()], MAX_NAMED)
+        raise CommandFailed(
+            f"nothing is removed: moves without a gap have not ended yet ({pods}). Run `equipoise pause`, "
+            "and this command again in some minutes. `equipoise doctor detached` names moves that do not end"
         )
 
 
@@ -132,10 +146,13 @@ def _of_nodes(nodes: ClearedNodes) -> Iterator[str]:
 async def remaining(kube: Kube, namespace: str) -> list[str]:
     """Lines that state what Equipoise does not remove. Raises KubeError."""
     secrets = (await find_written(kube, namespace)).others
-    hinted = 0
+    hinted, detached = 0, list[str]()
     async with aclosing(kube.pages(metadata_of(PODS))) as pages:
         async for page in pages:
             hinted += sum(HINTED in pod.metadata.annotations for pod in page)
+            detached += (
+                f"{each.metadata.namespace}/{each.metadata.name}" for each in page if is_marked_detached(each.metadata)
+            )
     others = (await find_amounts(kube)).others
     lines = [f"remains: namespace {namespace}: kubectl delete namespace {namespace}"]
     if secrets:
@@ -144,6 +161,11 @@ async def remaining(kube: Kube, namespace: str) -> list[str]:
         lines.append(
             f"remains: reclaimed resources that another program has written, in the status of "
             f"{listed(others, MAX_NAMED)}. If it is no longer in use: equipoise annotations clear --reclaimed"
+        )
+    if detached:
+        lines.append(
+            f"remains: {count(len(detached), 'pod')} without owner, from moves without a gap: "
+            f"{listed(detached, MAX_NAMED)}. When their workload is ready without them: kubectl delete pod"
         )
     if hinted:
         lines.append(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from equipoise.binder.state.ledger import Ledger, LedgerClosed
-from equipoise.binder.state.ledger_json import NewerFormat, decode, encode, summary
+from equipoise.binder.state.ledger_json import KeptMoves, NewerFormat, decode, encode, kept_moves, summary
 from equipoise.binder.state.ledger_times import with_possible_times
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
@@ -28,6 +28,8 @@ _CAS_ATTEMPTS = 20
 
 ADVICE = "check what was evicted lately, then run `equipoise resume`"
 _FORGET = f"{ADVICE} --forget"
+_DETACHED = "`equipoise doctor detached` names pods that a move without a gap has left"
+NO_MOVES = KeptMoves()
 
 
 class StoredLedger(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,9 +99,10 @@ def _size(data: dict[str, str]) -> int:
     return sum(len(text.encode()) for text in data.values())
 
 
-def _new(kube: Kube, namespace: str, clock: Clock) -> ConfigMap:
+def _new(kube: Kube, namespace: str, clock: Clock, kept: KeptMoves = NO_MOVES) -> ConfigMap:
     _, now = kube.server_time_bounds(clock.now())
-    ledger = Ledger(created_at=now, started_at=now)
+    ledger = Ledger(created_at=now, started_at=now, entries=kept.entries, surge_moves=kept.moves)
+    ledger = with_possible_times(ledger, now)
     return ConfigMap(metadata=ObjectMeta(name=NAME, namespace=namespace), data=_data(ledger))
 
 
@@ -158,8 +161,9 @@ async def pause(kube: Kube, namespace: str, reason: str) -> str:
 async def resume(kube: Kube, namespace: str, clock: Clock, *, forget: bool = False) -> str:
     """Evictions are allowed again, with the grace period. Creates a missing ledger.
 
-    `forget`: replaces a ledger that cannot be read, with all evictions that still count. Raises KubeError, and NotDone
-    for such a ledger without `forget`.
+    `forget`: replaces a ledger that cannot be read, with all evictions that still count. Moves without a gap are kept:
+    without them, nobody would end the pods that they have detached. Raises KubeError, and NotDone for such a ledger
+    without `forget`.
     """
     store = LedgerStore(kube, namespace)
     for _ in range(_CAS_ATTEMPTS):
@@ -174,13 +178,17 @@ async def resume(kube: Kube, namespace: str, clock: Clock, *, forget: bool = Fal
             except NotFound:
                 raise _not_installed(namespace) from None
             if created:
-                return "resumed with a new ledger: earlier evictions are forgotten"
+                return f"resumed with a new ledger: earlier evictions are forgotten. {_DETACHED}"
             if not forget:
                 raise NotDone(f"NOT resumed: {stored.why}")
             broken = await kube.get(CONFIG_MAPS, NAME, namespace)
-            fresh = _new(kube, namespace, clock)
+            kept = kept_moves(broken.data.get(KEY, ""))
+            fresh = _new(kube, namespace, clock, kept)
             await kube.replace(CONFIG_MAPS, msgspec.structs.replace(broken, data=fresh.data))
-            return f"resumed with a new ledger: earlier evictions are forgotten ({stored.why})"
+            pods = ", ".join(move.intent.pod_name for move in kept.moves)
+            moves = f"; the moves without a gap of {pods} are kept" if pods else ""
+            lost = f". {_DETACHED}" if kept.lost else ""
+            return f"resumed with a new ledger: earlier evictions are forgotten ({stored.why}){moves}{lost}"
         except (Conflict, NotFound):
             continue
     raise Conflict(409, "Conflict", f"the ledger changed {_CAS_ATTEMPTS} times while resuming: try again")

@@ -59,6 +59,62 @@ def decode(text: str) -> Ledger:
     return msgspec.convert(_with_known(document, Ledger.__struct_encode_fields__), Ledger)
 
 
+class KeptMoves(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be read of the moves without a gap in a ledger that cannot be read as a whole."""
+
+    moves: tuple[SurgeMove, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
+    """Their entries, as far as they can be read."""
+
+    lost: bool = False
+    """Whether the ledger may have further moves."""
+
+
+def kept_moves(text: str) -> KeptMoves:
+    """The moves of a ledger that was edited, cut, or written by a later version. Raises nothing.
+
+    Each has a line of its own, which is read even if the rest of the document is not valid.
+    """
+    rows, lost = _rows(text)
+    moves: dict[str, SurgeMove] = {}
+    entries: dict[str, LedgerEntry] = {}
+    for row in rows:
+        is_move = "intent" in row
+        kind: type[SurgeMove | LedgerEntry] = SurgeMove if is_move else LedgerEntry
+        try:
+            value = msgspec.convert(_with_known(row, kind.__struct_encode_fields__), kind)
+        except msgspec.ValidationError:
+            lost = lost or is_move
+            continue
+        if isinstance(value, SurgeMove):
+            moves[value.intent.id] = value
+        else:
+            entries[value.intent_id] = value
+    kept = tuple(entries[intent] for intent in moves if intent in entries)
+    return KeptMoves(moves=tuple(moves.values()), entries=kept, lost=lost)
+
+
+def _rows(text: str) -> tuple[list[dict[str, Any]], bool]:
+    """The entries and moves of a document, and whether moves may be missing."""
+    try:
+        document = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return [row for line in text.splitlines() if isinstance(row := _line_of(line), dict)], True
+    if not isinstance(document, dict):
+        return [], True
+    lists = [document.get(name, []) for name in ("entries", "surgeMoves")]
+    rows = [row for each in lists if isinstance(each, list) for row in each]
+    known = [row for row in rows if isinstance(row, dict)]
+    return known, not isinstance(lists[1], list) or len(known) < len(rows)
+
+
+def _line_of(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text.strip().rstrip(","))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+
+
 _OUTCOMES = frozenset(Outcome)
 
 
