@@ -1,7 +1,7 @@
 """The controllers of Deployments and ReplicaSets in memory, as far as moves without a gap depend on them."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from kube_objects import a_deployment, a_pod, a_replica_set, owned_by
 
 from equipoise.binder.decisions.surge.observation import ObservedMove
 from equipoise.binder.state.surge_move import RESERVED, SurgeMove
+from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects.metadata import Condition, LabelSelector, is_ready
@@ -153,10 +154,21 @@ class Controllers:
 
     def set_hash(self, name: str, value: str) -> None:
         """Writes the label of the pod; removes it if the value is empty."""
+        self.edit(name, labels={TEMPLATE_HASH: value})
+
+    def detach(self, name: str, value: str = "h1") -> None:
+        """Removes the label, and records its value."""
+        self.edit(name, labels={TEMPLATE_HASH: ""}, annotations={DETACHED_HASH: value})
+
+    def edit(self, name: str, **changes: Mapping[str, str]) -> None:
+        """Writes these labels and annotations of a pod. An empty value removes one."""
         pod = self.pod(name)
         if pod is not None:
-            kept = {key: text for key, text in pod.metadata.labels.items() if key != TEMPLATE_HASH}
-            metadata = msgspec.structs.replace(pod.metadata, labels=kept | ({TEMPLATE_HASH: value} if value else {}))
+            metadata = pod.metadata
+            for field, values in changes.items():
+                texts = getattr(metadata, field) | values
+                kept = {key: text for key, text in texts.items() if text}
+                metadata = msgspec.structs.replace(metadata, **{field: kept})
             self.kube.put(PODS, msgspec.structs.replace(pod, metadata=metadata))
 
     def scale(self, replicas: int) -> None:

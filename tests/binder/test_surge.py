@@ -232,6 +232,39 @@ async def test_no_move_begins_on_a_node_that_is_emptied(world: World, how: str) 
     assert controllers.serving == 1
 
 
+async def test_a_pod_whose_annotation_somebody_removed_is_named_until_it_can_be_evicted(world: World) -> None:
+    """The admission policy does not permit the binder to restore it."""
+    controllers = controllers_of(world)
+    await world.start(surging(world))
+    await world.propose("web-1")
+    controllers.edit("web-1", annotations={DETACHED_HASH: ""})
+    controllers.synchronize()
+    controllers.bind("web-rs-new-1")
+    await seconds(world, 320, controllers=controllers)
+    assert world.outcomes == []
+    assert "kubectl label pod --overwrite --namespace shop web-1 pod-template-hash=h1" in str(world.health.problems)
+    controllers.set_ready("web-rs-new-1")
+    await seconds(world, controllers=controllers)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
+    await seconds(world, 2)
+    assert "moves without a gap wait" not in str(world.health.problems)
+
+
+async def test_a_binder_names_no_move_that_another_one_has_ended(world: World) -> None:
+    controllers = controllers_of(world, 3)
+    put_budget(world, 0)
+    await world.start(surging(world, "blocked"))
+    await world.propose("web-1")
+    controllers.synchronize()
+    controllers.bind("web-rs-new-1")
+    controllers.set_ready("web-rs-new-1")
+    await seconds(world, 20, controllers=controllers, serving=3)
+    assert "moves without a gap wait" in str(world.health.problems)
+    world.write_ledger(msgspec.json.encode(replace(world.ledger, surge_moves=())).decode())
+    await seconds(world, 12)
+    assert "moves without a gap wait" not in str(world.health.problems)
+
+
 async def test_a_pod_that_its_budget_protects_moves_when_the_budget_allows_it(world: World) -> None:
     controllers = controllers_of(world, 3)
     put_budget(world, 0)

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from equipoise.binder.decisions.surge.next_step import next_step
 from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore
 from equipoise.binder.state.surge_move import READY, RESTORING, SurgeMove
+from equipoise.contracts.eviction.detached import DETACHED_HASH
+from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.objects.metadata import is_ready
 from equipoise.runtime.kubernetes.client import PODS
 from equipoise.testbed.memory.clock import ManualClock
@@ -28,6 +30,7 @@ EVENTS = (
     *["a late binder acts"] * 3, *["a late request arrives"] * 2, "binders crash", "controllers act", "pods are bound",
     "a rollout begins", "the rollout ends", "scaled up", "scaled down", "the deployment is deleted", "cordoned",
     "uncordoned", "nodes get too hot", "nodes cool down", "the label is edited", "the label is restored",
+    "the annotation is edited",
 )  # fmt: skip
 
 
@@ -46,7 +49,13 @@ class Course:
         self.disturbed_at = -1_000.0
         """The last time at which something else than the move took a ready pod away."""
 
-        self.cluster.set_hash("web-1", "")
+        self.cluster.detach("web-1")
+
+    @property
+    def edited(self) -> bool:
+        """Whether only a person can give the pod back. Its move ends when the replacement is ready."""
+        pod = self.cluster.pod("web-1")
+        return pod is not None and pod.metadata.controller is None and pod.metadata.annotations != {DETACHED_HASH: "h1"}
 
     @property
     def needed(self) -> int:
@@ -84,7 +93,8 @@ class Course:
         if pod is None:
             return
         if isinstance(request, Restore):
-            self.cluster.set_hash("web-1", "h1")
+            if pod.metadata.annotations.get(DETACHED_HASH) == "h1":  # else the policy refuses it
+                self.cluster.edit("web-1", labels={TEMPLATE_HASH: "h1"}, annotations={DETACHED_HASH: ""})
         else:
             self.changes_serving(lambda: self.cluster.kube.remove(PODS, "web-1", "shop"))
 
@@ -142,6 +152,8 @@ class Course:
                 self.misplaced = "too hot" if event == "nodes get too hot" else ""
             case "the label is edited" if self.move is not None:
                 cluster.set_hash("web-1", "edited")
+            case "the annotation is edited" if self.move is not None:
+                cluster.edit("web-1", annotations={DETACHED_HASH: self.chance.choice(("", "edited"))})
             case "the label is restored" if self.move is not None:
                 self.disturbed_at = math.inf  # the ReplicaSet may delete any ready pod then
                 cluster.set_hash("web-1", "h1")
@@ -167,7 +179,7 @@ def check_laws(replicas: int, seed: int, events: Sequence[str], *, ready: bool) 
     for event in events:
         course.happen(event)
     rolling_out = course.cluster.revision > 1  # a rollout that never ends is waited for
-    course.settle(ready=ready or rolling_out)
+    course.settle(ready=ready or rolling_out or course.edited)
     assert course.move is None
     pod = course.cluster.pod("web-1")
     assert pod is None or pod.metadata.controller is not None

@@ -20,6 +20,7 @@ from equipoise.binder.state.surge_move import (
     STEP_LIFETIME,
     SurgeMove,
 )
+from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.kubernetes.objects.metadata import Condition
 from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, Taint
 from equipoise.contracts.messages.eviction import Outcome
@@ -40,7 +41,7 @@ def a_cluster(replicas: int = 1) -> Controllers:
 def detached(replicas: int = 1, *, bound: bool = False, ready: bool = False) -> Controllers:
     """A cluster whose pod web-1 is detached."""
     cluster = a_cluster(replicas)
-    cluster.set_hash("web-1", "")
+    cluster.detach("web-1")
     cluster.synchronize()
     if bound or ready:
         cluster.bind("web-rs-new-1")
@@ -294,6 +295,43 @@ def test_a_label_that_another_program_has_edited_is_written_back() -> None:
     cluster = detached(bound=True)
     cluster.set_hash("web-1", "other")
     restored("not ready in time", cluster, NOW + 300)
+
+
+@pytest.mark.parametrize("value", ["", "h2"])
+def test_a_pod_whose_annotation_was_edited_is_named_until_its_replacement_is_ready(value: str) -> None:
+    """With the command that gives it back: the policy refuses it to the binder. Then it is evicted as any other."""
+    cluster = detached(bound=True)
+    cluster.edit("web-1", annotations={DETACHED_HASH: value})
+    move = a_move(stage=PLACED, **PLACEMENT)
+    assert step(cluster, msgspec.structs.replace(move, stage=RESTORING), NOW + 300) == Record(stage=DETACHED)
+    result = step(cluster, move, NOW + 300)
+    assert isinstance(result, Wait)
+    assert result.stuck
+    assert "kubectl label pod --overwrite --namespace shop web-1 pod-template-hash=h1" in result.why
+    cluster.set_ready("web-rs-new-1")
+    assert step(cluster, move, NOW + 301) == Record(stage=READY)
+
+
+def test_a_pod_that_its_replica_set_does_not_select_any_more_is_named() -> None:
+    """Nothing is written that has no effect."""
+    cluster = detached(bound=True)
+    move = a_move(stage=PLACED, **PLACEMENT)
+    found = observed(cluster, move)
+    assert found.pod is not None
+    metadata = msgspec.structs.replace(found.pod.metadata, labels={"app": "debugged"})
+    found = msgspec.structs.replace(found, pod=msgspec.structs.replace(found.pod, metadata=metadata))
+    result = next_step(move, found, NOW + 300)
+    assert isinstance(result, Wait)
+    assert result.stuck
+    assert "ReplicaSet web-rs does not select its labels" in result.why
+
+
+def test_a_pod_whose_annotation_was_edited_waits_for_its_replacement_as_any_other() -> None:
+    cluster = detached(bound=True)
+    cluster.edit("web-1", annotations={DETACHED_HASH: ""})
+    result = step(cluster, a_move(stage=PLACED, **PLACEMENT))
+    assert isinstance(result, Wait)
+    assert not result.stuck
 
 
 def test_a_pod_that_another_controller_has_adopted_ends_the_move() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from binder.ledgers import a_ledger
 from binder.replica_sets import a_move
-from builders import an_intent
+from builders import NOW, an_intent
 from kube_objects import a_pod
 
 from equipoise.binder.shell.ledger_store import KEY, NAME
@@ -17,8 +17,9 @@ from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Namespace
 from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec
 from equipoise.contracts.kubernetes.objects.pod import Pod
-from equipoise.runtime.kubernetes.client import CONFIG_MAPS, NAMESPACES, PODS, Resource
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, NAMESPACES, NODES, PODS, Resource
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -43,12 +44,20 @@ class RestoringKube(MemoryKube):
         return await super().get(resource, name, namespace)
 
 
-def a_cluster(*pods: Pod, moving: str = "", restored: Pod | None = None) -> MemoryKube:
+NODE = Node(metadata=ObjectMeta(name="node-a"))
+CORDONED = msgspec.structs.replace(NODE, spec=NodeSpec(unschedulable=True))
+
+
+def a_cluster(
+    *pods: Pod, moving: str = "", restored: Pod | None = None, ready_by: float = NOW + 300, node: Node | None = NODE
+) -> MemoryKube:
     """A cluster with these pods, and a ledger with a move of the pod with this name."""
     kube = RestoringKube(ManualClock())
     kube.restored = restored
     kube.put(NAMESPACES, Namespace(metadata=ObjectMeta(name=OWN)))
-    moves = (a_move(intent=an_intent(moving)),) if moving else ()
+    if node is not None:
+        kube.put(NODES, node)
+    moves = (a_move(intent=an_intent(moving), ready_by=ready_by),) if moving else ()
     text = encode(a_ledger(surge_moves=moves))
     kube.put(CONFIG_MAPS, ConfigMap(metadata=ObjectMeta(name=NAME, namespace=OWN), data={KEY: text}))
     for pod in pods:
@@ -57,7 +66,7 @@ def a_cluster(*pods: Pod, moving: str = "", restored: Pod | None = None) -> Memo
 
 
 async def found(kube: MemoryKube) -> list[Finding]:
-    return await detached_pods(Environment(settings=AllSettings(), clock=ManualClock(), kube=kube))
+    return await detached_pods(Environment(settings=AllSettings(), clock=ManualClock(NOW), kube=kube))
 
 
 async def test_a_left_over_is_named_with_the_command_that_ends_it() -> None:
@@ -66,6 +75,41 @@ async def test_a_left_over_is_named_with_the_command_that_ends_it() -> None:
 
     assert (finding.state, finding.subject) == ("warning", "pod shop/web-2")
     assert finding.fix.endswith("kubectl delete pod --namespace shop web-2")
+
+
+MOVING = a_detached_pod("web-1")
+
+
+@pytest.mark.parametrize(
+    ("pod", "node", "ready_by", "why", "fix"),
+    [
+        (MOVING, NODE, NOW - 1, "not ready without it in time", "kubectl delete pod --namespace shop web-1"),
+        (MOVING, CORDONED, NOW + 1, "node node-a: node is cordoned, and `kubectl drain`", "kubectl delete pod"),
+        (MOVING, None, NOW + 1, "node node-a: node was deleted", "kubectl delete pod"),
+        (
+            a_detached_pod("web-1", annotations={}),
+            NODE,
+            NOW + 1,
+            "no binder can restore it",
+            "kubectl label pod --overwrite --namespace shop web-1 pod-template-hash=h1",
+        ),
+        (a_detached_pod("web-1", annotations={DETACHED_HASH: "h2"}), NODE, NOW + 1, "edited", "pod-template-hash=h1"),
+    ],
+    ids=["late", "cordoned", "deleted", "annotation removed", "annotation edited"],
+)
+async def test_a_move_that_does_not_end_by_itself_is_named(
+    pod: Pod, node: Node | None, ready_by: float, why: str, fix: str
+) -> None:
+    kube = a_cluster(pod, moving="web-1", ready_by=ready_by, node=node)
+    (finding,) = await found(kube)
+    assert (finding.state, finding.subject) == ("warning", "pod shop/web-1")
+    assert why in finding.message
+    assert fix in finding.fix
+
+
+async def test_a_move_that_has_ended_meanwhile_is_not_named() -> None:
+    kube = a_cluster(a_pod("web-1"), moving="web-1", ready_by=NOW - 1)
+    assert [finding.state for finding in await found(kube)] == ["ok"]
 
 
 @pytest.mark.parametrize(

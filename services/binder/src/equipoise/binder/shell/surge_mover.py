@@ -12,7 +12,7 @@ from equipoise.binder.decisions.surge.landing import depends_on_pods, landing_pr
 from equipoise.binder.decisions.surge.next_step import next_step
 from equipoise.binder.decisions.surge.observation import ObservedMove, placed_replacement
 from equipoise.binder.decisions.surge.plan import SurgePlan
-from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore, Step
+from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore, Step, Wait
 from equipoise.binder.shell.ledger_writer import MAX_READ_AGE, LedgerWriter
 from equipoise.binder.shell.surge_reads import read_move
 from equipoise.binder.state.cluster_state import ClusterState
@@ -56,6 +56,7 @@ class SurgeMover:
     async def turn(self) -> None:
         """One step of each open move. An error delays the move that it concerns, and is named in /readyz."""
         if not self.ledger.surge_pods:
+            self.health.set_problem("surge", None)  # another binder may have ended the last move
             return
         problems = []
         try:
@@ -78,7 +79,8 @@ class SurgeMover:
             log.warning("pod not detached", pod=intent.pod_name, error=str(error))
 
     async def advance(self, intent_id: str) -> str:
-        """The next step of a move. Returns why the API server refused it; empty if it did not.
+        """The next step of a move. Returns why it cannot be made: a refusal of the API server, or what only a person
+        can change. Empty if it was made, or if the move waits as intended.
 
         Raises KubeError and BusError. Another turn then finds the move as it is.
         """
@@ -118,6 +120,8 @@ class SurgeMover:
             return await self._evict(move, within)
         elif isinstance(step, End):
             await self._end(move, step)
+        elif isinstance(step, Wait) and step.stuck:
+            return step.why
         return ""
 
     async def _relabel(

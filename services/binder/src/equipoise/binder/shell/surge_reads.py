@@ -29,7 +29,7 @@ async def read_surge_candidate(kube: Kube, candidate: Candidate) -> SurgeCandida
         kube.list(SERVICES, namespace),
         kube.list(BUDGETS, namespace),
         kube.list(QUOTAS, namespace),
-        _leaving(kube, candidate.pod.spec.node_name),
+        read_leaving(kube, candidate.pod.spec.node_name),
     )
     return SurgeCandidate(candidate=candidate, services=services, budgets=budgets, quotas=quotas, leaving=leaving)
 
@@ -41,7 +41,7 @@ async def read_move(kube: Kube, move: SurgeMove) -> ObservedMove:
         find(kube, PODS, move.intent.pod, namespace),
         find(kube, DEPLOYMENTS, workload.name, namespace),
         find(kube, REPLICA_SETS, move.replica_set, namespace),
-        _leaving(kube, move.intent.node),
+        read_leaving(kube, move.intent.node),
     )
     owner = deployment or replica_set
     return ObservedMove(
@@ -53,7 +53,8 @@ async def read_move(kube: Kube, move: SurgeMove) -> ObservedMove:
     )
 
 
-async def _leaving(kube: Kube, node: str) -> str:
+async def read_leaving(kube: Kube, node: str) -> str:
+    """Why all pods of the node are about to leave it; empty if they are not. Raises KubeError."""
     try:
         return node_leaving(await find(kube, NODES, node))
     except UnreadableObject:  # it is not known, and the move can end without it

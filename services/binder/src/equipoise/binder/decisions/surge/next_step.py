@@ -12,6 +12,7 @@ from equipoise.binder.decisions.surge.observation import (
     placed_replacement,
     ready_pods,
     required_period,
+    restoring_problem,
 )
 from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore, Step, Wait
 from equipoise.binder.state.surge_move import (
@@ -47,7 +48,8 @@ def next_step(move: SurgeMove, observed: ObservedMove, now: float) -> Step:
     if move.stage == READY:
         return Evict() if complete else Record(stage=DETACHED)
     if move.stage == RESTORING:
-        if complete or is_ready_without(move, observed, now) or is_rolling_out(observed):
+        ready = complete or is_ready_without(move, observed, now)
+        if ready or is_rolling_out(observed) or restoring_problem(move, observed):
             return Record(stage=DETACHED)
         return Wait(why="its ReplicaSet adopts the pod") if attached else Restore()
     if move.stage not in (DETACHED, PLACED):
@@ -96,6 +98,8 @@ def _while_incomplete(move: SurgeMove, observed: ObservedMove, now: float, *, se
     if is_ready_without(move, observed, now):
         return Wait(why="the replacement has not been ready for minReadySeconds of the workload")
     if why := _restore_reason(move, observed, now):
+        if problem := restoring_problem(move, observed):
+            return Wait(why=f"{why}, and the pod cannot be restored: {problem}", stuck=True)
         return _when(settled, Record(stage=RESTORING, why=why))
     return Wait(why="the workload is not complete without the pod")
 

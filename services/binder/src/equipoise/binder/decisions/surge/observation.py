@@ -5,8 +5,11 @@ from datetime import UTC, datetime
 import msgspec
 
 from equipoise.binder.state.surge_move import SurgeMove
+from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.node_eligibility import leaving_reason
 from equipoise.contracts.eviction.protection import cannot_create
+from equipoise.contracts.eviction.surge import TEMPLATE_HASH
+from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects.metadata import ready_condition
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
@@ -117,6 +120,30 @@ def is_rolling_out(observed: ObservedMove) -> bool:
         return True
     newest, own = (each.metadata.annotations.get(_REVISION) for each in (deployment, replica_set))
     return newest != own
+
+
+def restoring_problem(move: SurgeMove, observed: ObservedMove) -> str:
+    """Why the pod cannot be given back to its ReplicaSet, and what a person can do; empty if it can.
+
+    The owner of the pod can change its labels and annotations at any time. The admission policy permits the binder to
+    write back only the value that the annotation has.
+    """
+    pod, replica_set, intent = observed.pod, observed.replica_set, move.intent
+    if pod is None or replica_set is None:
+        return ""
+    labels, command = pod.metadata.labels, f"--namespace {intent.namespace} {intent.pod}"
+    if not selects(replica_set.spec.selector, {**labels, TEMPLATE_HASH: move.template_hash}):
+        return (
+            f"ReplicaSet {move.replica_set} does not select its labels any more. When the workload is ready without "
+            f"it: kubectl delete pod {command}"
+        )
+    written = pod.metadata.annotations.get(DETACHED_HASH) == move.template_hash
+    if written or labels.get(TEMPLATE_HASH) == move.template_hash:
+        return ""
+    return (
+        f"its annotation {DETACHED_HASH} was removed or edited. To give it back to its ReplicaSet: "
+        f"kubectl label pod --overwrite {command} {TEMPLATE_HASH}={move.template_hash}"
+    )
 
 
 def creation_problem(observed: ObservedMove) -> str:

@@ -10,6 +10,8 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing is done now."""
 
     why: str
+    stuck: bool = False
+    """Whether the move can perhaps only be ended by a person, who is told what to do in `why`."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
