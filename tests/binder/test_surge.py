@@ -1,7 +1,10 @@
 """Moves without a gap by binders, in memory: the pod serves until its replacement does, whoever crashes."""
 
+import asyncio
 import random
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
 import msgspec
 import pytest
@@ -250,19 +253,38 @@ async def test_a_pod_whose_annotation_somebody_removed_is_named_until_it_can_be_
     assert "moves without a gap wait" not in str(world.health.problems)
 
 
-async def test_a_binder_names_no_move_that_another_one_has_ended(world: World) -> None:
-    controllers = controllers_of(world, 3)
-    put_budget(world, 0)
-    await world.start(surging(world, "blocked"))
+SWITCHED_OFF: dict[str, dict[str, Any]] = {
+    "dry runs": {"evict": False, "surge": SurgeSettings(mode="always")},
+    "none": {"surge": SurgeSettings(mode="none")},
+}
+
+
+@pytest.mark.parametrize("how", SWITCHED_OFF)
+@pytest.mark.parametrize("ready", [False, True])
+async def test_a_switch_off_leaves_no_detached_pod_behind(world: World, how: str, ready: bool) -> None:
+    """A pod without a ready replacement is given back at once. Otherwise the move is finished."""
+    controllers = controllers_of(world)
+    first = await world.start(surging(world))
     await world.propose("web-1")
+    await stopped(first)
     controllers.synchronize()
     controllers.bind("web-rs-new-1")
-    controllers.set_ready("web-rs-new-1")
-    await seconds(world, 20, controllers=controllers, serving=3)
-    assert "moves without a gap wait" in str(world.health.problems)
-    world.write_ledger(msgspec.json.encode(replace(world.ledger, surge_moves=())).decode())
-    await seconds(world, 12)
-    assert "moves without a gap wait" not in str(world.health.problems)
+    controllers.set_ready("web-rs-new-1", ready)
+    await world.start(world.binder(**SWITCHED_OFF[how]))
+    await seconds(world, controllers=controllers)
+    (outcome,) = world.outcomes
+    assert outcome.outcome == (Outcome.EVICTED if ready else Outcome.FAILED)
+    assert not outcome.dry_run
+    (pod,) = controllers.pods
+    assert (pod.metadata.name == "web-1") != ready
+    assert pod.metadata.controller is not None
+    assert world.ledger.surge_moves == ()
+
+
+async def stopped(binder: asyncio.Task[None]) -> None:
+    binder.cancel()
+    with suppress(asyncio.CancelledError):
+        await binder
 
 
 async def test_a_pod_that_its_budget_protects_moves_when_the_budget_allows_it(world: World) -> None:

@@ -66,8 +66,8 @@ class Moves:
         self.details[intent.pod] = finish.detail
 
     def binder(self, timeout: float = 300) -> tuple[LedgerWriter, SurgeMover]:
-        shared, clock = Shared(), SystemClock()
         surge = SurgeSettings(mode="always", ready_timeout=Duration(timeout))
+        shared, clock = Shared(surge=surge), SystemClock()
         ledger = LedgerWriter(self.kube, clock, GENEROUS, OWN, dry_run=False, surge=surge)
         health = Health(configuration_hash="", metrics=CollectorRegistry())
         return ledger, SurgeMover(self.kube, clock, health, ledger, ClusterState(shared.load), shared, self._report)

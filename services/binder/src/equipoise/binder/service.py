@@ -113,6 +113,7 @@ class Binder:
             self._cluster,
             shared,
             lambda intent, finish: self._report(intent, finish, final=False),
+            dry_run=self._dry_run,
         )
         self._duration = Histogram(
             "equipoise_binder_intent_duration_seconds",
@@ -145,8 +146,7 @@ class Binder:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._installation.run(), name="check for other installations")
             tasks.create_task(self._ledger_watch.run(), name="watch the ledger")
-            if not self._dry_run:
-                tasks.create_task(self._mover.run(), name="carry on moves without a gap")
+            tasks.create_task(self._mover.run(), name="carry on moves without a gap")
             tasks.create_task(
                 self._bus.work(EvictionIntent, self.on_eviction_intent, concurrency=self._concurrency),
                 name="work on intents",

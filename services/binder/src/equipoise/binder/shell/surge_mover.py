@@ -47,8 +47,11 @@ class SurgeMover:
     report: Callable[[EvictionIntent, Finish], Awaitable[None]]
     """Publishes the outcome of an intent, and writes its Events. Raises BusError."""
 
+    dry_run: bool = False
+    """Whether evictions are dry runs: no move begins. Those that an earlier binder has begun are ended."""
+
     async def run(self) -> None:
-        """Carries on all open moves until canceled. A pause stops new moves only."""
+        """Carries on all open moves until canceled. A pause stops new moves only, and so does any configuration."""
         while True:
             await self.clock.sleep(_PERIOD)
             await self.turn()
@@ -90,7 +93,9 @@ class SurgeMover:
         if move is None:
             return ""
         observed = await read_move(self.kube, move)
-        observed = msgspec.structs.replace(observed, misplaced=await self._misplaced(move, observed))
+        observed = msgspec.structs.replace(
+            observed, misplaced=await self._misplaced(move, observed), switched_off=self._switched_off
+        )
         for _ in range(_MAX_RECORDS):
             step = next_step(move, observed, self.ledger.earliest)
             if not isinstance(step, Record | Place):
@@ -155,10 +160,16 @@ class SurgeMover:
 
     async def _end(self, move: SurgeMove, end: End) -> None:
         """Writes the outcome, publishes it, and forgets the move: a crash in between repeats the same outcome."""
-        finish = Finish(outcome=end.outcome, detail=end.detail, reservation="kept")
+        finish = Finish(outcome=end.outcome, detail=end.detail, reservation="kept", dry_run=False)
         entry = await self.ledger.settle(move.intent, finish)
         await self.report(move.intent, finish if entry is None or entry.outcome is None else recorded(entry))
         await self.ledger.end_surge_move(move)
+
+    @property
+    def _switched_off(self) -> str:
+        if self.dry_run:
+            return "evictions are dry runs (binder.evict)"
+        return "moves without a gap are switched off (surge.mode)" if self.shared.surge.mode == "none" else ""
 
     async def _misplaced(self, move: SurgeMove, observed: ObservedMove) -> str:
         """Why a replacement that was bound since the last turn should not run on its node."""

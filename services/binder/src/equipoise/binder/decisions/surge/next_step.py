@@ -108,6 +108,8 @@ def _restore_reason(move: SurgeMove, observed: ObservedMove, now: float) -> str:
     """Why the pod goes back to its ReplicaSet; empty if the replacement is still waited for."""
     if observed.leaving:
         return f"node {move.intent.node}: {observed.leaving}"
+    if observed.switched_off:
+        return observed.switched_off
     if why := creation_problem(observed):
         return f"the replacement cannot be created: {why}"
     if move.misplaced:

@@ -37,6 +37,9 @@ class ObservedMove(msgspec.Struct, frozen=True, kw_only=True):
     leaving: str = ""
     """Why all pods of the node are about to leave it; empty if they are not. The detached pod would be in the way."""
 
+    switched_off: str = ""
+    """Why the configuration has no moves without a gap any more; empty if it has."""
+
     misplaced: str = ""
     """Why a replacement that has just been bound should not run on its node; empty if it may."""
 
