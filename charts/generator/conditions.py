@@ -40,6 +40,7 @@ CONDITIONS: list[tuple[str, str, str, str]] = [
     ("deletion-costs/*", "*", "*", 'ne $.Values.deletionCosts "none"'),
     ("surge/*", "*", "*", 'ne $.Values.surge "none"'),
     ("surge/*", "*", "equipoise-binder-detach", EVICTS),
+    ("surge/*", "ClusterRoleBinding", "equipoise-binder-detach", "not $.Values.namespaces"),
     ("colocation/reclaimer*", "*", "*", "$.Values.reclaimer.enabled"),
     ("colocation/agent.yaml", "*", "*", "$.Values.agent.enabled"),
     ("colocation/evictions/*", "*", "*", "and $.Values.agent.enabled $.Values.agent.evictions"),

@@ -8,10 +8,9 @@ from copy import deepcopy
 from fnmatch import fnmatchcase
 from typing import Any
 
-import yaml
 from charts.generator.changes import NAMESPACE, RELEASE_NAMESPACE, Change, value_of
 from charts.generator.conditions import CONDITIONS
-from charts.generator.manifests import ROOT, Document, Manifests
+from charts.generator.manifests import Document, Manifests
 from charts.generator.plan import plan
 from charts.generator.template import Each, More, Node, Text, When
 
@@ -23,6 +22,10 @@ RENAMED = {"Deployment", "DaemonSet", "ConfigMap", "Service", "Job", "PodDisrupt
 
 FIXED = ("Service", WEBHOOK)
 """Its certificate, and the admission policy that restricts the annotators, name it."""
+
+
+NAMESPACED = ("equipoise-evict", "equipoise-binder-detach")
+"""The ClusterRoles that are bound only in the namespaces of the value `namespaces`."""
 
 
 def template_objects(manifests: Manifests) -> dict[str, list[Node]]:
@@ -46,8 +49,8 @@ def template_objects(manifests: Manifests) -> dict[str, list[Node]]:
             kind, name = document["kind"], document["metadata"]["name"]
             if (kind, name) == ("Namespace", NAMESPACE):
                 continue  # `helm install --create-namespace` creates it
-            if (kind, name) == ("ClusterRoleBinding", "equipoise-evict"):
-                result[file].append(_namespaced_binding(unused))
+            if kind == "ClusterRoleBinding" and name in NAMESPACED:
+                result[file].append(_namespaced_binding(document, file, unused))
             node = _everywhere(document, kind)
             result[file].append(_conditional(node, file, kind, name, unused))
     if unused:
@@ -67,12 +70,11 @@ def _conditional(node: Node, file: str, kind: str, name: str, unused: set[tuple[
     return When(conditions[0] if len(conditions) == 1 else " ".join(["and", *conditions]), node)
 
 
-def _namespaced_binding(unused: set[tuple[str, str, str, str]]) -> Node:
-    """Of the overlay `namespaced`, once per namespace."""
-    binding = yaml.safe_load((ROOT / "k8s" / "overlays" / "namespaced" / "eviction.yaml").read_text())
-    binding["metadata"]["namespace"] = Text("{{ . | toJson }}")
-    node = _everywhere(binding, "RoleBinding")
-    return _conditional(Each("$.Values.namespaces", node), "base/binder.yaml", "RoleBinding", "equipoise-evict", unused)
+def _namespaced_binding(binding: Document, file: str, unused: set[tuple[str, str, str, str]]) -> Node:
+    """A RoleBinding in each of the namespaces, in place of the ClusterRoleBinding."""
+    metadata = binding["metadata"] | {"namespace": Text("{{ . | toJson }}")}
+    node = _everywhere(binding | {"kind": "RoleBinding", "metadata": metadata}, "RoleBinding")
+    return _conditional(Each("$.Values.namespaces", node), file, "RoleBinding", metadata["name"], unused)
 
 
 def _apply(document: Document, change: Change) -> None:

@@ -20,6 +20,7 @@ from deployment.base import COLOCATION, NAMESPACE, colocation_documents
 from deployment.kustomize import named, read_kustomization
 from kube_objects import a_lease
 
+from equipoise.binder.settings import BinderSettings
 from equipoise.cli.bus.heartbeats import LISTEN_SECONDS
 from equipoise.cli.certificates.issue import make_certificates
 from equipoise.cli.certificates.purposes import NATS
@@ -31,7 +32,7 @@ from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.bus.subjects import ALL_SERVICES, ServiceName, cluster_review, health
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings, Placement, Window
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Placement, SurgeSettings, Window
 from equipoise.contracts.eviction.approval import APPROVAL_POLICY, APPROVAL_ROLE, NOT_APPROVED, approval_rules
 from equipoise.contracts.kubernetes.objects.access import (
     AccessReviewSpec,
@@ -564,6 +565,23 @@ async def test_permissions_are_unknown_to_users_who_may_not_review_them() -> Non
     [finding] = await findings_of("permissions", environment(deployed.kube))
     assert finding.state == "unknown"
     assert "administrator" in finding.fix
+
+
+@pytest.mark.parametrize(("granted", "state"), [({"shop", "db"}, "ok"), ({"shop"}, "error"), (set(), "error")])
+async def test_pods_may_be_detached_in_the_namespaces_of_the_configuration_only(granted: set[str], state: str) -> None:
+    """As with the value `namespaces` of the chart."""
+    kube = MemoryKube(SystemClock())
+
+    def allows(spec: AccessReviewSpec) -> bool:
+        attributes = spec.resource_attributes
+        return (attributes.verb, attributes.resource) != ("patch", "pods") or attributes.namespace in granted
+
+    kube.allows = allows
+    found = environment(kube)
+    shared = Shared(surge=SurgeSettings(mode="always"), namespaces=Namespaces(include=("shop", "db")))
+    found.settings = msgspec.structs.replace(found.settings, shared=shared, binder=BinderSettings(evict=True))
+    findings = await findings_of("permissions", found)
+    assert states(findings)["binder (you)"] == state
 
 
 async def test_without_service_accounts_the_current_user_is_checked() -> None:

@@ -382,6 +382,14 @@ def shown(plan: PlanResponse, hints: PlanHints | None = None, **console: object)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
+def test_a_plan_states_what_only_the_binder_knows_of_moves_without_a_gap() -> None:
+    move = a_move()
+    assert "Without a gap: only the binder reads Services" not in shown(a_plan(move))
+    without_gap = shown(a_plan(msgspec.structs.replace(move, without_gap=True)))
+    assert f"without a gap: {HOT}" in without_gap
+    assert "Without a gap: only the binder reads Services and ResourceQuotas" in without_gap
+
+
 def placed_without_scores(*nodes: str) -> PlanResponse:
     """Moves to node-b, with the node that kube-scheduler prefers for each replacement."""
     return a_plan(*(msgspec.structs.replace(a_move(f"web-{n}"), preferred_without_scores=n) for n in nodes))

@@ -113,6 +113,17 @@ def test_moves_without_a_gap_are_the_folder(helm: Helm) -> None:
     assert settings_of(named(rendered, "ConfigMap", "equipoise")).shared.surge.mode == "singleReplicas"
 
 
+def test_namespaces_restrict_the_permission_to_detach_pods(helm: Helm) -> None:
+    """As that to evict them."""
+    rendered = helm.template({"mode": "evict", "surge": "always", "namespaces": ["default", "shop"]})
+    bindings = [each for each in rendered if each.get("roleRef", {}).get("name") == "equipoise-binder-detach"]
+    assert {(each["kind"], each["metadata"]["namespace"]) for each in bindings} == {
+        ("RoleBinding", "default"),
+        ("RoleBinding", "shop"),
+    }
+    assert all(each["subjects"][0]["name"] == "equipoise-binder" for each in bindings)
+
+
 def test_without_evictions_no_pod_may_be_detached(helm: Helm) -> None:
     """Dry runs only read."""
     names = {document["metadata"]["name"] for document in helm.template({"mode": "observe", "surge": "always"})}

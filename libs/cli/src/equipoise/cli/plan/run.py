@@ -146,6 +146,11 @@ def _with_cluster(cluster: BusCluster, show: Callable[[S, Console], None]) -> Ca
 MAX_ROWS = 20
 """The largest number of rows of each table except planned moves. With -o wide, json or yaml there is no limit."""
 
+BINDER_DECIDES = (
+    "Without a gap: only the binder reads Services and ResourceQuotas, and moves no pod that a Service selects by its "
+    "template, or for whose replacement a quota has no room."
+)
+
 _Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
@@ -167,6 +172,8 @@ def show(
     if plan.moves:
         rows = _moves(plan.moves, refusals, with_strategy=wide or _strategies(plan) > 1)
         print_section(to, "Planned moves", rows)
+    if any(move.without_gap for move in plan.moves):
+        to.print(Text(BINDER_DECIDES))
     if plan.nodes:
         nodes = _by_node(plan.nodes)
         limit = len(nodes) if wide else MAX_ROWS

@@ -26,7 +26,8 @@ class PlannedMove(JustifiedMove, frozen=True, kw_only=True):
     """Whether the pod fits on its target only after other moves. It is proposed after them."""
 
     without_gap: bool = False
-    """Whether the pod is evicted only when its replacement is ready (`surge.mode`)."""
+    """Whether the pod is evicted only when its replacement is ready (`surge.mode`). The binder still refuses it if a
+    Service selects it by its template, or if a ResourceQuota has no room for its replacement."""
 
     preferred_without_scores: str = ""
     """The node that kube-scheduler prefers for the replacement by its own scores, without extender and hints.

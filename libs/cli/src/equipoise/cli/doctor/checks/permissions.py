@@ -79,7 +79,7 @@ class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
     - webhook: `placement.hints` is true, and `annotator.hints.admission` is webhook.
     - deletionCosts: `annotator.deletionCosts` is not none.
     - surge: `surge.mode` is not none.
-    - detach: `surge.mode` is not none, and `binder.evict` is true.
+    - detach: `surge.mode` is not none, and `binder.evict` is true. With `namespaces.include`, only in these.
     """
 
     def __str__(self) -> str:
@@ -285,7 +285,7 @@ async def _findings(reviews: _AccessReviews, settings: AllSettings, parts: Insta
         for permission in REQUIRED
         if permission.service in accounts and is_required(permission, settings, deployed=reviews.deployed)
     ]
-    results = await asyncio.gather(*(reviews.allowed(permission) for permission in required))
+    results = await asyncio.gather(*(_is_granted(reviews, permission, settings) for permission in required))
     allowed = dict(zip(required, results, strict=True))
     findings = [service_finding(account, reviews.account(account), allowed) for account in accounts]
     findings.append(await _eviction_finding(reviews, settings))
@@ -350,6 +350,15 @@ def service_finding(service: str, account: str, allowed: Mapping[ApiPermission, 
         return Finding("warning", subject, message, fix)
     count = sum(permission.service == service for permission in allowed)
     return Finding("ok", subject, f"has the {count} permissions it needs")
+
+
+async def _is_granted(reviews: _AccessReviews, permission: ApiPermission, settings: AllSettings) -> bool:
+    """Whether it is granted where it is required. Pods are detached in the same namespaces as they are evicted."""
+    if await reviews.allowed(permission):
+        return True
+    namespaces = (settings.shared.namespaces.include or ()) if permission.when == "detach" else ()
+    granted = await asyncio.gather(*(reviews.allowed(permission, name) for name in namespaces[:MAX_NAMESPACES]))
+    return bool(granted) and all(granted)
 
 
 async def _eviction_finding(reviews: _AccessReviews, settings: AllSettings) -> Finding:
