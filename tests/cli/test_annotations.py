@@ -129,6 +129,19 @@ async def test_it_respects_the_rate(world: World) -> None:
     assert sum(call.verb == "annotate" for call in world.kube.calls) == 4
 
 
+async def test_an_object_that_somebody_changes_at_the_same_time_is_not_reported_as_deleted(world: World) -> None:
+    """It still has its annotations. One that was created anew is another object."""
+    for name in ("a", "b"):
+        world.kube.put(NODES, Node(metadata=ObjectMeta(name=name, uid="first", annotations={LOAD: "{}"})))
+    found = await find_annotated(world.kube, OURS)
+    world.kube.put(NODES, Node(metadata=ObjectMeta(name="b", uid="second")))
+    world.kube.fail_next("annotate", resource="nodes", name="a", status=409)
+    task = asyncio.create_task(clear(world.kube, world.clock, found, rate=2))
+    await world.clock.advance(10)
+    result = await task
+    assert (list(result.failed), result.deleted) == (["Node/a"], 1)
+
+
 async def test_an_object_that_cannot_be_written_does_not_stop_the_others(world: World) -> None:
     """It is reported; a deleted object is no failure; after 429 the request is repeated."""
     world.kube.refuse("annotate", resource="nodes", name="a", status=403)

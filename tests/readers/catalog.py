@@ -29,7 +29,7 @@ import equipoise
 from equipoise.agent.shell.cgroups.node_usage import count_cpus, read_cpu_seconds, read_memory
 from equipoise.agent.shell.configuration import AgentConfiguration
 from equipoise.annotator.shell.hints_webhook import server as webhook_server
-from equipoise.binder.state.ledger_json import NewerFormat
+from equipoise.binder.state.ledger_json import NewerFormat, kept_moves
 from equipoise.binder.state.ledger_json import decode as decode_ledger
 from equipoise.cli.cluster_access.kubeconfig import chosen_context
 from equipoise.cli.doctor.checks.extender import entry_finding
@@ -372,6 +372,12 @@ def _documents() -> Iterator[Reader]:
         errors=(*DECODE_ERRORS, NewerFormat),
     )
     yield Reader(
+        name="moves of a damaged ledger",
+        read=lambda raw: kept_moves(raw.decode()),
+        example=LEDGER,
+        errors=(UnicodeDecodeError,),
+    )
+    yield Reader(
         name="request of kube-scheduler", read=parse_request, example=EXTENDER_ARGUMENTS, errors=(InvalidRequest,)
     )
     yield Reader(
@@ -444,7 +450,7 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.agent.shell.api_server": ("object /pods",),
     "equipoise.agent.shell.configuration": ("configuration of the agent",),
     "equipoise.annotator.shell.hints_webhook.server": ("review of a new pod",),
-    "equipoise.binder.state.ledger_json": ("ledger",),
+    "equipoise.binder.state.ledger_json": ("ledger", "moves of a damaged ledger"),
     "equipoise.cli.bus.messages": ("message Explanation", "message PlanResponse"),
     "equipoise.cli.demo.colocation.account": (),  # a file of this package
     "equipoise.cli.demo.real.run": (),  # the output of our own commands, in a cluster of the demo

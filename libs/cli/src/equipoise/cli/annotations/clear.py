@@ -113,7 +113,7 @@ async def clear(kube: Kube, clock: Clock, objects: Sequence[AnnotatedObject], *,
         await _remove(kube, clock, each)
         removed[each.resource.kind] += 1
 
-    uncleared = await clear_each(objects, remove, clock, rate=rate, noun="objects")
+    uncleared = await clear_each(kube, objects, remove, clock, rate=rate, noun="objects")
     return ClearResult(
         dry_run=False, found=by_kind(objects), removed=dict(removed), deleted=uncleared.deleted, failed=uncleared.failed
     )

@@ -15,11 +15,12 @@ from equipoise.cli.options import Output
 from equipoise.cli.terminal import count, listed, print_result
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, requests_reclaimed
 from equipoise.contracts.kubernetes.nodes.occupied_nodes import occupies_node
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.requests import pod_requests
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.runtime.configuration import Kubernetes, Logging
-from equipoise.runtime.kubernetes.client import NODES, PODS, Forbidden, Kube
+from equipoise.runtime.kubernetes.client import NODES, PODS, Forbidden, Kube, Resource
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
@@ -34,6 +35,14 @@ class OfferingNode(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     keys: tuple[str, ...]
+
+    @property
+    def resource(self) -> Resource[Node]:
+        return NODES
+
+    @property
+    def namespace(self) -> str:
+        return ""
 
     def __str__(self) -> str:
         return self.name
@@ -98,7 +107,7 @@ async def clear_nodes(kube: Kube, clock: Clock, nodes: Sequence[OfferingNode], *
             await kube.set_node_amounts(node.name, dict.fromkeys(node.keys), uid=node.uid)
             removed += 1
 
-    uncleared = await clear_each(nodes, remove, clock, rate=rate, noun="nodes")
+    uncleared = await clear_each(kube, nodes, remove, clock, rate=rate, noun="nodes")
     return ClearedNodes(
         dry_run=False,
         found=len(nodes),

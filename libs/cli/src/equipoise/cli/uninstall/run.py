@@ -132,7 +132,7 @@ async def remove_all(kube: Kube, clock: Clock, contents: ClusterContents, *, rat
         await kube.delete(written.resource, written.name, written.namespace, uid=written.uid)
         click.echo(f"deleted {written}")
 
-    uncleared = await clear_each(contents.objects.written, delete, clock, rate=rate, noun="objects")
+    uncleared = await clear_each(kube, contents.objects.written, delete, clock, rate=rate, noun="objects")
     return failed + [f"{name}: {error}" for name, error in uncleared.failed.items()]
 
 
