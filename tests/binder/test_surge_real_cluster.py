@@ -1,7 +1,7 @@
 """Moves without a gap on a real API server, with the controllers of Deployments, ReplicaSets, budgets and endpoints."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from binder.ledgers import an_eviction
 from binder.worlds import GENEROUS, LEADER
-from builders import an_intent
+from builders import a_placement, an_intent
 from cluster_fixtures import StartCluster
 from deployment.base import ROOT, base_documents
 from deployment.kustomize import read_kustomization
@@ -32,6 +32,7 @@ from equipoise.contracts.configuration.settings import SurgeSettings
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH, surge_refusal
+from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects.metadata import is_ready
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
@@ -70,11 +71,15 @@ class Moves:
         shared, clock = Shared(surge=surge), SystemClock()
         ledger = LedgerWriter(self.kube, clock, GENEROUS, OWN, dry_run=False, surge=surge)
         health = Health(configuration_hash="", metrics=CollectorRegistry())
-        return ledger, SurgeMover(self.kube, clock, health, ledger, ClusterState(shared.load), shared, self._report)
+        state = ClusterState(shared.load)
+        for node in ("node-a", "node-b"):
+            state.on_placement(a_placement(node, labels={HOSTNAME: node}), clock.now())
+        return ledger, SurgeMover(self.kube, clock, health, ledger, state, shared, self._report)
 
-    async def deploy(self, app: str, replicas: int, **budget: int | str) -> Pod:
+    async def deploy(self, app: str, replicas: int, spread: Sequence[Any] = (), **budget: int | str) -> Pod:
         """Runs a Deployment with a Service and a budget; returns one of its pods."""
         template = manifests.pod_template(app)
+        template["spec"]["topologySpreadConstraints"] = [*spread]
         documents = [manifests.deployment(app, template, replicas=replicas, namespace=SHOP), a_service(app)]
         if budget:
             document = manifests.pod_disruption_budget(app, app, namespace=SHOP)
@@ -319,6 +324,23 @@ async def test_a_pod_is_given_back_when_its_node_is_emptied(moves: Moves, how: s
         await moves.carry_on()
     assert moves.outcomes[pod.metadata.name] == Outcome.FAILED
     assert f"the pod was restored: node {pod.spec.node_name}: node is" in moves.details[pod.metadata.name]
+
+
+async def test_the_outcome_states_that_the_spread_of_the_workload_is_violated(moves: Moves) -> None:
+    """Nodes with 1 and 1 pods get 0 and 2: kube-scheduler counts the detached pod. Replacements are ready at once here,
+    so the move is finished. Takes seconds, as above."""
+    selector = {"matchLabels": {"app": "spread"}}
+    spread = {"topologyKey": HOSTNAME, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
+    pod = await moves.deploy("spread", 2, [spread])
+    try:
+        await moves.patch(f"/api/v1/nodes/{pod.spec.node_name}", {"spec": {"taints": [FULL]}})
+        async with moves.never_fewer("spread", 2):
+            await moves.detach(pod)
+            await moves.carry_on()
+    finally:
+        await moves.patch(f"/api/v1/nodes/{pod.spec.node_name}", {"spec": {"taints": None}})
+    assert moves.outcomes[pod.metadata.name] == Outcome.EVICTED
+    assert "node(s) didn't match pod topology spread constraints" in moves.details[pod.metadata.name]
 
 
 async def test_the_pod_of_a_deployment_that_is_deleted_meanwhile_goes(moves: Moves) -> None:
