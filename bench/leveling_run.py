@@ -75,6 +75,9 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
     strategies: tuple[Document, ...] = ()
     """The strategies of the descheduler; empty: the default."""
 
+    settings: Document = {}
+    """Further sections of the configuration, instead of their defaults."""
+
     descheduler: tuple[str, float, float, bool, int] | None = None
     """A row of GRID."""
 
@@ -200,7 +203,7 @@ class LevelingRun:
     async def place(self, start: Placement) -> None:
         """Create all pods and bind them as in `start`."""
         await asyncio.to_thread(self.cluster.kill, "kube-scheduler")
-        await _create(self.cluster, self.api, self.trace)
+        await create_fleet(self.cluster, self.api, self.trace)
         expected = len(self.trace.pods) + len(self.trace.nodes)
         await self._bind(await _pods(self.api, expected), start)
         await asyncio.to_thread(self.cluster.restart_scheduler, {})
@@ -256,7 +259,7 @@ class LevelingRun:
 
     @asynccontextmanager
     async def _contender(self) -> AsyncIterator[None]:
-        async with self._equipoise():
+        async with self.equipoise():
             if self.contender.descheduler:
                 _, low, high, deviation, per_node = self.contender.descheduler
                 policy = prometheus_policy(
@@ -287,7 +290,8 @@ class LevelingRun:
         return f"clamp_max({' or '.join(parts)}, 1)"
 
     @asynccontextmanager
-    async def _equipoise(self) -> AsyncIterator[None]:
+    async def equipoise(self) -> AsyncIterator[None]:
+        """The services of the contender, as extender of kube-scheduler; without services nothing is started."""
         services, cluster = self.contender.services, self.cluster
         if not services:
             yield
@@ -332,7 +336,7 @@ class LevelingRun:
             "scorer": health["scorer"] | {"listen": f"127.0.0.1:{ports['extender']}"},
             "descheduler": health["descheduler"] | strategies,
             "binder": health["binder"] | {"evict": True},
-        }
+        } | self.contender.settings
 
     def _failed_cycles(self) -> list[str]:
         """Log lines of the descheduler about cycles that ended with an error."""
@@ -399,7 +403,8 @@ def _placement(pods: Sequence[Document]) -> Placement:
     return {workload: sorted(nodes) for workload, nodes in sorted(placement.items())}
 
 
-async def _create(cluster: Cluster, api: Api, trace: Trace) -> None:
+async def create_fleet(cluster: Cluster, api: Api, trace: Trace) -> None:
+    """Creates the nodes, namespaces and workloads of a trace."""
     await cluster.add_nodes(node_documents(trace))
     await api.apply(namespace_documents())
     await api.apply(workload_documents(trace, epoch=0, step_seconds=60))
@@ -421,7 +426,7 @@ async def _pods(api: Api, expected: int, *, running: bool = False) -> list[Docum
 async def stock_placement(trace: Trace) -> Placement:
     """The placement of the pods by the stock scheduler. It chooses randomly among equal nodes, so each call differs."""
     async with Cluster() as cluster, cluster.api() as api:
-        await _create(cluster, api, trace)
+        await create_fleet(cluster, api, trace)
         return _placement(await _pods(api, len(trace.pods) + len(trace.nodes), running=True))
 
 

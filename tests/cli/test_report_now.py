@@ -18,8 +18,12 @@ from collector.scraped_pages import cadvisor, exporter_job, kubelet_job, node_ex
 from kubelets import kubelet_arguments, serve_kubelet, write_forwards
 
 from equipoise.cli.exit_codes import TERMINATED
+from equipoise.cli.report.now.run import windows_used
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.cli.up.run import set_profile
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.decisions.strategies.make_room import MakeRoom
 from equipoise.runtime.configuration import read_sections, to_document
 from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
@@ -390,3 +394,9 @@ async def test_up_needs_nothing_but_the_kubeconfig_either(cluster: Cluster, in_c
     finally:
         up.process.terminate()
     assert TERMINATED == await up.ends()
+
+
+def test_a_strategy_that_names_no_window_uses_the_shortest() -> None:
+    """Others have no such setting."""
+    assert windows_used([LowNodeLoad(windows=("15m", "1h"))], "5m") == {"15m", "1h"}
+    assert windows_used([LevelDay(), MakeRoom()], "5m") == {"5m"}

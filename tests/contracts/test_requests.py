@@ -6,6 +6,7 @@ import pytest
 from equipoise.contracts.kubernetes.objects.metadata import Condition, ResourceRequirements
 from equipoise.contracts.kubernetes.objects.pod import Container, ContainerStatus, Pod, PodSpec, PodStatus
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests, without_equal_status
+from equipoise.contracts.kubernetes.resizes import with_pending_resize
 
 
 def a_container(cpu: str = "", *, sidecar: bool = False) -> Container:
@@ -147,6 +148,18 @@ def test_the_status_of_containers_is_kept_only_while_it_decides() -> None:
     assert without_equal_status(resized) is resized
     assert without_equal_status(equal) == msgspec.structs.replace(equal, status=PodStatus())
     assert pod_requests(without_equal_status(equal)) == pod_requests(equal)
+
+
+@pytest.mark.parametrize("reason", ["Deferred", "Infeasible", "Later"])
+def test_the_status_of_containers_is_kept_while_a_resize_is_pending(reason: str) -> None:
+    """It has what the pod holds now, although what it wants counts."""
+    pod = a_resized_pod("8", "1", "1", pending=reason)
+
+    kept = without_equal_status(pod)
+
+    assert kept is pod
+    assert pod_requests(with_pending_resize(kept, "Infeasible"))["cpu"] == pytest.approx(1.1)
+    assert pod_requests(with_pending_resize(kept, "Deferred"))["cpu"] == pytest.approx(8.1)
 
 
 def test_the_status_is_kept_if_it_cannot_be_read() -> None:

@@ -318,7 +318,7 @@ def test_the_usage_of_production_includes_pods_that_arrive() -> None:
 
     assert list(nodes["node-a"].production_usages()) == [usage, Resources()]
     assert list(nodes["node-b"].production_usages()) == [Resources(cpu=2.0, memory=GIB)]
-    assert nodes["node-a"].going == 1
+    assert list(nodes["node-a"].going) == ["uid-web-5"]
     assert nodes["node-a"].pod_count == 3
     assert nodes["node-b"].pod_count == 1
 

@@ -19,6 +19,7 @@ from equipoise.descheduler.state.cooldowns import (
     nodes_in_cooldown,
     pod_cooldown,
     pruned,
+    triggers_in_cooldown,
 )
 
 GIB = 2.0**30
@@ -171,3 +172,47 @@ def test_the_reason_of_a_nodes_cooldown_has_numbers() -> None:
         "no load reduction after evictions, 2 times in a row: cpu fell by 0.00 instead of falling by 1.00 cores"
     )
     assert nodes_in_cooldown(failed(2), NOW + 1_800) == []
+
+
+def after_moves_for(cooldowns: Cooldowns, generation: int, at: float, outcome: Outcome = Outcome.EVICTED) -> Cooldowns:
+    """The cooldowns after a pod was moved for this generation of the pod with UID uid-big."""
+    message = an_outcome(outcome, trigger=f"uid-big.{generation}", settled_at=at)
+    return after_outcome(cooldowns, message, SETTINGS, at)
+
+
+def test_pods_are_moved_once_for_a_size_of_a_waiting_pod() -> None:
+    cooldowns = after_moves_for({}, 2, NOW)
+
+    assert triggers_in_cooldown(cooldowns, NOW + 1) == {
+        "uid-big": "pods were moved for it recently", "uid-big.2": "pods were moved for this size of it before"
+    }  # fmt: skip
+    assert triggers_in_cooldown(cooldowns, NOW + 301).keys() == {"uid-big.2"}
+    assert not triggers_in_cooldown(cooldowns, NOW + SETTINGS.max)
+
+
+def test_the_second_pod_of_a_set_and_a_repeated_outcome_do_not_extend_the_cooldown_of_a_trigger() -> None:
+    cooldowns = after_moves_for({}, 2, NOW)
+    again = after_moves_for(cooldowns, 2, NOW + 10)
+
+    assert {key: value for key, value in again.items() if "uid-big" in key} == {
+        key: value for key, value in cooldowns.items() if "uid-big" in key
+    }
+
+
+def test_an_autoscaler_that_resizes_a_pod_again_and_again_has_others_moved_ever_less_often() -> None:
+    """Each size is a new generation: the time between two plans doubles, up to the maximum."""
+    cooldowns: Cooldowns = {}
+    planned: list[float] = []
+    for minute in range(24 * 60):
+        now = NOW + 60.0 * minute
+        cooldowns = pruned(cooldowns, SETTINGS, now)
+        if triggers_in_cooldown(cooldowns, now).keys().isdisjoint({"uid-big", f"uid-big.{minute}"}):
+            cooldowns = after_moves_for(cooldowns, minute, now)
+            planned.append(minute)
+
+    assert planned == [0, 5, 15, 35, 75, 155, 315, 635, 1275]
+
+
+@pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.EVICTED, Outcome.DRY_RUN}))
+def test_a_move_that_was_refused_leaves_the_waiting_pod_its_turn(outcome: Outcome) -> None:
+    assert not triggers_in_cooldown(after_moves_for({}, 2, NOW, outcome), NOW + 1)

@@ -239,7 +239,7 @@ def test_the_number_of_pods_may_have_a_threshold() -> None:
     assert states(cluster) == {"full": "hot", "idle": "idle"}
     assert len(plan.moves) == 2
     assert plan.moves[0].reason == "node is hot: pods 60.0% is above 50%"
-    leaving = msgspec.structs.replace(full, going=2)
+    leaving = msgspec.structs.replace(full, going=["a", "b"])
     assert states(marked(leaving, high=ResourceThresholds(pods=50)))["full"] == "idle"
 
 

@@ -1,5 +1,6 @@
 """Moves from their proposal to their replacement, or to the end of a dry run."""
 
+import msgspec
 import pytest
 from builders import NOW, a_workload, an_intent
 from descheduler.cluster import moment
@@ -15,6 +16,7 @@ from equipoise.descheduler.state.pending_moves import (
     busy_workloads,
     current,
     dry_runs,
+    pending_triggers,
     replacements,
     reported_dry_runs,
     reported_pending,
@@ -130,3 +132,13 @@ def test_the_number_of_dry_run_moves_is_bounded() -> None:
     assert len(moves) == MAX_DRY_RUN_MOVES
     assert "uid-web-9" not in dry_runs(moves)
     assert "uid-web-10" in dry_runs(moves)
+
+
+@pytest.mark.parametrize("outcome", [None, Outcome.EVICTED, Outcome.DRY_RUN])
+def test_nothing_more_is_moved_for_a_waiting_pod_while_moves_for_it_are_pending(outcome: Outcome | None) -> None:
+    """Also for another size of it, and also after a change of leaders, which know only the outcomes."""
+    intent = msgspec.structs.replace(an_intent(), trigger="uid-big.2")
+    move = a_proposed_move(intent)
+    moves = {move.id: move} if outcome is None else after({}, an_outcome(outcome, intent))
+
+    assert pending_triggers(moves) == dict.fromkeys(("uid-big.2", "uid-big"), "pods are being moved for it")

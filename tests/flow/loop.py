@@ -30,6 +30,7 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.__main__ import start as start_descheduler
+from equipoise.descheduler.decisions.strategies import AnyStrategy
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.reclaimer.__main__ import start as start_reclaimer
 from equipoise.reclaimer.settings import ReclaimerSettings
@@ -164,11 +165,20 @@ class Loop:
         return {service: health.problems for service, health in self.health.items()}
 
     @asynccontextmanager
-    async def running(self, *, evict: bool = True, colocation: bool = False) -> AsyncIterator[None]:
+    async def running(
+        self,
+        *,
+        evict: bool = True,
+        colocation: bool = False,
+        strategies: tuple[AnyStrategy, ...] = DeschedulerSettings().strategies,
+    ) -> AsyncIterator[None]:
         """`colocation`: with the reclaimer, and with all that uses its messages."""
         await create_ledger(self.kube, "equipoise-system", self.clock)
         descheduler = DeschedulerSettings(
-            interval=Duration(INTERVAL), consecutive_abnormalities=2, warm_up=Duration(INTERVAL)
+            interval=Duration(INTERVAL),
+            consecutive_abnormalities=2,
+            warm_up=Duration(INTERVAL),
+            strategies=strategies,
         )
         starting = [
             self._collect(),

@@ -152,11 +152,11 @@ def _without_pod(pod: PodInfo, snapshot: ClusterSnapshot, row: int | None) -> It
     if row is None:
         yield
         return
-    snapshot.remove_pod(pod, row)
+    removed = snapshot.remove_pod(pod, row)
     try:
         yield
     finally:
-        snapshot.add_pod(pod, row)
+        snapshot.add_pod(removed, row)  # not `pod`, which may have another size than on its node
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import msgspec
 from equipoise.contracts.kubernetes.objects.metadata import ResourceRequirements
 from equipoise.contracts.kubernetes.objects.pod import Container, ContainerStatus, Pod
 from equipoise.contracts.kubernetes.quantity import magnitude, most_of, parse_quantity
+from equipoise.contracts.kubernetes.resizes import INFEASIBLE, pending_resize
 
 Amounts = dict[str, float]
 """Amounts by resource name, each in its base unit."""
@@ -145,8 +146,8 @@ def with_actual_resources(pod: Pod) -> Pod:
     if not _reports_other_resources(pod):
         return pod
     status, spec = pod.status, pod.spec
-    pending = next((condition for condition in status.conditions if condition.type == "PodResizePending"), None)
-    feasible = pending is None or pending.reason != "Infeasible"
+    pending = pending_resize(status)
+    feasible = pending is None or pending.reason != INFEASIBLE
     reported = {
         container.name: container for container in (*status.container_statuses, *status.init_container_statuses)
     }
@@ -190,15 +191,16 @@ def _differs(containers: Sequence[Container], statuses: Iterable[ContainerStatus
 
 def without_equal_status(pod: Pod) -> Pod:
     """The pod without the resources in its status, which need much memory in a large cluster. They remain if they
-    change the result of `with_actual_resources`."""
+    change the result of `with_actual_resources`, and while a resize is pending."""
     status = pod.status
     if not status.container_statuses and not status.init_container_statuses and status.resources is None:
         return pod
-    try:
-        if with_actual_resources(pod) is not pod:
+    if _reports_other_resources(pod):
+        try:
+            if pending_resize(status) is not None or with_actual_resources(pod) is not pod:
+                return pod
+        except ValueError:
             return pod
-    except ValueError:
-        return pod
     status = msgspec.structs.replace(
         status, container_statuses=(), init_container_statuses=(), resources=None, allocated_resources=None
     )

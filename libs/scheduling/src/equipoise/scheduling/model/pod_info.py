@@ -22,6 +22,7 @@ from equipoise.contracts.kubernetes.objects.pod import (
     Volume,
 )
 from equipoise.contracts.kubernetes.requests import with_actual_resources
+from equipoise.contracts.kubernetes.resizes import ResizeReason, with_pending_resize
 from equipoise.scheduling.model.amounts import (
     CPU,
     MEMORY,
@@ -284,6 +285,11 @@ class PodInfo:
             and (new.uid, new.namespace, new.name) == (old.uid, old.namespace, old.name)
         )
         return PodInfo(pod, self.shape if same_shape else None)
+
+    def with_pending_resize(self, reason: ResizeReason) -> "PodInfo":
+        """The same pod as if its resize were pending for this reason: see `with_pending_resize`. Raises ValueError for
+        an invalid quantity."""
+        return PodInfo(with_pending_resize(self.pod, reason), uid=self.uid)
 
     def on_node(self, node: str) -> "PodInfo":
         """The same pod with this node."""

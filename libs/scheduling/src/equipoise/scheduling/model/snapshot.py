@@ -301,12 +301,13 @@ class ClusterSnapshot:
             self.requested[index, row] = requested.get(resource, 0)
         self.requested[3, row] = pods
 
-    def remove_pod(self, pod: PodInfo, row: int) -> None:
-        """Raises KeyError if the node does not have it."""
-        # A pod of this uid that has changed since is removed as it was added.
-        found = self._writable(row).pop(pod.uid)
-        self._count(found, row, -1)
-        self.groups.remove(found, row)
+    def remove_pod(self, pod: PodInfo, row: int) -> PodInfo:
+        """Removes the pod of this uid, and returns it as it was added, which `pod` may differ from. Raises KeyError if
+        the node does not have it."""
+        removed = self._writable(row).pop(pod.uid)
+        self._count(removed, row, -1)
+        self.groups.remove(removed, row)
+        return removed
 
     def put_pod(self, pod: PodInfo, row: int) -> None:
         """Adds a pod, or replaces the pod of this uid on this node."""

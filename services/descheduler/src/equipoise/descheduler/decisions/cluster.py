@@ -13,6 +13,7 @@ from equipoise.descheduler.state.daily_usage import UsageForecast
 
 if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
     from equipoise.descheduler.state.node_fit import NodeFit
+    from equipoise.scheduling.model.pod_info import PodInfo
 
 
 class IntentLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +49,12 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 0
     """Intents without an outcome."""
 
+    unscheduled: "Sequence[PodInfo]" = ()
+    """Pods without a node."""
+
+    triggers: Mapping[str, str] = {}
+    """Why nothing more is moved for a waiting pod, by its trigger or by its UID (see `EvictionMove.trigger`)."""
+
     failed: Mapping[str, str] = {}
     """Why the rules cannot be applied to a pod, by its name. It gets an entry when its node's pods are read."""
 
@@ -63,6 +70,9 @@ class PodMove(msgspec.Struct, frozen=True, kw_only=True):
 
     makes_room_for: str = ""
     """`namespace/name` of the pod that takes its place; empty when the move has another purpose."""
+
+    trigger: str = ""
+    """See `EvictionMove.trigger`."""
 
 
 class MovePlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """A node and a pod as strategies see them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -117,8 +117,8 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     leaving: int = 0
     """Pending evictions from it."""
 
-    going: int = 0
-    """Pods in `occupying` with a pending move away from the node that are not terminating yet."""
+    going: Collection[str] = ()
+    """The UIDs of the pods in `occupying` with a pending move away from the node that are not terminating yet."""
 
     object: Node
     occupying: Sequence["PodInfo"] = ()
@@ -161,7 +161,7 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def pod_count(self) -> int:
         """Number of pods once the pending moves are done."""
-        return sum(not pod.terminating for pod in self.occupying) - self.going
+        return sum(not pod.terminating for pod in self.occupying) - len(self.going)
 
     def production_usages(self) -> Sequence[Resources]:
         """Usage of each of its production pods."""

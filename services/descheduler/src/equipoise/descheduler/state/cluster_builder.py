@@ -31,7 +31,7 @@ from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, 
 from equipoise.descheduler.decisions.evaluation.pods_by_node import pods_by_node
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
 from equipoise.descheduler.decisions.planning.pod_order import cost_of
-from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown
+from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown, triggers_in_cooldown
 from equipoise.descheduler.state.daily_usage import BatchWork, NodePods, RunningPod, UsageForecast
 from equipoise.descheduler.state.lazy import LazyMapping, LazySequence
 from equipoise.descheduler.state.node_fit import NodeFit, placed_pods
@@ -40,6 +40,7 @@ from equipoise.descheduler.state.pending_moves import (
     TrackedMove,
     busy_workloads,
     created_at,
+    pending_triggers,
     planned,
     real_moves,
     without_outcome,
@@ -137,6 +138,11 @@ class ClusterBuilder:
             batch_work_weight=settings.load.batch_work_weight,
             busy_workloads=busy_workloads(self._pending),
             in_flight=without_outcome(self._pending),
+            unscheduled=self._pods.unscheduled,
+            triggers={
+                **triggers_in_cooldown(self._snapshot.cooldowns, self._now),
+                **pending_triggers(self._pending),
+            },
             failed=self._failed,
         )
 
@@ -247,7 +253,7 @@ class ClusterBuilder:
             production=LazySequence(lambda: self._production(name, pods)),
             batch_work=LazySequence(lambda: self._staying_batch_work(name)),
             leaving=len(self._off.get(name, ())),
-            going=len(going),
+            going=[move.pod_uid for move in going],
             object=node,
             occupying=self._occupying(name),
         )

@@ -9,13 +9,17 @@ from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import LoadReduction, NodeCooldown
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
+from equipoise.contracts.messages.values.move import waiting_uid
 
 
 class CooldownSettings(Section, frozen=True, kw_only=True):
     """How long no further move is proposed after an eviction, a refusal or a move without effect."""
 
     eviction: Duration = Duration(300)
-    """The cooldown of a workload, after one of its pods was evicted."""
+    """The cooldown of a workload, after one of its pods was evicted; of a waiting pod, after pods were moved for it.
+
+    The latter doubles each time for the same pod. For the same size of the pod, the cooldown is `max`.
+    """
 
     refusal: Duration = Duration(600)
     """The cooldown of a pod whose eviction was refused; of everything, when replacements come late.
@@ -55,12 +59,12 @@ class Cooldown(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     why: str
     repeated: int = 0
-    """How many times in a row the cause occurred: replacements of a workload that returned to the evicted node, or
-    trials of a node without a load reduction."""
+    """How many times in a row the cause occurred: replacements of a workload that returned to the evicted node, trials
+    of a node without a load reduction, or plans for a waiting pod."""
 
 
 Cooldowns = Mapping[str, Cooldown]
-"""The cooldowns by pod UID, workload, workload and node, namespace, node, and for everything."""
+"""The cooldowns by pod UID, workload, workload and node, namespace, node, trigger, and for everything."""
 
 EVERYTHING = "everything"
 
@@ -68,6 +72,7 @@ FAILED_TRIALS = 2
 """Trials in a row without a load reduction, after which a node is in cooldown. One may be the peak of another pod."""
 
 _NODE = "node "
+_TRIGGER = "trigger "
 
 
 def _pair(workload: Workload, node: str) -> str:
@@ -120,6 +125,8 @@ def after_outcome(
         return dict(cooldowns)
     key = _scope(outcome)
     if outcome.outcome in MOVED:
+        if outcome.trigger:
+            cooldowns = _after_trigger(cooldowns, outcome.trigger, settings, settled_at)
         key = outcome.pod_uid if outcome.workload is None else str(outcome.workload)
         until, why = settled_at + settings.eviction, "a pod of its workload was moved recently"
     elif key:
@@ -131,6 +138,24 @@ def after_outcome(
         until, why = settled_at + settings.refusal, _why(outcome.outcome)
     before = cooldowns.get(key)
     return _with(cooldowns, key, Cooldown(until=until, why=why, repeated=before.repeated if before else 0))
+
+
+def _after_trigger(
+    cooldowns: Cooldowns, trigger: str, settings: CooldownSettings, moved_at: float
+) -> dict[str, Cooldown]:
+    """The cooldowns once a pod was moved to make room for a waiting pod. Several pods may be moved for one trigger.
+
+    An autoscaler that changes the size of a pod again and again gives it a new generation each time.
+    """
+    if f"{_TRIGGER}{trigger}" in cooldowns:
+        return dict(cooldowns)
+    waiting = f"{_TRIGGER}{waiting_uid(trigger)}"
+    before = cooldowns.get(waiting)
+    times = 1 + (before.repeated if before is not None else 0)
+    length = min(settings.max, settings.eviction * 2.0 ** (min(times, 32) - 1))
+    of_pod = Cooldown(until=moved_at + length, why="pods were moved for it recently", repeated=times)
+    of_size = Cooldown(until=moved_at + settings.max, why="pods were moved for this size of it before")
+    return _with(_with(cooldowns, waiting, of_pod), f"{_TRIGGER}{trigger}", of_size)
 
 
 def _why(outcome: Outcome) -> str:
@@ -198,6 +223,15 @@ def node_cooldown(cooldowns: Cooldowns, node: str, now: float) -> str:
     """Why no pod may be moved away from this node at present; "" when pods may be."""
     cooldown = cooldowns.get(f"{_NODE}{node}")
     return cooldown.why if cooldown is not None and cooldown.until > now else ""
+
+
+def triggers_in_cooldown(cooldowns: Cooldowns, now: float) -> dict[str, str]:
+    """Why no further pods are moved for waiting pods, by trigger and by UID."""
+    return {
+        key.removeprefix(_TRIGGER): cooldown.why
+        for key, cooldown in cooldowns.items()
+        if key.startswith(_TRIGGER) and cooldown.until > now
+    }
 
 
 def nodes_in_cooldown(cooldowns: Cooldowns, now: float) -> list[NodeCooldown]:

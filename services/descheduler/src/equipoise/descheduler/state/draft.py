@@ -46,9 +46,12 @@ class PlanDraft:
         """How many moves of this plan have this source."""
         return sum(move.pod.node == node.name for move in (*self._moves, *self._later))
 
-    def busy(self, pod: MovablePod) -> bool:
-        """Whether as many pods of its workload are moving as the limit allows."""
-        return pod.workload is not None and self._busy.get(pod.workload, 0) >= self.cluster.limits.per_workload
+    def busy(self, pod: MovablePod, beside: Sequence[MovablePod] = ()) -> bool:
+        """Whether as many pods of its workload are moving as the limit allows. `beside`: pods that would move, too."""
+        if pod.workload is None:
+            return False
+        moving = self._busy.get(pod.workload, 0) + sum(other.workload == pod.workload for other in beside)
+        return moving >= self.cluster.limits.per_workload
 
     def add(
         self,
@@ -60,14 +63,23 @@ class PlanDraft:
         projected: bool = False,
         makes_room_for: str = "",
         later: bool = False,
+        trigger: str = "",
     ) -> None:
-        """`projected`: the projection contains the move already. `later`: another move makes room for it first."""
+        """`projected`: the projection contains the move already. `later`: another move makes room for it first.
+        `makes_room_for`, `trigger`: see `PodMove`."""
         if not projected:
             self.projection.move(pod, target.name)
         if pod.workload is not None:
             self._busy[pod.workload] = self._busy.get(pod.workload, 0) + 1
         sampled_at = min(node.oldest_sample(self._windows) for node in (source, target))
-        move = PodMove(pod=pod, target=target.name, reason=reason, sampled_at=sampled_at, makes_room_for=makes_room_for)
+        move = PodMove(
+            pod=pod,
+            target=target.name,
+            reason=reason,
+            sampled_at=sampled_at,
+            makes_room_for=makes_room_for,
+            trigger=trigger,
+        )
         (self._later if later else self._moves).append(move)
 
     def refuse(self, node: ClusterNode | None, why: str, pod: MovablePod | None = None) -> None:

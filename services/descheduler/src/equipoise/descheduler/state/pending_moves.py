@@ -7,6 +7,7 @@ expires, so that later plans continue from it (docs/decisions/0007).
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +19,7 @@ from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.plan import PendingMove
-from equipoise.contracts.messages.values.move import Move
+from equipoise.contracts.messages.values.move import Move, waiting_uid
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import PodMove
 
@@ -62,6 +63,9 @@ class TrackedMove(Move, frozen=True, kw_only=True, gc=True):
 
     over: tuple[str, ...] = ()
     """The resources in which the node was above its threshold."""
+
+    trigger: str = ""
+    """See `EvictionMove.trigger`."""
 
     @property
     def real(self) -> bool:
@@ -199,6 +203,14 @@ def real_moves(moves: PendingMoves) -> dict[str, TrackedMove]:
 def dry_runs(moves: PendingMoves) -> dict[str, TrackedMove]:
     """The moves of dry runs, by UID of their pod."""
     return {move.pod_uid: move for move in moves.values() if not move.real}
+
+
+def pending_triggers(moves: PendingMoves) -> dict[str, str]:
+    """Why nothing more is moved for the pods for which moves are pending, by trigger and by UID."""
+    triggers = {move.trigger for move in moves.values() if move.trigger}
+    return dict.fromkeys(
+        chain.from_iterable((trigger, waiting_uid(trigger)) for trigger in triggers), "pods are being moved for it"
+    )
 
 
 def busy_workloads(moves: PendingMoves) -> dict[Workload, int]:

@@ -39,3 +39,11 @@ class EvictionMove(JustifiedMove, frozen=True, kw_only=True):
     """A move of the pod with this UID, not of another pod with the same name."""
 
     pod_uid: str
+    trigger: str = ""
+    """The pod that waits for the room that the move makes, as `<UID>.<generation>`; empty for a move with another
+    purpose. Pods are moved at most once for the same trigger."""
+
+
+def waiting_uid(trigger: str) -> str:
+    """The UID of the waiting pod in `EvictionMove.trigger`."""
+    return trigger.partition(".")[0]

@@ -90,6 +90,7 @@ def _intent(move: PodMove, strategy: str, now: float, lifetime: float, epoch: Le
         expires_at=now + lifetime,
         expected_reduction=move.pod.usage,
         target=move.target,
+        trigger=move.trigger,
         epoch=epoch,
     )
 

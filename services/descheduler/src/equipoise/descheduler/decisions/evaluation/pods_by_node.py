@@ -49,6 +49,9 @@ class PodsByNode(msgspec.Struct, frozen=True, kw_only=True):
     terminating: ByNode
     """Terminating pods, which run until they end."""
 
+    unscheduled: Sequence[PodInfo]
+    """The pods without a node, also without a nominated one."""
+
 
 def pods_by_node(snapshot: Snapshot) -> PodsByNode:
     """A pod that cannot be read requests an unknown amount; it is no error."""
@@ -57,6 +60,7 @@ def pods_by_node(snapshot: Snapshot) -> PodsByNode:
     present, requesting = defaultdict[str, list[Pod]](list), defaultdict[str, list[PodInfo]](list)
     moved_off, moved_to = defaultdict[str, list[Pod]](list), defaultdict[str, list[Pod]](list)
     batch_work, terminating = defaultdict[str, list[Pod]](list), defaultdict[str, list[Pod]](list)
+    unscheduled: list[PodInfo] = []
     unknown: dict[str, str] = {}
     for watched_pod in snapshot.watched.pods:
         uid = watched_pod.metadata.uid
@@ -84,6 +88,8 @@ def pods_by_node(snapshot: Snapshot) -> PodsByNode:
                 batch_work[node].append(pod)
         else:
             node = pod.status.nominated_node_name
+            if not node and not pod.spec.node_name:
+                unscheduled.append(infos[uid])
         if node:
             requesting[node].append(infos[uid])
     return PodsByNode(
@@ -96,6 +102,7 @@ def pods_by_node(snapshot: Snapshot) -> PodsByNode:
         moved_to=moved_to,
         batch_work=batch_work,
         terminating=terminating,
+        unscheduled=unscheduled,
     )
 
 

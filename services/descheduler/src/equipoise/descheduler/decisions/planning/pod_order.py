@@ -16,7 +16,8 @@ PRIORITY_CLASS_ORDER: Mapping[PriorityClass, int] = {"free": 0, "batch": 1, "mid
 
 _KOORDINATOR_QOS = {"BE": 0, "LS": 1, "LSR": 2, "LSE": 3, "SYSTEM": 3}
 _NO_QOS = 4
-_QOS: Mapping[Qos, int] = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
+KUBERNETES_QOS: Mapping[Qos, int] = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
+"""The least important first."""
 
 Key = tuple[int, int, int, int, int, int, float, float, str, str]
 
@@ -76,7 +77,7 @@ def in_order(
         measured = known(pod.usage.cpu) is not None or known(pod.usage.memory) is not None
         score = reduction_score(load_of_pod(pod, base, capacity), excess, weights) if measured else -1.0
         return (
-            PRIORITY_CLASS_ORDER[pod.priority_class], pod.priority, _QOS[pod.qos], qos_rank(pod.info.labels),
+            PRIORITY_CLASS_ORDER[pod.priority_class], pod.priority, KUBERNETES_QOS[pod.qos], qos_rank(pod.info.labels),
             pod.deletion_cost, pod.eviction_cost, -score, -pod.created_at, pod.namespace, pod.name,
         )  # fmt: skip
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.contracts.configuration.settings import Percent, ResourceThresholds, Section, too_close
+from equipoise.contracts.configuration.settings import Percent, ResourceThresholds, Section, Thresholds, too_close
 from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.descheduler.decisions.cluster_node import Resource
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED
@@ -104,6 +104,17 @@ def fixed(high: ResourceThresholds, low: ResourceThresholds, margin: float) -> A
         idle=shares_of(low),
         aim={resource: max(0.0, threshold - margin) for resource, threshold in hot.items()},
     )
+
+
+def filling(shared: Thresholds, headroom: float = 0.0) -> tuple[AppliedThresholds, AppliedThresholds | None]:
+    """How far nodes are filled, for strategies in which no node is hot or idle: as a whole, and by production pods if
+    these have a threshold. `headroom`: percentage points below the high thresholds."""
+
+    def below(high: ResourceThresholds) -> AppliedThresholds:
+        ceiling = {name: max(0.0, value - headroom / 100) for name, value in shares_of(high).items()}
+        return AppliedThresholds(hot={}, ceiling=ceiling, idle={}, aim={})
+
+    return below(shared.high), below(shared.prod_high) if shares_of(shared.prod_high) else None
 
 
 def capping_level(load: Array, base: Array, missing: float) -> float:

@@ -8,8 +8,9 @@ from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.decisions.strategies.make_room import MakeRoom
 
-AnyStrategy = LowNodeLoad | LevelDay | BinPack
+AnyStrategy = LowNodeLoad | LevelDay | BinPack | MakeRoom
 """The table: what `descheduler.strategies` may list, distinguished by the tag `name`."""
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from equipoise.contracts.configuration.settings import MIN_GAP, ResourceThresholds, Section, Thresholds
+from equipoise.contracts.configuration.settings import MIN_GAP, ResourceThresholds, Section
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.numeric import Array, np
@@ -23,7 +23,7 @@ from equipoise.descheduler.decisions.planning.classification import current_load
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED
 from equipoise.descheduler.decisions.planning.pools import ComparisonWeights, IdleNodes, Selector
 from equipoise.descheduler.decisions.planning.target_selection import TargetNodes, fullest_target, target_nodes
-from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds, Ceilings, shares_of
+from equipoise.descheduler.decisions.planning.thresholds import Ceilings, filling, shares_of
 from equipoise.descheduler.state.draft import MOVES_OF_NODE, PlanDraft
 
 TriedMove = tuple[MovablePod, ClusterNode]
@@ -79,7 +79,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
         sources = [node for node in nodes if node.name in sparse and node.name in abnormal]
         if not sources:
             return MovePlan(why=f"no node {'has been sparse for long enough' if sparse else 'is sparse'}")
-        applied, production = self._applied(cluster.thresholds)
+        applied, production = filling(cluster.thresholds, self.headroom)
         draft = PlanDraft(cluster, self.windows_of(cluster), production=production is not None)
         if len(sparse) <= self.number_of_nodes:
             draft.refuse(None, f"{len(sparse)} sparse nodes, more than {self.number_of_nodes} are needed")
@@ -97,7 +97,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
 
     def ceilings(self, cluster: ClusterView) -> dict[str, Ceilings]:
         """The load up to which each node may be filled, as a whole and by production pods; by name."""
-        applied, production = self._applied(cluster.thresholds)
+        applied, production = filling(cluster.thresholds, self.headroom)
         ceilings = Ceilings(node=applied.ceiling, production={} if production is None else production.ceiling)
         return {node.name: ceilings for node in self._pool(cluster)}
 
@@ -107,15 +107,6 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
 
     def _pool(self, cluster: ClusterView) -> list[ClusterNode]:
         return [node for node in cluster.nodes if self.node_selector.matches(node.labels)]
-
-    def _applied(self, shared: Thresholds) -> tuple[AppliedThresholds, AppliedThresholds | None]:
-        """How far nodes are filled: as a whole, and by production pods if these have a threshold."""
-
-        def below(high: ResourceThresholds) -> AppliedThresholds:
-            ceiling = {name: max(0.0, value - self.headroom / 100) for name, value in shares_of(high).items()}
-            return AppliedThresholds(hot={}, ceiling=ceiling, idle={}, aim={})
-
-        return below(shared.high), below(shared.prod_high) if shares_of(shared.prod_high) else None
 
     def _classification(
         self, node: ClusterNode, windows: Sequence[str], load: Array, requested: Array, sparse: bool, measured: bool
