@@ -411,11 +411,10 @@ ALERTS: Sequence[Alert] = (
             "nor be given back to its ReplicaSet. Both pods serve meanwhile."
         ),
         action=(
-            "Look for what holds the move: a rollout that does not end, a PodDisruptionBudget that permits no "
-            "eviction, a workload whose pods are not ready, a ReplicaSet or an annotation of the pod that somebody "
-            "removed. `kubectl get configmap equipoise-ledger -o yaml` has the moves (`surgeMoves`). When the "
-            "workload is ready without the pod, `kubectl delete pod` ends it. `equipoise doctor` lists detached pods "
-            "that no move knows any more."
+            "`equipoise doctor detached` names the pod, what holds its move, and the command that ends it: an "
+            "annotation or labels of the pod that somebody has edited, or a node that is being emptied. Other causes "
+            "are a rollout that does not end, a PodDisruptionBudget that permits no eviction, and a workload whose "
+            "pods are not ready. When the workload is ready without the pod, `kubectl delete pod` ends it."
         ),
         heals="Binders try again every few seconds, also while evictions are paused. No endpoint is missing meanwhile.",
     ),
