@@ -17,6 +17,12 @@ APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
 """Paths of its pods, and of its Deployments and other workloads."""
 
 OWN = "equipoise-system"
+MOVES = "moves"
+"""The namespace of the Deployments whose pods are moved without a gap."""
+
+MAX_MOVES = 3
+"""surge.maxMoves"""
+
 BATCHES = "batches"
 """The namespace of pods that the harness creates in large numbers."""
 
@@ -83,8 +89,7 @@ def manifests() -> list[Document]:
 
     bare = objects.pod_template("bare")
     return [
-        objects.namespace(NAMESPACE),
-        objects.namespace(BATCHES),
+        *map(objects.namespace, (NAMESPACE, BATCHES, MOVES)),
         *(
             deployment(name, REPLICAS, annotations=constant_usage_annotations(900 if name in HEAVY else 100, 256))
             for name in MOVABLE
@@ -168,6 +173,7 @@ def guarantees() -> Guarantees:
         floors=dict.fromkeys(workloads, FLOOR),
         # The API server itself protects pods whose budget allows nothing, or that have two.
         protected=frozenset((*PROTECTED, PINNED, TWICE)),
+        max_moves=MAX_MOVES,
         freshness=FRESHNESS,
         score_lag=SCORE_LAG,
         node_amounts={

@@ -851,4 +851,76 @@ DEFECTS = (
         tests="tests/runtime/test_configuration.py"
         "::test_what_was_discovered_is_used_if_the_configuration_names_no_source",
     ),
+    # Moves without a gap
+    _defect(
+        "a pod evicted before its replacement is ready",
+        (
+            f"{BINDER}/decisions/surge/next_step.py",
+            "    return available_pods(observed, now) >= needed_pods(move, observed)",
+            "    return True",
+        ),
+        tests="tests/binder/test_surge_laws.py::test_no_endpoint_is_missing_because_of_a_move_and_every_move_ends",
+        fault="moves_replacements_fail",
+        invariant="I24",
+    ),
+    _defect(
+        "a move that is given up while its pod is detached",
+        (
+            f"{BINDER}/decisions/surge/next_step.py",
+            "if attached else Restore()",
+            'if attached else End(outcome=Outcome.FAILED, detail="given up")',
+        ),
+        tests="tests/binder/test_surge.py::test_a_pod_whose_replacement_is_not_ready_in_time_is_given_back",
+        fault="moves_replacements_fail",
+        invariant="I25",
+    ),
+    _defect(
+        "a restored pod reported as evicted",
+        (
+            f"{BINDER}/decisions/surge/next_step.py",
+            'End(outcome=Outcome.FAILED, detail=f"the pod was restored: {move.why}")',
+            'End(outcome=Outcome.EVICTED, detail=f"the pod was restored: {move.why}")',
+        ),
+        tests="tests/binder/test_surge_next_step.py::test_a_restored_pod_ends_the_move_with_the_reason",
+        fault="moves_replacements_fail",
+        invariant="I26",
+    ),
+    _defect(
+        "any pod may be detached",
+        (
+            "k8s/base/fence.yaml",
+            '.name(oldObject.metadata.uid).check("approve").allowed()',
+            '.name(oldObject.metadata.uid).check("approve").allowed() || true',
+        ),
+        tests="tests/binder/test_surge_fence.py::test_a_pod_without_approval_is_not_detached",
+        fault="moves_without_approvals",
+        invariant="I27",
+    ),
+    _defect(
+        "any number of moves at the same time",
+        (
+            f"{BINDER}/decisions/surge/plan.py",
+            'pods are being moved without a gap (surge.maxMoves)" if count >= max_moves else ""',
+            'pods are being moved without a gap (surge.maxMoves)" if count > 100 else ""',
+        ),
+        tests="tests/binder/test_surge.py::test_no_more_pods_are_detached_at_the_same_time_than_allowed",
+        fault="moves_binders_killed",
+        invariant="I28",
+    ),
+    _defect(
+        "a pod that goes back during a rollout",
+        (
+            f"{BINDER}/decisions/surge/next_step.py",
+            "        if complete or is_rolling_out(observed):",
+            "        if complete:",
+        ),
+        (
+            f"{BINDER}/decisions/surge/next_step.py",
+            "    if is_rolling_out(observed):\n        return Wait",
+            "    if False:\n        return Wait",
+        ),
+        tests="tests/binder/test_surge_next_step.py::test_no_pod_is_restored_during_a_rollout",
+        fault="moves_rolled_out",
+        invariant="I29",
+    ),
 )

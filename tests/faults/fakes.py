@@ -135,6 +135,8 @@ class FakeCollector:
             node=node.name,
             uid=node.uid,
             labels=dict(node.labels),
+            taints=list(found.spec.taints),
+            cordoned=found.spec.unschedulable,
             ready=ready,
             ready_since=now - 3_600 if since is None else since.timestamp(),
             created_at=now - 3_600,
@@ -257,11 +259,14 @@ class FakeDescheduler:
         pods = [pod for pod in self._collector.pods if self._eligible(pod, kind)]
         if not pods or self.epoch is None:
             return None
-        pod = generator.choice(pods)
+        return self.intent_for(generator.choice(pods), self.epoch, kind)
+
+    def intent_for(self, pod: Pod, epoch: LeaseEpoch, kind: str = "plain") -> EvictionIntent:
+        """An intent for a running pod. `kind`: of `mix`, or `plain`."""
         now = self._clock.now()
         self._count += 1
         decided_at = now - self.lifetime - 2 if kind == "expired" else now
-        target = generator.choice([name for name in self._targets() if name != pod.spec.node_name])
+        target = self._generator.choice([name for name in self._targets() if name != pod.spec.node_name])
         return EvictionIntent(
             id=f"{self._name}.{self._count}",
             pod_uid="00000000-0000-0000-0000-000000000000" if kind == "uid" else pod.metadata.uid,
@@ -276,7 +281,7 @@ class FakeDescheduler:
             expires_at=decided_at + self.lifetime,
             expected_reduction=Resources(cpu=0.15, memory=GIB),
             target=target,
-            epoch=self.epoch,
+            epoch=epoch,
         )
 
     def _targets(self) -> list[str]:

@@ -287,8 +287,8 @@ class FaultProxy:
         """Certificate and key are those of the upstream; without them the proxy serves plain HTTP.
 
         `tls`: for connections to the upstream, instead of one that trusts `ca_file`. `received` is called for each
-        eviction request when it arrives here, before any rule delays it: with its `Audit-ID`, and with the Unix time in
-        seconds at which it was sent, if it has the header `X-Sent`.
+        eviction request and each change of a pod when it arrives here, before any rule delays it: with its `Audit-ID`,
+        and with the Unix time in seconds at which it was sent, if it has the header `X-Sent`.
         """
         self._received = received
         self._upstream = upstream.rstrip("/")
@@ -370,7 +370,8 @@ class FaultProxy:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        if self._received is not None and request.method == "POST" and re.search(EVICTION, request.path_qs):
+        evicts = request.method == "POST" and re.search(EVICTION, request.path_qs)
+        if self._received is not None and (evicts or (request.method == "PATCH" and "/pods/" in request.path_qs)):
             request[_NAME] = str(uuid4())
             sent = request.headers.get(SENT)
             self._received(request[_NAME], None if sent is None else float(sent))

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
+from faults.history_of_moves import MovesHistory
 
 HARNESS = "faults"
 """The strategy of intents that the harness publishes in place of a descheduler."""
@@ -334,6 +335,12 @@ class Guarantees(Value, frozen=True, kw_only=True):
     """Seconds after which a reclaimer must know that a pod was bound: it is published, evaluated and written."""
 
     max_future: float = 5.0
+    max_moves: int = 2
+    """Pods that are moved without a gap at the same time."""
+
+    approval_lag: float = 5.0
+    """Seconds after which an API server applies a change of a Role."""
+
     transit: float = 1.0
     """Seconds between a decision and its arrival at the API server."""
 
@@ -413,10 +420,32 @@ class History(Value, frozen=True, kw_only=True):
     reclaimer_writes: tuple[ReclaimerWrite, ...] = ()
     band_pods: tuple[BandPod, ...] = ()
     refused_pods: tuple[RefusedPod, ...] = ()
+    moves: MovesHistory = MovesHistory()
 
     @property
     def new_posts(self) -> list[Post]:
         return [post for post in self.posts if post.at >= self.since]
+
+    @property
+    def begun(self) -> list[Post]:
+        """The requests that an intent permits only for a time: evictions, and for a move without a gap the request that
+        detaches the pod, whose eviction follows when the replacement is ready."""
+        moved = {write.uid for write in self.moves.relabelings if write.value is None}
+        return [post for post in self.posts if post.uid not in moved] + [
+            Post(
+                at=detached.at,
+                sent=detached.sent,
+                namespace=detached.namespace,
+                pod=detached.pod,
+                workload=detached.workload,
+                uid=detached.uid,
+            )
+            for detached in self.moves.detached
+        ]
+
+    @property
+    def newly_begun(self) -> list[Post]:
+        return [post for post in self.begun if post.at >= self.since]
 
     @property
     def evictions(self) -> list[Post]:

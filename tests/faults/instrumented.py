@@ -24,7 +24,8 @@ from aiohttp import ClientRequest, ClientResponse
 from aiohttp.connector import Connection
 
 SENT = "X-Sent"
-"""The header of eviction requests with the Unix time in seconds at which they were written to their connection."""
+"""The header of eviction requests and of changes of pods with the Unix time in seconds at which they were written to
+their connection."""
 
 PERIOD = 0.2
 """Seconds between two measurements."""
@@ -85,7 +86,10 @@ def mark_evictions() -> None:
     send = ClientRequest.send
 
     async def send_marked(request: ClientRequest, connection: Connection) -> ClientResponse:
-        if request.method == "POST" and request.url.path.endswith("/eviction"):
+        path = request.url.path
+        if (request.method == "POST" and path.endswith("/eviction")) or (
+            request.method == "PATCH" and "/pods/" in path
+        ):
             request.headers[SENT] = str(real_time())
         return await send(request, connection)
 

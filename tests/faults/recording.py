@@ -45,6 +45,7 @@ from faults.history import (
     Stop,
 )
 from faults.invariants.reclaimed import NAMES
+from faults.recording_of_moves import MovesRecorder
 
 OWN_ACCOUNTS = f"system:serviceaccount:{OWN}:"
 
@@ -95,6 +96,7 @@ class Recorder:
         self.convergences: list[Convergence] = []
         self.leaks: list[Leak] = []
         self.findings: list[Finding] = []
+        self.moves = MovesRecorder(clock)
         self.placements: dict[str, NodePlacement] = {}
         """By node, the latest message."""
 
@@ -322,6 +324,7 @@ class Recorder:
                 RefusedPod(at=write.time.timestamp(), pod=write.name, code=write.code)
                 for write in audit.refused_pods(self._audit_log)
             ),
+            moves=self.moves.history(self._audit_log, self.sent),
         )
 
     def _band_pods(self) -> Iterator[BandPod]:

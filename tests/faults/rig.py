@@ -77,6 +77,9 @@ TIMEOUT = 60.0
 _TRAFFIC_POLL = 0.5
 """Seconds: each time, the audit log is read."""
 
+ACCOUNTS = (*PROGRAMS, "agent-0", "agent-poison")
+"""Those with every permission in the cluster: only the code of a program limits it."""
+
 SAMPLE_PERIOD = 1.0
 """Seconds between two samples of the processes."""
 
@@ -136,6 +139,7 @@ class Program:
             health=f"127.0.0.1:{self.port}",
             own=own,
         )
+        document |= rig.sections
         document["nats"] |= {"user": self._service, "passwordFile": str(rig.password_file)}
         self.configuration.write_text(yaml.safe_dump(document, sort_keys=False))
         self._launch(offset)
@@ -289,6 +293,9 @@ class Rig:
         self.nats_urls: dict[str, str] = {}
         """By program, if not all servers."""
 
+        self.sections: dict[str, Any] = {}
+        """Sections of the configuration of all programs, in place of the usual ones."""
+
         self.since = clock.now()
         self.password_file = cluster.directory / "password"
         self.logs = LogSearch({})
@@ -420,9 +427,9 @@ class Rig:
             if program.runs and name.startswith(service):
                 program.kill()
 
-    async def write_kubeconfig(self, user: str, ca_file: Path | None = None) -> None:
-        """With a new token, and the CA of the proxy."""
-        token = (await self.cluster.service_account_token(cluster_setup.OWN, user)).read_text()
+    async def write_kubeconfig(self, user: str, ca_file: Path | None = None, *, account: str = "") -> None:
+        """With a new token, by default of the account of that name, and the CA of the proxy."""
+        token = (await self.cluster.service_account_token(cluster_setup.OWN, account or user)).read_text()
         server, ca = self.proxy.url, str(ca_file or self.cluster.ca_file)
         file = self.cluster.directory / f"{user}.kubeconfig"
         text = json.dumps(configuration.kubeconfig(server=server, ca_file=ca, user=user, token=token))
@@ -677,6 +684,7 @@ class Rig:
         )
         self.descheduler.epoch = await take_lease(self.kube, cluster_setup.OWN, "faults")
         self.nats_urls.clear()
+        self.sections.clear()
         publishing = self._publish_events(f"{name}.{seed}.{int(self.since)}")
         try:
             async with background(self.descheduler.run(), publishing):
@@ -759,13 +767,7 @@ def _accounts() -> list[Mapping[str, Any]]:
             "kind": "ClusterRoleBinding",
             "metadata": {"name": "equipoise-under-faults"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [
-                {
-                    "kind": "Group",
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "name": f"system:serviceaccounts:{cluster_setup.OWN}",
-                }
-            ],
+            "subjects": [{"kind": "ServiceAccount", "namespace": cluster_setup.OWN, "name": user} for user in ACCOUNTS],
         },
     ]
 

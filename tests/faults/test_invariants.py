@@ -9,6 +9,7 @@ from builders import an_intent
 
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.values.lease import LeaseEpoch
+from faults.histories_of_moves import BAD_MOVES
 from faults.history import (
     HARNESS,
     AcknowledgedEvent,
@@ -330,7 +331,7 @@ def test_a_bad_history_violates_its_invariant(name: str) -> None:
 
 def test_every_invariant_has_a_bad_history() -> None:
     """So every check is known to be able to fail."""
-    assert {invariant for invariant, _ in BAD.values()} == set(INVARIANTS)
+    assert {invariant for invariant, _ in (*BAD.values(), *BAD_MOVES.values())} == set(INVARIANTS)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from faults.catalog import (
     credentials,
     deschedulers,
     metrics,
+    moves,
     nats,
     nats_cluster,
     nodes,
@@ -43,5 +44,6 @@ FAULTS: Mapping[str, Fault] = {
         *reclaimers.FAULTS,
         *agents.FAULTS,
         *poison.FAULTS,
+        *moves.FAULTS,
     )
 }

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from faults.history import Guarantees, History
-from faults.invariants import bus, changes, evictions, measurements, processes, reclaimed, scheduling
+from faults.invariants import bus, changes, evictions, measurements, moves, processes, reclaimed, scheduling
 
 Check = Callable[[History, Guarantees], list[str]]
 
@@ -58,6 +58,12 @@ INVARIANTS: Mapping[str, Check] = {
     "I21": reclaimed.bound_pods_fit,
     "I22": reclaimed.nodes_are_no_smaller,
     "I23": reclaimed.only_amounts_are_written,
+    "I24": moves.endpoints_remain,
+    "I25": moves.nothing_is_left,
+    "I26": moves.one_true_outcome,
+    "I27": moves.only_approved_pods,
+    "I28": moves.few_at_a_time,
+    "I29": moves.rollouts_continue,
 }
 
 

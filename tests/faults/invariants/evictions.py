@@ -203,7 +203,7 @@ def samples_are_fresh(history: History, guarantees: Guarantees) -> list[str]:
     """I6: at each POST its intent was not expired, and its samples neither too old nor from the future."""
     wrong = []
     candidates = history.candidates()
-    for post in history.new_posts:
+    for post in history.newly_begun:
         found = candidates(post)
         if found and not any(_timely(published, post, guarantees) for published in found):
             published = found[-1]
@@ -223,7 +223,7 @@ def one_epoch_at_a_time(history: History, guarantees: Guarantees) -> list[str]:
     wrong = []
     newest, since = -1, 0.0
     candidates = history.candidates()
-    for post in sorted(history.posts, key=lambda post: post.at):
+    for post in sorted(history.begun, key=lambda post: post.at):
         found = candidates(post)
         if not found:
             continue
@@ -278,6 +278,6 @@ def pause_holds(history: History, guarantees: Guarantees) -> list[str]:
     return [
         f"{post.pod}: POST {post.at - span.begin:.1f} s after the pause"
         for span in history.paused
-        for post in history.new_posts
+        for post in history.newly_begun
         if span.begin + guarantees.pause <= post.at <= span.end
     ]

@@ -1,5 +1,5 @@
 """Reads the audit log of the API server: which pods were created, evicted, and bound to which nodes, and all writes of
-a client."""
+a client or to a kind of object."""
 
 import json
 from collections.abc import Iterator
@@ -66,12 +66,16 @@ class LoggedWrite:
     verb: str
     resource: str
     """The resource with its subresource: `nodes/status`."""
+    namespace: str
+    """Empty if the resource has none."""
     name: str
     time: datetime
     """The time at which the request came in, on the API server's clock."""
     code: int
     body: dict[str, Any]
     """The body of the request; empty if it is not logged."""
+    id: str
+    """The header `Audit-ID` of the request, or one that the API server chose."""
 
 
 def evictions(log: Path) -> list[LoggedEviction]:
@@ -130,34 +134,27 @@ def pod_writes(log: Path) -> list[PodWrite]:
 def writes_of(log: Path, user: str) -> list[LoggedWrite]:
     """The writes of the users whose names begin with `user`, ordered by time."""
     found = [
-        LoggedWrite(
-            user=event["user"]["username"],
-            verb=event["verb"],
-            resource="/".join(filter(None, (target.get("resource", ""), target.get("subresource", "")))),
-            name=target.get("name", ""),
-            time=datetime.fromisoformat(event["requestReceivedTimestamp"]),
-            code=event["responseStatus"]["code"],
-            body=event.get("requestObject") or {},
-        )
+        _write(event, event.get("requestObject") or {})
         for event in _events(log, user.encode())
         if (event.get("user") or {}).get("username", "").startswith(user) and event["stage"] == "ResponseComplete"
-        for target in [event.get("objectRef") or {}]
     ]
     return sorted(found, key=lambda write: write.time)
+
+
+def writes_to(log: Path, resource: str) -> list[LoggedWrite]:
+    """The successful writes to the objects of a resource, such as `endpointslices`, ordered by time."""
+    found = [
+        _write(event, event.get("requestObject") or {})
+        for event in _events(log, f'"{resource}"'.encode())
+        if event["stage"] == "ResponseComplete" and 200 <= event["responseStatus"]["code"] < 300
+    ]
+    return sorted((write for write in found if write.resource == resource), key=lambda write: write.time)
 
 
 def refused_pods(log: Path) -> list[LoggedWrite]:
     """The requests to create or bind a pod that were refused, except with 404 or 409. Ordered by time."""
     found = [
-        LoggedWrite(
-            user=(event.get("user") or {}).get("username", ""),
-            verb=event["verb"],
-            resource="/".join(filter(None, ("pods", event["objectRef"].get("subresource", "")))),
-            name=event["objectRef"].get("name", ""),
-            time=datetime.fromisoformat(event["requestReceivedTimestamp"]),
-            code=event["responseStatus"]["code"],
-            body={},
-        )
+        _write(event, {})
         for event in _events(log, b'"create"')
         if (event.get("objectRef") or {}).get("resource") == "pods"
         and event["objectRef"].get("subresource") in (None, "binding")
@@ -185,6 +182,21 @@ def _events(log: Path, text: bytes) -> Iterator[dict[str, Any]]:
         for line in lines:
             if text in line and line.endswith(b"\n"):
                 yield json.loads(line)
+
+
+def _write(event: dict[str, Any], body: dict[str, Any]) -> LoggedWrite:
+    target = event.get("objectRef") or {}
+    return LoggedWrite(
+        user=(event.get("user") or {}).get("username", ""),
+        verb=event["verb"],
+        resource="/".join(filter(None, (target.get("resource", ""), target.get("subresource", "")))),
+        namespace=target.get("namespace", ""),
+        name=target.get("name", ""),
+        time=datetime.fromisoformat(event["requestReceivedTimestamp"]),
+        code=event["responseStatus"]["code"],
+        body=body,
+        id=event["auditID"],
+    )
 
 
 def _eviction(event: dict[str, Any]) -> LoggedEviction:

@@ -28,8 +28,8 @@ class PrometheusConfiguration:
 
 
 def audit_policy() -> Document:
-    """The audit policy: evictions, bindings and writes of a node's status by a service are logged with bodies, other
-    writes without. Reads, Leases and Events are not logged."""
+    """The audit policy: evictions, bindings, endpoints, and what a service writes to pods, Roles and the status of
+    nodes are logged with bodies, other writes without. Reads, Leases and Events are not logged."""
     unlogged = [
         {"group": "coordination.k8s.io", "resources": ["leases"]},
         {"group": "events.k8s.io", "resources": ["events"]},
@@ -49,6 +49,20 @@ def audit_policy() -> Document:
                 "level": "Request",
                 "userGroups": ["system:serviceaccounts"],
                 "resources": [{"group": "", "resources": ["nodes/status"]}],
+            },
+            {
+                "level": "Request",
+                "userGroups": ["system:serviceaccounts"],
+                "verbs": ["patch", "update"],
+                "resources": [
+                    {"group": "", "resources": ["pods"]},
+                    {"group": "rbac.authorization.k8s.io", "resources": ["roles"]},
+                ],
+            },
+            {
+                "level": "Request",
+                "verbs": ["create", "update", "delete"],
+                "resources": [{"group": "discovery.k8s.io", "resources": ["endpointslices"]}],
             },
             {"level": "None", "verbs": ["get", "list", "watch"]},
             {"level": "None", "resources": unlogged},
