@@ -893,7 +893,7 @@ DEFECTS = (
             '.name(oldObject.metadata.uid).check("approve").allowed() || true',
         ),
         tests="tests/binder/test_surge_fence.py::test_a_pod_without_approval_is_not_detached",
-        fault="moves_without_approvals",
+        fault="moves_deschedulers_killed",
         invariant="I27",
     ),
     _defect(

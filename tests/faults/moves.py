@@ -1,7 +1,7 @@
 """Deployments behind Services, whose pods binders move without a gap with the rights of k8s/base and k8s/surge.
 
-The harness is the descheduler: it approves evictions and publishes the intents. A change is made at a stage of a move
-when the binder has written it to the ledger, before the binder receives the response.
+In most faults the harness is the descheduler: it approves evictions and publishes the intents. A change is made at a
+stage of a move when the binder has written it to the ledger, before the binder receives the response.
 """
 
 import asyncio
@@ -78,10 +78,10 @@ class Moves:
         """For changes that concern the whole cluster."""
 
         self.version = int(rig.clock.now())
-        self.approving = True
         self._approved: dict[str, None] = {}
         self._changes: dict[tuple[str, str], Change] = {}
         self._running: set[asyncio.Task[None]] = set()
+        self._failures: list[BaseException] = []
 
     @property
     def binders(self) -> list[Program]:
@@ -139,6 +139,10 @@ class Moves:
         await self.rig.until(has, f"{app} has {replicas} ready endpoints")
         self.recorder.require(app, replicas)
 
+    def required(self, app: str) -> int:
+        """The number of ready endpoints that the workload must have now."""
+        return next(each.replicas for each in reversed(self.recorder.required) if each.workload == app)
+
     async def pods(self, app: str = "") -> list[Pod]:
         """The pods that do not terminate. Raises KubeError."""
         found = await self.rig.kube.list(PODS, MOVES, f"app={app}" if app else "")
@@ -181,8 +185,19 @@ class Moves:
 
         await self.rig.until(is_reached, f"a move of {app} is {stage or EVICTED}", seconds=2 * RECOVERY)
 
-    async def propose(self, app: str) -> list[EvictionIntent]:
-        """Publishes an intent for a pod whose eviction is approved. Empty if there is none, or the stream has one.
+    async def reach(self, stage: str, change: Change) -> None:
+        """Makes the change for the first pod, of any Deployment, whose move reaches this stage; until it does."""
+        reached = asyncio.Event()
+
+        async def at_stage(moves: Moves, at: AtStage) -> None:
+            reached.set()
+            await change(moves, at)
+
+        self._changes["", stage] = at_stage
+        await self.rig.until(reached.is_set, f"a move is {stage}", seconds=2 * RECOVERY)
+
+    async def propose(self, app: str, *, approved: bool = True) -> list[EvictionIntent]:
+        """Publishes an intent for a pod. Empty if there is none, or the stream has one.
 
         Raises what is in `FAILURES`.
         """
@@ -194,7 +209,7 @@ class Moves:
         if not pods:
             return []
         pod = self.rig.generator.choice(pods)
-        if self.approving:
+        if approved:
             await self.approve(pod.metadata.uid)
         intent = self.rig.descheduler.intent_for(pod, await self.rig.lease_epoch())
         return [intent] if await self.rig.descheduler.publish(intent) else []
@@ -202,7 +217,10 @@ class Moves:
     async def approve(self, uid: str) -> None:
         """Until the API server applies it. Approvals of moves that have ended remain: a descheduler may be slow."""
         self._approved[uid] = None
-        await self._write_approvals()
+        rules = msgspec.to_builtins(approval_rules(list(self._approved)))
+        path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{OWN}/roles/{APPROVAL_ROLE}"
+        self.recorder.approve(self._approved)
+        await self.rig.api.patch(path, {"rules": rules})
         attributes = {
             "group": "equipoise.dev",
             "resource": "evictions",
@@ -218,27 +236,19 @@ class Moves:
 
         await self.rig.until(applied, "an approval is applied")
 
-    async def keep_approvals(self) -> None:
-        """Removes all approvals but those of open moves, as a descheduler that has just begun."""
-        stored = await LedgerStore(self.rig.kube, OWN).read()
-        moves = () if isinstance(stored, LedgerClosed) else stored.ledger.surge_moves
-        opened = {move.intent.pod_uid for move in moves}
-        self._approved = {uid: None for uid in self._approved if uid in opened}
-        await self._write_approvals()
-
-    async def _write_approvals(self) -> None:
-        rules = msgspec.to_builtins(approval_rules(list(self._approved)))
-        path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{OWN}/roles/{APPROVAL_ROLE}"
-        self.recorder.approve(self._approved)
-        await self.rig.api.patch(path, {"rules": rules})
+    async def changes_made(self) -> None:
+        """Until nothing that was begun at a stage is under way any more. Raises what has failed."""
+        while self._running:
+            await asyncio.wait(self._running)
+        if self._failures:
+            raise self._failures.pop()
 
     async def ended(self) -> None:
         """Until all changes are made and no move is open, at most for the time of the recovery; records what is left.
 
         A pod without a controller that a move in the ledger still has counts, too: it must have ended by then.
         """
-        while self._running:
-            await asyncio.gather(*list(self._running))
+        await self.changes_made()
         begin = self.rig.clock.now()
         left: list[str] = []
         while True:
@@ -280,7 +290,7 @@ class Moves:
         return response
 
     async def _at(self, app: str, stage: str, pod: str, proxied: ProxiedRequest) -> None:
-        change = self._changes.pop((app, stage), None)
+        change = self._changes.pop((app, stage), None) or self._changes.pop(("", stage), None)
         if change is None:
             return
         token = proxied.request.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -293,8 +303,9 @@ class Moves:
         await asyncio.wait({task}, timeout=HELD)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled() or task.exception() is None:
-            self._running.discard(task)  # `ended` raises the others
+        self._running.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._failures.append(failure)
 
 
 @asynccontextmanager

@@ -114,6 +114,9 @@ class Program:
         self.sources: tuple[str, ...] = ()
         """The folders of another build; default: the current one."""
 
+        self.account: Path | None = None
+        """The files of a ServiceAccount, as in a pod; default: a kubeconfig."""
+
         self._sampler: ProcessSampler | None = None
         self._suspended = False
         self._disturbed_until = 0.0
@@ -140,6 +143,8 @@ class Program:
             own=own,
         )
         document |= rig.sections
+        if self.account is not None:
+            document["kubernetes"] = {"serviceAccount": str(self.account), "namespace": cluster_setup.OWN}
         document["nats"] |= {"user": self._service, "passwordFile": str(rig.password_file)}
         self.configuration.write_text(yaml.safe_dump(document, sort_keys=False))
         self._launch(offset)
@@ -158,7 +163,11 @@ class Program:
         self.pid = self._rig.cluster.guard.start(
             [sys.executable, "-m", "faults.instrumented", f"equipoise.{self._service}", control, samples],
             log=self.log,
-            environment={"EQUIPOISE_CONFIG": str(self.configuration), "PYTHONPATH": path},
+            environment={
+                "EQUIPOISE_CONFIG": str(self.configuration),
+                "PYTHONPATH": path,
+                **({} if self.account is None else self._rig.in_cluster_environment),
+            },
         )
         self._sampler = ProcessSampler(self.name, self.pid, samples)
 
@@ -305,6 +314,14 @@ class Rig:
         if name not in self._ports:
             self._ports[name] = self.cluster.free_port()
         return self._ports[name]
+
+    @property
+    def in_cluster_environment(self) -> dict[str, str]:
+        """The variables of a pod, with the proxy in place of the API server."""
+        return {
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": self.proxy.url.rpartition(":")[2],
+        }
 
     # Waiting
 

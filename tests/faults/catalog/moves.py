@@ -9,8 +9,11 @@ from typing import Any
 from equipoise.binder.state.surge_move import DETACHED, PLACED, READY, RESERVED
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
+from equipoise.contracts.kubernetes.objects.metadata import is_ready
 from equipoise.testbed.api import ApiError
+from faults.catalog.deschedulers import changing_load
 from faults.catalog.fault import Extent, fault
+from faults.cluster_setup import MOVES, OWN
 from faults.moves import APPS, FAILURES, POD_PATH, READY_DELAY, STAGES, AtStage, Change, Moves, moving
 from faults.rig import Rig
 
@@ -104,23 +107,40 @@ async def moves_api_server_stopped(rig: Rig, extent: Extent) -> None:
         await at_each_stage(moves, extent, stop)
 
 
-async def moves_without_approvals(rig: Rig, extent: Extent) -> None:
-    """At each stage of a move the descheduler ends: nothing more is approved, while intents still arrive. Then another
-    one keeps the approvals of the open moves only."""
+async def moves_deschedulers_killed(rig: Rig, extent: Extent) -> None:
+    """Two deschedulers with their own rights propose and approve the moves. At each stage both get SIGKILL: nothing is
+    approved any more, while intents still arrive. They are started again, and keep the approvals of open moves only."""
+    rig.sections["namespaces"] = {"include": [MOVES]}
     async with moving(rig) as moves:
         other = f"unapproved{moves.version}"
-        await moves.deploy(other, 1)
+        replicas = {other: 1} | {f"levelled{number}x{moves.version}": 3 for number in range(8)}
+        await asyncio.gather(*(moves.deploy(app, count) for app, count in replicas.items()))
+        deschedulers = [rig.program(f"descheduler-{number}") for number in range(2)]
+        token = await rig.cluster.service_account_token(OWN, "equipoise-descheduler")
 
-        async def end(moves: Moves, at: AtStage) -> None:
+        async def kill(moves: Moves, at: AtStage) -> None:
             async with moves.one_at_a_time:
-                moves.approving = False
-                await moves.keep_approvals()
-                intents = await moves.propose(other)
+                for descheduler in deschedulers:
+                    descheduler.kill()
+                intents = await moves.propose(other, approved=False)
                 settled = rig.recorder.settled
                 await rig.until(lambda: all(intent.id in settled for intent in intents), "the intents are settled")
-                moves.approving = True
+                await asyncio.gather(*(descheduler.start() for descheduler in deschedulers))
 
-        await at_each_stage(moves, extent, end)
+        await rig.purge_outcomes()
+        for descheduler in deschedulers:
+            descheduler.account = token.parent
+        try:
+            await asyncio.gather(*(descheduler.start() for descheduler in deschedulers))
+            async with changing_load(rig):
+                for _ in range(extent.times):
+                    for stage in rig.generator.sample(STAGES, len(STAGES)):
+                        await moves.reach(stage, kill)
+        finally:
+            await moves.changes_made()
+            rig.stop_programs("descheduler")
+            for descheduler in deschedulers:
+                descheduler.account = None
 
 
 async def moves_rolled_out(rig: Rig, extent: Extent) -> None:
@@ -268,18 +288,23 @@ async def moves_replacements_fail(rig: Rig, extent: Extent) -> None:
 
 
 async def _crash(moves: Moves, at: AtStage) -> None:
-    """The newest pod is ready and not ready for a second each, for longer than the move waits for it."""
+    """The newest pod is ready and not ready for a second each, for longer than the move waits for it, while as many
+    others are ready as the workload requires."""
     end = moves.rig.clock.now() + 2 * SHORT_TIMEOUT
-    ready = False
-    while moves.rig.clock.now() < end or not ready:
+    while moves.rig.clock.now() < end:
+        for ready in (False, True):
+            with suppress(*FAILURES):
+                await _set_newest_ready(moves, at, ready)
+            await asyncio.sleep(1.0)
+
+
+async def _set_newest_ready(moves: Moves, at: AtStage, ready: bool) -> None:
+    *others, newest = sorted(await moves.pods(at.app), key=lambda pod: str(pod.metadata.creation_timestamp))
+    enough = sum(is_ready(pod.status.conditions) for pod in others) >= moves.required(at.app)
+    if newest.spec.node_name and newest.metadata.name != at.pod and (ready or enough):
         status = {"status": {"conditions": [{"type": "Ready", "status": str(ready)}]}}
-        with suppress(*FAILURES):
-            pods = sorted(await moves.pods(at.app), key=lambda pod: str(pod.metadata.creation_timestamp))
-            if pods and pods[-1].spec.node_name and pods[-1].metadata.name != at.pod:
-                path = f"{POD_PATH}/{pods[-1].metadata.name}/status"
-                await moves.rig.api.patch(path, status, kind="strategic-merge-patch")
-        await asyncio.sleep(1.0)
-        ready = not ready
+        path = f"{POD_PATH}/{newest.metadata.name}/status"
+        await moves.rig.api.patch(path, status, kind="strategic-merge-patch")
 
 
 async def _without_scheduler(moves: Moves) -> None:
@@ -293,7 +318,7 @@ FAULTS = (
     fault(moves_binders_killed, 48, intents=5, evictions=5),
     fault(moves_nats_killed, 49, intents=5, evictions=5),
     fault(moves_api_server_stopped, 50, intents=5, evictions=4),
-    fault(moves_without_approvals, 51, intents=6, evictions=5),
+    fault(moves_deschedulers_killed, 51, intents=10, evictions=5),
     fault(moves_rolled_out, 52, intents=5, evictions=3),
     fault(moves_scaled, 53, intents=5, evictions=3),
     fault(moves_deleted, 54, intents=5, evictions=3),
