@@ -47,6 +47,9 @@ HELD = 1.0
 
 APPS = f"/apis/apps/v1/namespaces/{MOVES}"
 POD_PATH = f"/api/v1/namespaces/{MOVES}/pods"
+READY_AFTER = 4.0
+"""Seconds after which a pod is ready. Of one that is ready sooner, no binder sees that it is placed."""
+
 READY_DELAY = "pod-ready.stage.kwok.x-k8s.io/delay"
 """The annotation that makes a fake kubelet wait before a pod is ready."""
 
@@ -95,12 +98,11 @@ class Moves:
         replicas: int,
         *,
         budget: Mapping[str, Any] | None = None,
-        ready_after: float = 0.0,
         spec: Mapping[str, Any] | None = None,
         **deployment: Any,
     ) -> None:
         """Until the Service has its endpoints. `spec`: of the pods; `deployment`: further fields of its spec."""
-        annotations = {READY_DELAY: f"{ready_after:g}s"} if ready_after else {}
+        annotations = {READY_DELAY: f"{READY_AFTER:g}s"}
         manifest = objects.deployment(
             app, objects.pod_template(app, annotations=annotations, spec=spec), replicas=replicas, namespace=MOVES
         )

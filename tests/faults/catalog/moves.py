@@ -11,6 +11,7 @@ from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.objects.metadata import is_ready
 from equipoise.testbed.api import ApiError
+from faults.catalog.binders import ACK_WAIT
 from faults.catalog.deschedulers import changing_load
 from faults.catalog.fault import Extent, fault
 from faults.cluster_setup import MOVES, OWN
@@ -62,6 +63,7 @@ def _one_of(*changes: Change) -> Change:
 
 async def moves_binders_killed(rig: Rig, extent: Extent) -> None:
     """At each stage of a move the binder that has written it gets SIGKILL before it knows; the other one continues."""
+    await rig.recreate_consumer(ack_wait=ACK_WAIT)
     async with moving(rig) as moves:
         await at_each_stage(moves, extent, _kill_binder)
 
@@ -315,10 +317,10 @@ async def _without_scheduler(moves: Moves) -> None:
 
 
 FAULTS = (
-    fault(moves_binders_killed, 48, intents=5, evictions=5),
-    fault(moves_nats_killed, 49, intents=5, evictions=5),
+    fault(moves_binders_killed, 48, intents=5, evictions=4),
+    fault(moves_nats_killed, 49, intents=5, evictions=4),
     fault(moves_api_server_stopped, 50, intents=5, evictions=4),
-    fault(moves_deschedulers_killed, 51, intents=10, evictions=5),
+    fault(moves_deschedulers_killed, 51, intents=8, evictions=4),
     fault(moves_rolled_out, 52, intents=5, evictions=3),
     fault(moves_scaled, 53, intents=5, evictions=3),
     fault(moves_deleted, 54, intents=5, evictions=3),
