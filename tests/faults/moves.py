@@ -27,10 +27,11 @@ from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.runtime.kubernetes.client import PODS, KubeError
 from equipoise.testbed import objects
 from equipoise.testbed.api import ApiError
+from faults import cluster_setup
 from faults.cluster_setup import MAX_MOVES, MOVES, NODES, OWN, workload_of
 from faults.fault_proxy import BINDER, EVICTION, LEDGER, ProxiedRequest
 from faults.history_of_moves import LeftOvers
-from faults.rig import Program, Rig
+from faults.rig import Rig
 
 EVICTED = "evicted"
 """The API server has evicted the pod, and the ledger still has the move."""
@@ -39,10 +40,13 @@ STAGES = (RESERVED, DETACHED, PLACED, READY, EVICTED)
 
 ACCOUNT = "equipoise-binder"
 BINDERS = ("binder-0", "binder-1")
+LIMITS = {**cluster_setup.LIMITS, "preemptions": {"max": 1, "window": "10s"}}
+"""A pod whose move has failed is not moved again for the longest of these times."""
+
 RECOVERY = 60.0
 """Seconds after the end of a fault in which every move must have ended."""
 
-HELD = 1.0
+HELD = 0.3
 """Seconds for which the response to the write of a stage waits for the change at most."""
 
 APPS = f"/apis/apps/v1/namespaces/{MOVES}"
@@ -86,9 +90,8 @@ class Moves:
         self._running: set[asyncio.Task[None]] = set()
         self._failures: list[BaseException] = []
 
-    @property
-    def binders(self) -> list[Program]:
-        return [self.rig.program(name) for name in BINDERS]
+    async def start(self, binder: str) -> None:
+        await self.rig.program(binder).start(limits=LIMITS)
 
     # Workloads
 
@@ -182,7 +185,7 @@ class Moves:
             if not reached.is_set() and (not last or last[-1].id in self.rig.recorder.settled):
                 with suppress(*FAILURES):
                     last.extend(await self.propose(app))
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(1.0)
             return reached.is_set()
 
         await self.rig.until(is_reached, f"a move of {app} is {stage or EVICTED}", seconds=2 * RECOVERY)
@@ -321,7 +324,7 @@ async def moving(rig: Rig, *, ready_timeout: float = 15.0) -> AsyncIterator[Move
     for name in BINDERS:
         await rig.write_kubeconfig(name, account=ACCOUNT)
     try:
-        await rig.start("binder", len(BINDERS))
+        await asyncio.gather(*map(moves.start, BINDERS))
         rig.proxy.rule(moves.on_ledger, method="PUT", path=LEDGER, agent=BINDER)
         rig.proxy.rule(moves.on_eviction, method="POST", path=EVICTION, agent=BINDER)
         try:

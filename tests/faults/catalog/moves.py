@@ -74,7 +74,7 @@ async def _kill_binder(moves: Moves, at: AtStage) -> None:
     async with moves.one_at_a_time:
         if binder.pid == pid:  # otherwise it was killed for another move meanwhile
             binder.kill()
-            await binder.start()
+            await moves.start(at.binder)
 
 
 async def moves_nats_killed(rig: Rig, extent: Extent) -> None:
