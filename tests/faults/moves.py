@@ -85,6 +85,7 @@ class Moves:
         """For changes that concern the whole cluster."""
 
         self.version = int(rig.clock.now())
+        self._approving = asyncio.Lock()
         self._approved: dict[str, None] = {}
         self._changes: dict[tuple[str, str], Change] = {}
         self._running: set[asyncio.Task[None]] = set()
@@ -221,11 +222,12 @@ class Moves:
 
     async def approve(self, uid: str) -> None:
         """Until the API server applies it. Approvals of moves that have ended remain: a descheduler may be slow."""
-        self._approved[uid] = None
-        rules = msgspec.to_builtins(approval_rules(list(self._approved)))
         path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{OWN}/roles/{APPROVAL_ROLE}"
-        self.recorder.approve(self._approved)
-        await self.rig.api.patch(path, {"rules": rules})
+        async with self._approving:  # an earlier list must not replace a later one
+            self._approved[uid] = None
+            rules = msgspec.to_builtins(approval_rules(list(self._approved)))
+            self.recorder.approve(self._approved)
+            await self.rig.api.patch(path, {"rules": rules})
         attributes = {
             "group": "equipoise.dev",
             "resource": "evictions",
