@@ -856,7 +856,7 @@ DEFECTS = (
         "a pod evicted before its replacement is ready",
         (
             f"{BINDER}/decisions/surge/next_step.py",
-            "    return available_pods(observed, now) >= needed_pods(move, observed)",
+            "    return ready_pods(observed, now, required_period(observed)) >= needed_pods(move, observed)",
             "    return True",
         ),
         tests="tests/binder/test_surge_laws.py::test_no_endpoint_is_missing_because_of_a_move_and_every_move_ends",
@@ -911,8 +911,8 @@ DEFECTS = (
         "a pod that goes back during a rollout",
         (
             f"{BINDER}/decisions/surge/next_step.py",
-            "        if complete or is_rolling_out(observed):",
-            "        if complete:",
+            "        if ready or is_rolling_out(observed) or restoring",
+            "        if ready or restoring",
         ),
         (
             f"{BINDER}/decisions/surge/next_step.py",
