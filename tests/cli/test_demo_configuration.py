@@ -41,12 +41,17 @@ BY_PLACEMENT: dict[Placement, set[str]] = {
 
 
 def demo_document(
-    factor: float, *, placement: Placement = "extender", sliced: bool = False, colocation: bool = False
+    factor: float,
+    *,
+    placement: Placement = "extender",
+    sliced: bool = False,
+    colocation: bool = False,
+    surge: bool = False,
 ) -> dict[str, Any]:
     document = equipoise_document(
         kubeconfig="k", prometheus_url="http://p:1", nats_url="nats://n:1", neutral=False,
         ports=WITH_RECLAIMER if colocation else PORTS,
-        differences=differences(placement, sliced=sliced, colocation=colocation),
+        differences=differences(placement, sliced=sliced, colocation=colocation, surge=surge),
     )  # fmt: skip
     return compressed_document(document, factor)
 
@@ -88,6 +93,18 @@ def test_with_batch_pods_only_settings_of_the_reclaimer_differ_in_addition() -> 
     compressed = demo_document(225, colocation=True)
     assert compressed["reclaimer"]["forecast"]["day"] == compressed["collector"]["profile"]["day"] == "6m24s"
     assert all(each.settings and each.reason for each in COLOCATION)
+
+
+def test_with_moves_without_a_gap_protection_is_the_shipped_one() -> None:
+    """Also for a slice of a trace, where most workloads have one replica. The start of pods is not compressed."""
+    without, demo = dict(leaves(demo_document(1))), dict(leaves(demo_document(1, surge=True)))
+
+    assert {path for path in demo if demo[path] != without[path]} == {
+        "surge.mode", "surge.maxMoves", "surge.readyTimeout",
+    }  # fmt: skip
+    assert demo_document(225, surge=True)["surge"]["readyTimeout"] == "30s"
+    assert demo_document(1, sliced=True, surge=True)["protection"] == demo_document(1)["protection"]
+    assert demo_document(1, sliced=True)["protection"]["minReplicas"] == 1
 
 
 @pytest.mark.parametrize("cores", [8.0, 16.0])

@@ -80,6 +80,37 @@ def test_a_replacement_on_the_node_of_the_evicted_pod_is_a_return(tmp_path: Path
     assert 1 == read_audit_log(log).same_node_returns()
 
 
+def test_a_pod_that_was_detached_first_was_moved_without_a_gap(tmp_path: Path) -> None:
+    """It counts from then on, so that the binding of its replacement, which is before its eviction, is found. Other
+    patches, and those that give a pod back, detach nothing."""
+
+    def a_patch(pod: str, at: float, labels: dict[str, str | None]) -> str:
+        target = {"resource": "pods", "namespace": "shop", "name": pod}
+        body = {"metadata": {"labels": labels}}
+        user = {"username": "system:serviceaccount:equipoise-system:equipoise-binder"}
+        return an_event("", pod, at, verb="patch", objectRef=target, requestObject=body, user=user)
+
+    log = a_log(
+        tmp_path,
+        an_event("binding", "web-abc-1", 1.0, node="node-a"),
+        an_event("binding", "api-abc-1", 1.0, node="node-a"),
+        a_patch("web-abc-1", 2.0, {"pod-template-hash": None}),
+        a_patch("api-abc-1", 2.0, {"pod-template-hash": "abc"}),
+        a_patch("api-abc-1", 2.5, {"other": None}),
+        an_event("binding", "web-abc-2", 3.0, node="node-a"),
+        an_event("eviction", "web-abc-1", 9.0),
+        an_event("eviction", "api-abc-1", 10.0),
+        an_event("binding", "api-abc-2", 12.0, node="node-b"),
+    )
+    events = read_audit_log(log)
+
+    assert [(each.pod, each.at, each.without_gap) for each in events.evictions] == [
+        ("web-abc-1", 2.0, True),
+        ("api-abc-1", 10.0, False),
+    ]
+    assert 1 == events.same_node_returns()
+
+
 def test_the_share_of_a_burst_is_that_of_its_fullest_node(tmp_path: Path) -> None:
     """Two of three pods on one node are two thirds; later bindings are replacements."""
     log = a_log(

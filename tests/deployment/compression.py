@@ -14,9 +14,10 @@ FACTOR = 225.0
 Document = dict[str, Any]
 
 
-def compressed_configuration(placement: Placement) -> Document:
+def compressed_configuration(placement: Placement, settings: Document) -> Document:
+    """`settings`: those of the test. Their durations are those of the trace."""
     base = yaml.safe_load((BASE / "equipoise.yaml").read_text())
-    return compressed_document(merged(base, _overlay(placement)), FACTOR)
+    return compressed_document(merged(merged(base, _overlay(placement)), settings), FACTOR)
 
 
 def _overlay(placement: Placement) -> Document:

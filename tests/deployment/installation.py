@@ -22,11 +22,14 @@ from equipoise.cli.demo.configuration import Placement
 from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.manifests import namespace_documents, node_documents, workload_documents
 from equipoise.cli.demo.node_loads import NodeLoads, trace_cores
+from equipoise.cli.demo.surge.workloads import service_documents, wanted_endpoints
 from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.configuration.settings import SurgeMode
 from equipoise.lab.model.trace import Trace
 from equipoise.runtime.bus.permissions import USERS
 from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.objects import pod_disruption_budget
 
 NODES = 20
 STEP_SECONDS = 4
@@ -68,30 +71,54 @@ class DeployedCluster(msgspec.Struct, frozen=True, kw_only=True):
         return (await self.cluster.service_account_token(NAMESPACE, f"equipoise-{service}")).read_text()
 
 
-def constant_trace() -> Trace:
+def constant_trace(nodes: int = NODES) -> Trace:
     """Fake kubelets have no physical limit: usage is scaled so that no node exceeds its capacity."""
-    trace = example_trace(nodes=NODES, steps=24)
+    trace = example_trace(nodes=nodes, steps=24)
     cpu, memory = SCALE * trace.cpu_milli[:, [NOON]], trace.memory_mib[:, [NOON]]
     return msgspec.structs.replace(trace, cpu_milli=cpu, memory_mib=memory, seconds_per_step=FACTOR * STEP_SECONDS)
 
 
+class MovesWithoutGap(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster in which single replicas are moved without a gap: with k8s/surge."""
+
+    trace: Trace
+    mode: SurgeMode = "singleReplicas"
+    start_seconds: int
+    """The time after which each pod of a single replica is ready."""
+
+    def prepared(self, workloads: list[Document]) -> list[Document]:
+        """The workloads with Services. Single replicas have budgets that allow no eviction, and start slowly."""
+        wanted = wanted_endpoints(self.trace)
+        single = {name.partition("/")[2]: name.partition("/")[0] for name, replicas in wanted.items() if replicas == 1}
+        others = [each for each in workloads if each["kind"] != "PodDisruptionBudget"]
+        for each in others:
+            if each["metadata"]["name"] in single:
+                annotations = each["spec"]["template"]["metadata"]["annotations"]
+                annotations["pod-ready.stage.kwok.x-k8s.io/delay"] = f"{self.start_seconds}s"
+        budgets = [
+            pod_disruption_budget(name, name, max_unavailable=0, namespace=namespace)
+            for name, namespace in single.items()
+        ]
+        return [*service_documents(wanted), *budgets, *others]
+
+
 @asynccontextmanager
 async def deployed_cluster(
-    binaries: Binaries, directory: Path, placement: Placement = "extender", address: str = "127.0.0.1"
+    binaries: Binaries,
+    directory: Path,
+    placement: Placement = "extender",
+    address: str = "127.0.0.1",
+    surge: MovesWithoutGap | None = None,
 ) -> AsyncIterator[DeployedCluster]:
     """With `hints`, also the objects of k8s/hints. The API server and Prometheus listen on `address`."""
-    trace = constant_trace()
+    trace = constant_trace() if surge is None else surge.trace
+    workloads = workload_documents(trace, epoch=int(time.time()), step_seconds=STEP_SECONDS)  # noqa: TID251
     async with (
         Cluster(binaries=binaries, address=address) as cluster,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
     ):
         await cluster.add_nodes(node_documents(trace))
-        await cluster.apply(
-            [
-                *namespace_documents(),
-                *workload_documents(trace, epoch=int(time.time()), step_seconds=STEP_SECONDS),  # noqa: TID251
-            ]
-        )
+        await cluster.apply([*namespace_documents(), *(workloads if surge is None else surge.prepared(workloads))])
         await cluster.wait(
             "/api/v1/pods?resourceVersion=0",
             lambda pods: (
@@ -102,7 +129,8 @@ async def deployed_cluster(
             timeout=60,
         )
         hints = read_kustomization(ROOT / "k8s" / "hints") if placement == "hints" else []
-        await cluster.apply([*base_documents(), *live_page_documents(), *hints])
+        detaching = read_kustomization(ROOT / "k8s" / "surge") if surge is not None else []
+        await cluster.apply([*base_documents(), *live_page_documents(), *hints, *detaching])
         token = await cluster.service_account_token(NAMESPACE, "equipoise-collector")
         passwords = {user: token_hex(12) for user in USERS}
         yield DeployedCluster(
@@ -110,7 +138,7 @@ async def deployed_cluster(
             binaries=binaries,
             trace=trace,
             loads=NodeLoads(session, cluster.prometheus_url, trace_cores(trace), 2 * STEP_SECONDS),
-            configuration=compressed_configuration(placement),
+            configuration=compressed_configuration(placement, {} if surge is None else {"surge": {"mode": surge.mode}}),
             placement=placement,
             passwords=passwords | {"prometheus-token": token.read_text(), "prometheus-kubeconfig": ""},
             certificate_secrets=create_secrets(directory / "certificates"),

@@ -10,6 +10,7 @@ from descheduler.cluster import Cluster
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import SurgeSettings
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules
 from equipoise.contracts.kubernetes.objects.access import PolicyRule, Role
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
@@ -150,6 +151,33 @@ async def test_the_approval_of_a_pod_remains_until_its_move_without_a_gap_ends(
         await pass_time(cluster, 240)
 
     assert rules(cluster) == []
+
+
+async def test_a_short_intent_is_approved_until_a_binder_must_have_reported_its_move(cluster: Cluster) -> None:
+    """The move may begin when the intent expires, and the next heartbeat that arrives names it 30 s later. Its
+    approval could not be given again, and the pod would remain detached."""
+    surge = SurgeSettings(mode="always")
+    async with running(cluster, intent_lifetime=Duration(10), interval=Duration(15), surge=surge):
+        while not cluster.intents:
+            await pass_time(cluster, 15)
+        begun, _ = cluster.intents[:2]
+        cluster.usage = dict.fromkeys(cluster.usage, 0.1)
+        await pass_time(cluster, 30)
+        await pass_time(cluster, 240, surge_pods=[begun.pod_uid])
+
+    assert begun.pod_uid in (name for rule in rules(cluster) for name in rule.resource_names or ())
+
+
+async def test_a_pod_is_not_proposed_again_while_it_is_moved_without_a_gap(cluster: Cluster) -> None:
+    """Its node stays hot until the replacement is ready, which may take longer than an intent lives."""
+    async with running(cluster, intent_lifetime=Duration(200)):
+        await pass_time(cluster, FIVE_EVALUATIONS)
+        slow, other = cluster.intents
+        await pass_time(cluster, 900, surge_pods=[slow.pod_uid])
+
+    proposed = [intent.pod_uid for intent in cluster.intents]
+    assert proposed.count(slow.pod_uid) == 1
+    assert proposed.count(other.pod_uid) > 1
 
 
 async def test_a_new_leader_ends_no_approval_before_a_binder_has_reported(cluster: Cluster) -> None:

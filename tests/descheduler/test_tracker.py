@@ -168,6 +168,18 @@ def test_pending_moves_end_without_an_evaluation() -> None:
     assert vars(tracker) == before
 
 
+def test_a_move_without_a_gap_is_pending_until_its_outcome() -> None:
+    """Its replacement may start for longer than an intent and its outcome take: the pod counts as leaving meanwhile."""
+    tracker = proposed()
+    late = tracker.pending[an_intent().id].until + 1
+
+    tracker.update({}, {}, NODES, late, [an_intent().pod_uid])
+    assert tracker.still_pending({}, {}, NODES, late, [an_intent().pod_uid]) == tracker.pending != {}
+
+    tracker.update({}, {}, NODES, late, ["another"])
+    assert not tracker.pending
+
+
 @pytest.mark.parametrize("ahead", [60.0, 86_400.0, 31_536_000.0])
 def test_a_clock_that_was_ahead_makes_nothing_last_longer(ahead: float) -> None:
     """Moves, approvals and cooldowns of that time end as if it had been right, and nodes are counted anew."""

@@ -49,7 +49,7 @@ async def test_the_demo_runs_to_its_end() -> None:
     assert result.burst_max_share < 0.5
     encoded = json.loads(result.encoded())
     assert encoded["evictions"] == result.evictions
-    assert "colocation" not in encoded
+    assert {"colocation", "surge"}.isdisjoint(encoded)
     assert "batch pods" not in output
     for text in (
         "compressed 225 times",
@@ -92,6 +92,25 @@ async def test_batch_pods_run_on_what_the_reclaimer_offers() -> None:
         "suppressed: ",
         "node-hours above 65 %",
     ):
+        assert text in output
+
+
+@pytest.mark.weekly
+async def test_every_pod_moves_without_a_gap() -> None:
+    """Single replicas among them, and workloads whose budgets allow no eviction; as the accounts of k8s/surge."""
+    console = Console(file=io.StringIO(), force_terminal=False, width=200)
+    options = DemoOptions(nodes=NODES, steps=STEPS, burst_pods=BURST_PODS, surge=True)
+    result = await run_demo(options, Screen(console))
+    output = console.file.getvalue()  # type: ignore[attr-defined]
+
+    assert (result.limit_violations, result.protected_evictions) == (0, 0)
+    surge = result.surge
+    assert surge is not None
+    assert surge.moved == surge.without_gap == result.evictions > 0
+    assert (surge.shortages, surge.seconds_with_fewer_ready, surge.detached_left_over) == (0, 0.0, 0)
+    assert surge.services > NODES
+    assert json.loads(result.encoded())["surge"]["moved"] == surge.moved
+    for text in ("surge.mode always", "of them without a gap: 0 s with fewer ready endpoints", "0 detached pods left"):
         assert text in output
 
 

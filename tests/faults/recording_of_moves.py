@@ -18,9 +18,6 @@ from faults.history_of_moves import (
     Rollout,
 )
 
-_SERVICE = "kubernetes.io/service-name"
-"""The label of an EndpointSlice with the name of its Service."""
-
 
 class MovesRecorder:
     """Empty unless a fault moves pods without a gap."""
@@ -82,15 +79,10 @@ def _relabelings(audit_log: Path, sent: Mapping[str, float]) -> Iterator[Relabel
 
 def _endpoints(audit_log: Path) -> Iterator[ReadyEndpoints]:
     """Each Service has one EndpointSlice: it has few pods."""
-    for write in audit.writes_to(audit_log, "endpointslices"):
-        labels = (write.body.get("metadata") or {}).get("labels") or {}
-        if write.namespace == MOVES and _SERVICE in labels:
-            endpoints = write.body.get("endpoints") or ()
-            yield ReadyEndpoints(
-                at=write.time.timestamp(),
-                workload=labels[_SERVICE],
-                ready=sum(bool(each["conditions"].get("ready")) for each in endpoints),
-            )
+    for written in audit.written_slices(audit_log):
+        namespace, _, service = written.service.partition("/")
+        if namespace == MOVES:
+            yield ReadyEndpoints(at=written.time.timestamp(), workload=service, ready=len(written.ready))
 
 
 def _approvals(audit_log: Path) -> Iterator[Approvals]:

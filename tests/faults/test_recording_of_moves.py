@@ -55,15 +55,14 @@ def test_a_label_that_a_service_removes_or_restores(tmp_path: Path) -> None:
 
 def test_the_ready_endpoints_of_a_service(tmp_path: Path) -> None:
     """Those of other namespaces are not counted."""
-    body = {
-        "metadata": {"labels": {"kubernetes.io/service-name": "web"}},
-        "endpoints": [{"conditions": {"ready": True}}, {"conditions": {"ready": False}}, {"conditions": {}}],
-    }
+    conditions = {"a": {"ready": True}, "b": {"ready": False}}
+    endpoints = [{"conditions": ready, "targetRef": {"uid": uid}} for uid, ready in conditions.items()]
+    body = {"metadata": {"labels": {"kubernetes.io/service-name": "web"}}, "endpoints": endpoints}
     found = history(
         tmp_path,
-        line("endpointslices", "create", body),
-        line("endpointslices", "update", body, namespace="shop"),
-        line("endpointslices", "update", {**body, "endpoints": None}),
+        line("endpointslices", "create", {}, responseObject=body),
+        line("endpointslices", "update", {}, responseObject=body, namespace="shop"),
+        line("endpointslices", "update", {}, responseObject={**body, "endpoints": None}),
     )
     assert found.endpoints == (
         ReadyEndpoints(at=SECONDS, workload="web", ready=1),

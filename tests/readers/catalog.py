@@ -452,7 +452,7 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.annotator.shell.hints_webhook.server": ("review of a new pod",),
     "equipoise.binder.state.ledger_json": ("ledger", "moves of a damaged ledger"),
     "equipoise.cli.bus.messages": ("message Explanation", "message PlanResponse"),
-    "equipoise.cli.demo.colocation.account": (),  # a file of this package
+    "equipoise.cli.demo.accounts": (),  # a file of this package
     "equipoise.cli.demo.real.run": (),  # the output of our own commands, in a cluster of the demo
     "equipoise.cli.doctor.checks.colocation": ("message ReclaimedNode",),
     "equipoise.cli.doctor.foreign_configuration": ("extender in a ConfigMap", "policy in a ConfigMap"),

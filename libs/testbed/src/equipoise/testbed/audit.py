@@ -1,5 +1,5 @@
-"""Reads the audit log of the API server: which pods were created, evicted, and bound to which nodes, and all writes of
-a client or to a kind of object."""
+"""Reads the audit log of the API server: which pods were created, evicted, and bound to which nodes, which endpoints
+were ready, and all writes of a client or to a kind of object."""
 
 import json
 from collections.abc import Iterator
@@ -8,6 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+_SERVICE_NAME = "kubernetes.io/service-name"
+"""The label of an EndpointSlice that names its Service."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +59,19 @@ class PodWrite:
     user: str
     time: datetime
     """The time at which the response was sent, on the API server's clock."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenSlice:
+    """An EndpointSlice after a successful write."""
+
+    service: str
+    """`namespace/name` of its Service."""
+    name: str
+    ready: frozenset[str]
+    """UIDs of the pods whose endpoints are ready, or the address of what is no pod. Empty after its deletion."""
+    time: datetime
+    """The time at which the request came in, on the API server's clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +145,43 @@ def pod_writes(log: Path) -> list[PodWrite]:
         and 200 <= event["responseStatus"]["code"] < 300
     ]
     return sorted(writes, key=lambda write: write.time)
+
+
+def written_slices(log: Path) -> list[WrittenSlice]:
+    """The EndpointSlices of Services after each successful write, ordered by time."""
+    service_of: dict[tuple[str, str], str] = {}
+    writes = []
+    for event in _events(log, b'"endpointslices"'):
+        target = event.get("objectRef") or {}
+        if (target.get("resource"), event["stage"]) != ("endpointslices", "ResponseComplete"):
+            continue
+        if not 200 <= event["responseStatus"]["code"] < 300:
+            continue
+        written = event.get("responseObject") or {}
+        deleted = event["verb"] == "delete"
+        metadata = {"name": target.get("name"), **(written.get("metadata") or {})}
+        name = (target["namespace"], metadata["name"])
+        if not deleted:
+            service_of[name] = (metadata.get("labels") or {}).get(_SERVICE_NAME, "")
+        if service := service_of.get(name):
+            writes.append(
+                WrittenSlice(
+                    service=f"{name[0]}/{service}",
+                    name=name[1],
+                    ready=frozenset() if deleted else _ready_pods(written),
+                    time=datetime.fromisoformat(event["requestReceivedTimestamp"]),
+                )
+            )
+    return sorted(writes, key=lambda write: write.time)
+
+
+def _ready_pods(endpoint_slice: dict[str, Any]) -> frozenset[str]:
+    """A condition that is not set counts as ready, as the API defines it."""
+    return frozenset(
+        (endpoint.get("targetRef") or {}).get("uid", "") or endpoint["addresses"][0]
+        for endpoint in endpoint_slice.get("endpoints") or ()
+        if (endpoint.get("conditions") or {}).get("ready") is not False
+    )
 
 
 def writes_of(log: Path, user: str) -> list[LoggedWrite]:

@@ -28,12 +28,19 @@ REAL_NODES = 2
     help="How scores reach kube-scheduler: by its extender, or by placement hints, for which it is not configured.",
 )
 @click.option("--colocation", is_flag=True, help="Run batch pods on what the other pods request and do not use.")
+@click.option("--surge", is_flag=True, help="Move pods without a gap, single replicas and blocked budgets included.")
 @click.option(
     "--real", is_flag=True, help="Two nodes with a kubelet and containers, and the chart. Needs root, in a clone."
 )
 @click.option("--keep", is_flag=True, help="Keep everything running at the end, and print how to connect.")
 def demo(
-    trace_folder: Path | None, seed: int, placement: "Placement", colocation: bool, real: bool, keep: bool
+    trace_folder: Path | None,
+    seed: int,
+    placement: "Placement",
+    colocation: bool,
+    surge: bool,
+    real: bool,
+    keep: bool,
 ) -> None:
     """Run Equipoise on a throwaway real cluster and measure the result.
 
@@ -57,7 +64,9 @@ def demo(
     if real:
         _real(screen, keep=keep)
         return
-    options = DemoOptions(trace_folder=trace_folder, seed=seed, placement=placement, colocation=colocation, keep=keep)
+    options = DemoOptions(
+        trace_folder=trace_folder, seed=seed, placement=placement, colocation=colocation, surge=surge, keep=keep
+    )
 
     async def run() -> DemoResult:
         cancel_on_signals()

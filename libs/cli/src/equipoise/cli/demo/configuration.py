@@ -30,8 +30,10 @@ REAL_TIME = (
     ("collector", "placementBatchPeriod"),
     ("annotator", "hints", "validity"),
     ("binder", "limits", "outageThreshold"),
+    ("surge", "readyTimeout"),
 )
-"""Durations that are not compressed, because they concern real clocks and connections and not the time of the trace.
+"""Durations that are not compressed, because they concern real clocks, connections and the start of pods, and not the
+time of the trace.
 
 Network timeouts and the durations of Leases are plain numbers of seconds, which are never compressed.
 """
@@ -97,14 +99,25 @@ BY_PLACEMENT: Mapping[Placement, Difference] = {
 """Required by compression too."""
 
 SLICE = Difference(
-    settings="thresholds.high.memory 95, thresholds.low.memory 90, protection.minReplicas 1",
-    reason="in a slice of a trace memory is 80 % full and most workloads have one replica",
-    document={
-        "thresholds": {"high": {"cpu": 65, "memory": 95}, "low": {"cpu": 45, "memory": 90}},
-        "protection": {"minReplicas": 1},
-    },
+    settings="thresholds.high.memory 95, thresholds.low.memory 90",
+    reason="in a slice of a trace memory is 80 % full",
+    document={"thresholds": {"high": {"cpu": 65, "memory": 95}, "low": {"cpu": 45, "memory": 90}}},
 )
 """Required for a slice of a recorded trace."""
+
+SINGLE_REPLICAS = Difference(
+    settings="protection.minReplicas 1",
+    reason="in a slice of a trace most workloads have one replica",
+    document={"protection": {"minReplicas": 1}},
+)
+"""Required for a slice of a recorded trace, unless single replicas are moved without a gap."""
+
+SURGE = Difference(
+    settings="surge.mode always, surge.maxMoves 10, surge.readyTimeout 30s (of real time)",
+    reason="pods keep serving until their replacements are ready; what a move takes is not compressed",
+    document={"surge": {"mode": "always", "maxMoves": 10, "readyTimeout": "30s"}},
+)
+"""Moves without a gap."""
 
 COLOCATION = (
     Difference(
@@ -132,14 +145,18 @@ COLOCATION = (
 """Required for batch pods."""
 
 
-def differences(placement: Placement, *, sliced: bool, colocation: bool = False) -> Sequence[Difference]:
+def differences(
+    placement: Placement, *, sliced: bool, colocation: bool = False, surge: bool = False
+) -> Sequence[Difference]:
     """All settings that differ from their defaults. `sliced`: the trace is a slice of a recorded one."""
     return (
         *COMPRESSION,
         LEVELING,
         BY_PLACEMENT[placement],
         *([SLICE] if sliced else []),
+        *([SINGLE_REPLICAS] if sliced and not surge else []),
         *(COLOCATION if colocation else ()),
+        *([SURGE] if surge else []),
     )
 
 

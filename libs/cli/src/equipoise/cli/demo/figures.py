@@ -12,7 +12,9 @@ import msgspec
 
 from equipoise.cli.demo.colocation.figures import ColocationResult, sentences
 from equipoise.cli.demo.manifests import DAEMON_SET, EXCLUDED_NAMESPACE
+from equipoise.cli.demo.surge.figures import SurgeResult, surge_sentence
 from equipoise.cli.terminal import FittedTable, count, table
+from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.testbed import audit
 
 
@@ -24,9 +26,14 @@ class AuditedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     at: float
+    """Unix seconds. If a pod was moved without a gap, the time at which it was detached, from which the limits count
+    it, and after which its replacement is placed."""
+
     namespace: str
     pod: str
     node: str
+    without_gap: bool = False
+    """Whether the pod was detached from its ReplicaSet before it was evicted."""
 
     @property
     def workload(self) -> str:
@@ -82,9 +89,11 @@ def max_share(bindings: Sequence[AuditedEvent]) -> float:
 
 
 def read_audit_log(audit_log: Path) -> AuditedEvents:
+    """The evictions and bindings of an audit log."""
     evictions: list[AuditedEvent] = []
     bindings: list[AuditedEvent] = []
     bound: dict[tuple[str, str], str] = {}
+    detached = detached_at(audit_log)
     events: list[audit.Binding | audit.LoggedEviction] = [*audit.bindings(audit_log), *audit.evictions(audit_log)]
     for event in sorted(events, key=lambda event: event.time):
         at, name = event.time.timestamp(), (event.namespace, event.pod)
@@ -92,9 +101,30 @@ def read_audit_log(audit_log: Path) -> AuditedEvents:
             bound[name] = event.node
             bindings.append(AuditedEvent(at=at, namespace=event.namespace, pod=event.pod, node=event.node))
         elif event.succeeded:
-            node = bound.get(name, "")
-            evictions.append(AuditedEvent(at=at, namespace=event.namespace, pod=event.pod, node=node))
+            evictions.append(
+                AuditedEvent(
+                    at=detached.get(name, at),
+                    namespace=event.namespace,
+                    pod=event.pod,
+                    node=bound.get(name, ""),
+                    without_gap=name in detached,
+                )
+            )
     return AuditedEvents(evictions=tuple(evictions), bindings=tuple(bindings))
+
+
+def detached_at(audit_log: Path) -> dict[tuple[str, str], float]:
+    """The Unix time at which a service last detached a pod from its ReplicaSet, by namespace and name."""
+    return {
+        (write.namespace, write.name): write.time.timestamp()
+        for write in audit.writes_to(audit_log, "pods")
+        if write.verb == "patch" and _labels(write).get(TEMPLATE_HASH, "") is None
+    }
+
+
+def _labels(write: audit.LoggedWrite) -> dict[str, Any]:
+    """The labels that a patch sets, and those that it removes with None."""
+    return (write.body.get("metadata") or {}).get("labels") or {}
 
 
 class WindowLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,6 +216,9 @@ class DemoResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     colocation: ColocationResult | None = None
     """None without batch pods; the JSON object then has no such key."""
 
+    surge: SurgeResult | None = None
+    """None without moves without a gap; the JSON object then has no such key."""
+
     def encoded(self) -> str:
         """One JSON object on one line."""
         return msgspec.json.encode(self).decode()
@@ -226,4 +259,6 @@ def result_sentences(
             f"burst: {len(burst)} pods placed on {len(nodes)} nodes within {burst[-1].at - burst[0].at:.1f} s; "
             f"most: {most}; in parentheses the load before (mean {mean:.0f} %)"
         )
-    return lines if result.colocation is None else [*lines, *sentences(result.colocation)]
+    if result.colocation is not None:
+        lines += sentences(result.colocation)
+    return lines if result.surge is None else [*lines, surge_sentence(result.surge)]

@@ -50,8 +50,11 @@ def node_documents(trace: Trace) -> list[Manifest]:
     return documents
 
 
-def workload_documents(trace: Trace, *, epoch: int, step_seconds: int) -> list[Manifest]:
-    """All workloads, as Deployments. Step 0 of the curves begins at Unix second `epoch`."""
+def workload_documents(trace: Trace, *, epoch: int, step_seconds: int, max_unavailable: int = 1) -> list[Manifest]:
+    """All workloads, as Deployments. Step 0 of the curves begins at Unix second `epoch`.
+
+    `max_unavailable`: that of all budgets; 0: they allow no eviction.
+    """
     agent = pod_template(
         DAEMON_SET,
         cpu="50m",
@@ -64,7 +67,9 @@ def workload_documents(trace: Trace, *, epoch: int, step_seconds: int) -> list[M
         curves = trace.cpu_milli[index].tolist(), trace.memory_mib[index].tolist()
         documents.append(_deployment(workload, replicas, usage_annotations(*curves, step_seconds, epoch)))
         if index % BUDGETS == 0:
-            documents.append(pod_disruption_budget(workload.name, workload.name, namespace=workload.namespace))
+            name, namespace = workload.name, workload.namespace
+            budget = pod_disruption_budget(name, name, max_unavailable=max_unavailable, namespace=namespace)
+            documents.append(budget)
     return documents
 
 

@@ -7,6 +7,7 @@ import msgspec
 from equipoise.cli.demo.colocation.run import HOURS
 from equipoise.cli.demo.configuration import Placement
 from equipoise.cli.demo.example import STEPS, example_trace
+from equipoise.cli.demo.surge.workloads import with_single_replicas
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.lab.formats import TraceError, load_trace
@@ -34,6 +35,9 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     colocation: bool = False
     """Whether the reclaimer runs too, and a queue of batch pods that never ends."""
 
+    surge: bool = False
+    """Whether pods are moved without a gap, single replicas among them."""
+
     batch_hours: float = HOURS
     """Hours of the trace that each batch pod runs."""
 
@@ -43,7 +47,8 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
 def demo_trace(options: DemoOptions) -> Trace:
     """The example, or the nodes of the given trace. Raises InvalidInput."""
     if options.trace_folder is None:
-        return example_trace(options.seed, nodes=options.nodes, steps=options.steps or STEPS)
+        example = example_trace(options.seed, nodes=options.nodes, steps=options.steps or STEPS)
+        return with_single_replicas(example) if options.surge else example
     try:
         return load_trace(options.trace_folder, nodes=options.nodes, seed=options.seed)
     except TraceError as error:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import aiohttp
 import yaml
@@ -28,6 +27,7 @@ from equipoise.cli.demo.configuration import (
     services_scrape,
     window_limits,
 )
+from equipoise.cli.demo.connecting import how_to_connect
 from equipoise.cli.demo.figures import DemoResult, load_table, result_sentences
 from equipoise.cli.demo.live_view import LiveView, Screen
 from equipoise.cli.demo.manifests import (
@@ -39,9 +39,10 @@ from equipoise.cli.demo.manifests import (
 )
 from equipoise.cli.demo.node_loads import NodeLoads, trace_cores
 from equipoise.cli.demo.options import DemoOptions, demo_trace
+from equipoise.cli.demo.surge.run import Surge
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.bus.subjects import PREFIX, SERVICES
+from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.contracts.hints.definition import GROUP, KIND, VERSION, definition
 from equipoise.contracts.hints.policy import binding, policy
 from equipoise.contracts.kubernetes.mutating_policy import API_VERSIONS
@@ -155,6 +156,9 @@ class Demo:
                 epoch=self.epoch,
                 pod_hours=options.batch_hours,
             )
+        self.surge: Surge | None = None
+        if options.surge:
+            self.surge = Surge(cluster=self.cluster, api=self.api, trace=trace, burst_pods=options.burst_pods)
 
     async def place(self) -> None:
         """The stock scheduler alone places all pods."""
@@ -170,7 +174,16 @@ class Demo:
         )
         await self.cluster.add_nodes(node_documents(trace))
         await self.api.apply(namespace_documents())
-        await self.api.apply(workload_documents(trace, epoch=self.epoch, step_seconds=self.options.step_seconds))
+        if self.surge is not None:
+            await self.surge.add_services()
+        await self.api.apply(
+            workload_documents(
+                trace,
+                epoch=self.epoch,
+                step_seconds=self.options.step_seconds,
+                max_unavailable=1 if self.surge is None else 0,
+            )
+        )
         total = len(trace.pods) + len(trace.nodes)
         running = await self._running(total)
         self.screen.print(f"the stock scheduler placed {running} of {total} pods, with one of a DaemonSet on each node")
@@ -223,6 +236,7 @@ class Demo:
             self.options.placement,
             sliced=self.options.trace_folder is not None,
             colocation=self.colocation is not None,
+            surge=self.surge is not None,
         )
         document = equipoise_document(
             kubeconfig=str(self.cluster.kubeconfig),
@@ -243,15 +257,18 @@ class Demo:
         await create_resources(configuration)
         if self.options.placement == "hints":
             await self._add_hint_policy()
+        variables: dict[ServiceName, dict[str, str]] = {}
         if self.colocation is not None:
-            await self.colocation.add_account()
+            variables |= await self.colocation.add_account()
+        if self.surge is not None:
+            variables |= await self.surge.add_accounts()
         health = {service: f"http://127.0.0.1:{ports[service]}" for service in self.services}
         async with Supervisor(
             configuration=configuration,
             directory=self.cluster.directory,
             health=health,
             services=self.services,
-            variables=self.colocation.variables if self.colocation is not None else lambda service: {},
+            variables=lambda service: variables.get(service, {}),
         ) as supervisor:
             async with asyncio.TaskGroup() as group:
                 for service in self.services:
@@ -331,6 +348,7 @@ class Demo:
         self.replacements.update(replacement.result for replacement in delivery.message.replacements)
 
     async def result(self, before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> DemoResult:
+        left_over = 0 if self.surge is None else await self.surge.left_over()
         events = figures.read_audit_log(self.cluster.audit_log)
         batch_evictions = events.evictions_in(BATCH_NAMESPACE)
         evictions, pods = len(events.evictions) - batch_evictions, len(self.trace.pods)
@@ -339,6 +357,9 @@ class Demo:
             batch = await self.colocation.result(
                 self.running_since, self.until, limit=RECLAIM_LIMIT, evictions=batch_evictions
             )
+        surge = None
+        if self.surge is not None:
+            surge = self.surge.result(self.document["surge"]["mode"], events, left_over)
         return DemoResult(
             nodes=len(self.trace.nodes),
             pods=pods,
@@ -361,6 +382,7 @@ class Demo:
             protected_evictions=events.protected_evictions(),
             seconds=round(seconds, 1),
             colocation=batch,
+            surge=surge,
         )
 
     def print_result(self, before: Mapping[str, float], after: Mapping[str, float], result: DemoResult) -> None:
@@ -375,22 +397,3 @@ class Demo:
         self.screen.print(result.encoded())
         self.screen.print(how_to_connect(self.cluster))
         await asyncio.Event().wait()
-
-
-def how_to_connect(cluster: Cluster) -> str:
-    """The commands to connect to the running demo, which can be pasted unchanged."""
-    return f"""
-The cluster and the services keep running. To connect (Ctrl-C stops everything):
-  export PATH={Path(sys.executable).parent}:$PATH
-  export KUBECONFIG={cluster.kubeconfig}
-  export EQUIPOISE_CONFIG={cluster.directory / "equipoise.yaml"}
-  export EQUIPOISE_NATS__URL={cluster.nats_url}
-  equipoise status                        # limits in use, recent evictions
-  equipoise plan                          # what would move now, and why
-  equipoise tap eviction                  # messages as they come
-  equipoise explain eviction NAMESPACE/POD
-  equipoise explain node NAME
-  equipoise report --since 1h
-  equipoise doctor
-  kubectl get nodes -o yaml | grep equipoise.dev/load
-  Prometheus: {cluster.prometheus_url}    logs: {cluster.directory}"""

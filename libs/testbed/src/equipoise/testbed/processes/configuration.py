@@ -28,8 +28,9 @@ class PrometheusConfiguration:
 
 
 def audit_policy() -> Document:
-    """The audit policy: evictions, bindings, endpoints, and what a service writes to pods, Roles and the status of
-    nodes are logged with bodies, other writes without. Reads, Leases and Events are not logged."""
+    """The audit policy: evictions, bindings, and what a service writes to pods, Roles and the status of nodes are
+    logged with bodies, EndpointSlices also as they are after the write, other writes without. Reads, Leases and Events
+    are not logged."""
     unlogged = [
         {"group": "coordination.k8s.io", "resources": ["leases"]},
         {"group": "events.k8s.io", "resources": ["events"]},
@@ -60,9 +61,10 @@ def audit_policy() -> Document:
                 ],
             },
             {
-                "level": "Request",
-                "verbs": ["create", "update", "delete"],
+                "level": "RequestResponse",
+                "verbs": ["create", "update", "patch", "delete"],
                 "resources": [{"group": "discovery.k8s.io", "resources": ["endpointslices"]}],
+                "omitManagedFields": True,
             },
             {"level": "None", "verbs": ["get", "list", "watch"]},
             {"level": "None", "resources": unlogged},

@@ -140,7 +140,9 @@ class Evaluator:
         if snapshot.pending:  # moves may have ended since the last evaluation; the next one reports how
             awaited = self.tracker.awaited_workloads()
             changes = await self._compute(observe, watched, awaited, snapshot.pending, annotations=False)
-            pending = self.tracker.still_pending(changes.awaited, changes.locations, changes.nodes, now)
+            pending = self.tracker.still_pending(
+                changes.awaited, changes.locations, changes.nodes, now, self.messages.surge_pods or ()
+            )
             snapshot = msgspec.structs.replace(snapshot, pending=pending)
         evaluation = await self._compute(evaluate, snapshot, self._settings, needed=1)
         preferred = await self._compute(preferred_nodes, evaluation)
@@ -171,7 +173,9 @@ class Evaluator:
         self.messages.prune(nodes=self.watch.node_names(), before=now - load.lifetime(load.longest))
         changes = await self._compute(observe, watched, self.tracker.awaited_workloads(), self.tracker.pending)
         self._health.set_problem("annotations", changes.unexpected_annotations or None)
-        placed = self.tracker.update(changes.awaited, changes.locations, changes.nodes, now)
+        placed = self.tracker.update(
+            changes.awaited, changes.locations, changes.nodes, now, self.messages.surge_pods or ()
+        )
         for replacement in placed:
             self.metrics.replacements.labels(replacement.result).inc()
             if replacement.result == "returned":

@@ -178,22 +178,26 @@ def created_at(pod: Pod) -> float:
 
 
 def current(
-    moves: PendingMoves, locations: Mapping[str, PodLocation], nodes: Collection[str], now: float
+    moves: PendingMoves,
+    locations: Mapping[str, PodLocation],
+    nodes: Collection[str],
+    now: float,
+    surge_pods: Collection[str] = (),
 ) -> dict[str, TrackedMove]:
     """The moves that are still valid.
 
     A dry run's move also ends when its pod was moved, deleted or changed its workload, or when its target is gone.
-    `locations`: the locations of the pods that run and are not terminating, by UID.
+    `locations`: the locations of the pods that run and are not terminating, by UID. `surge_pods`: the UIDs of the pods
+    that binders move without a gap. Such a move lasts until its outcome, however long the replacement starts.
     """
 
     def valid(move: TrackedMove) -> bool:
         if move.real:
-            return True
-        return move.target in nodes and locations.get(move.pod_uid) == PodLocation(
-            node=move.node, workload=move.workload
-        )
+            return move.until > now or (move.evicted_at is None and move.pod_uid in surge_pods)
+        located = PodLocation(node=move.node, workload=move.workload)
+        return move.until > now and move.target in nodes and locations.get(move.pod_uid) == located
 
-    return {id: move for id, move in moves.items() if move.until > now and valid(move)}
+    return {id: move for id, move in moves.items() if valid(move)}
 
 
 def real_moves(moves: PendingMoves) -> dict[str, TrackedMove]:

@@ -117,12 +117,13 @@ class Tracker:
         locations: Mapping[str, PodLocation],
         nodes: Collection[str],
         now: float,
+        surge_pods: Collection[str] = (),
     ) -> list[ReplacementPlaced]:
         """Ends the moves whose replacement was placed, and expired moves and cooldowns; returns the replacements.
 
         A replacement that returned to the evicted node starts a cooldown of its workload. `awaited`: the pods of
         `awaited_workloads`; `locations`: the locations of the pods of dry-run moves, by UID; `nodes`: names of all
-        nodes.
+        nodes; `surge_pods`: the UIDs of the pods that binders move without a gap.
         """
         placed: list[ReplacementPlaced] = []
         for id, pod in pending_moves.replacements(self.pending, awaited).items():
@@ -133,7 +134,7 @@ class Tracker:
                 self._cooldowns = cooldowns.after_return(
                     self._cooldowns, move.workload, move.node, self._settings.cooldown, now
                 )
-        self.pending = self.still_pending(awaited, locations, nodes, now)
+        self.pending = self.still_pending(awaited, locations, nodes, now, surge_pods)
         self._cooldowns = cooldowns.pruned(self._cooldowns, self._settings.cooldown, now)
         self._dry_run_cooldowns = cooldowns.pruned(self._dry_run_cooldowns, self._settings.cooldown, now)
         return placed
@@ -144,11 +145,12 @@ class Tracker:
         locations: Mapping[str, PodLocation],
         nodes: Collection[str],
         now: float,
+        surge_pods: Collection[str] = (),
     ) -> PendingMoves:
         """The pending moves without those that have ended, as `update` would leave them. Changes nothing."""
         done = pending_moves.replacements(self.pending, awaited)
         waiting = {id: move for id, move in self.pending.items() if id not in done}
-        return pending_moves.current(waiting, locations, nodes, now)
+        return pending_moves.current(waiting, locations, nodes, now, surge_pods)
 
     def load_reductions(self, nodes: Sequence[ClusterNode], window: Window, now: float) -> list[LoadReduction]:
         """The load reductions after earlier evictions, once `window` (the shortest) begins after them.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import aiohttp
 import numpy as np
 
-from equipoise.cli.demo.colocation.account import NAME, NAMESPACE, account_documents
+from equipoise.cli.demo.accounts import account_documents, account_variables
 from equipoise.cli.demo.colocation.figures import ColocationResult, colocation_result, usage_as_placed
 from equipoise.cli.demo.colocation.queue import NAMESPACE as BATCH_NAMESPACE
 from equipoise.cli.demo.colocation.queue import POD_CPU_MILLI, queue_documents
@@ -18,6 +18,8 @@ from equipoise.testbed.cluster import Cluster
 
 HOURS = 6
 """Hours of the trace that each batch pod runs."""
+
+ACCOUNT_FILES = ("colocation/reclaimer.yaml", "colocation/reclaimer-fence.yaml", "base/fence.yaml")
 
 _HOUR = 3_600.0
 
@@ -38,7 +40,6 @@ class Colocation:
         self.usage = PodUsage(self.session, self.cluster.prometheus_url, self.trace, 2 * self.step_seconds)
         self._step_hours = self.trace.seconds_per_step / _HOUR
         self._before: Array = np.empty((len(self.trace.nodes), self.trace.steps))
-        self._variables: dict[str, str] = {}
 
     async def remember_placement(self) -> None:
         """Reads where the stock scheduler placed the pods."""
@@ -46,19 +47,13 @@ class Colocation:
         placed = ((pod["metadata"]["labels"].get("app", ""), pod["spec"].get("nodeName", "")) for pod in pods)
         self._before = usage_as_placed(self.trace, placed)
 
-    async def add_account(self) -> None:
-        """Creates the account with the policies that restrict it. The namespace must exist."""
-        await self.api.apply(account_documents())
-        token = await self.cluster.service_account_token(NAMESPACE, NAME)
-        self._variables = {
-            **self.cluster.in_cluster_environment,
-            "EQUIPOISE_KUBERNETES__SERVICE_ACCOUNT": str(token.parent),
-            "EQUIPOISE_KUBERNETES__KUBECONFIG": "",
-        }
+    async def add_account(self) -> dict[ServiceName, dict[str, str]]:
+        """Creates the account with the policies that restrict it. The namespace must exist.
 
-    def variables(self, service: ServiceName) -> dict[str, str]:
-        """The variables of the service's environment."""
-        return self._variables if service == "reclaimer" else {}
+        Returns the environment variables of the reclaimer.
+        """
+        await self.api.apply(account_documents(ACCOUNT_FILES, "--colocation"))
+        return {"reclaimer": await account_variables(self.cluster, "reclaimer")}
 
     async def start_queue(self) -> None:
         pod_seconds = self.pod_hours / self._step_hours * self.step_seconds

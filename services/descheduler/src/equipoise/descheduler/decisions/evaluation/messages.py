@@ -16,6 +16,7 @@ from equipoise.contracts.messages.descheduling import (
     ReplacementPlaced,
 )
 from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.plan import PlannedBand, PlannedMove, PlannedNode, PlanResponse
 from equipoise.contracts.messages.values.lease import LeaseEpoch
@@ -55,6 +56,8 @@ def proposals(
     over = {state.node: tuple(state.over) for state in result.classifications if state.over}
     shortest = result.cluster.windows[0]
     usage = {node.name: node.remaining(shortest) for node in result.cluster.nodes if node.name in over}
+    # A move without a gap that begins when its intent expires is not known before the next heartbeat of its binder.
+    awaited = 0.0 if settings.rules.surge == "none" else HEARTBEAT_LIFETIME
     proposed = []
     for move in result.plan.moves:
         intent, workload = (
@@ -64,7 +67,7 @@ def proposals(
         tracked = converted(
             intent,
             TrackedMove,
-            until=intent.expires_at + settings.intent_lifetime,
+            until=intent.expires_at + max(settings.intent_lifetime, awaited),
             siblings=frozenset(pod.metadata.uid for pod in (siblings[workload] if workload else ())),
             info=move.pod.info,
             before=usage.get(intent.node, Resources()),

@@ -1,0 +1,1 @@
+"""The part of a demo with moves without a gap."""
