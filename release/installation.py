@@ -67,18 +67,18 @@ async def _install(cluster: RealCluster, nodes: int, chart: Path, archive: Path,
         loaded = time.monotonic()
         where = ("--namespace", NAMESPACE)
         source = f"url={cluster.prometheus_url},config.collector.prometheus.profile=kubelet"  # outside of the cluster
-        await _run(
+        await cluster.run(
             cluster.helm, "install", NAME, chart, *where, "--create-namespace", "--wait", "--timeout", TIMEOUT,
             "--set", f"config.collector.prometheus.{source}",
             "--set", "nats.persistence.enabled=false",  # the nodes have no StorageClass
         )  # fmt: skip
         installed = time.monotonic()
         try:
-            await _run(cluster.helm, "test", NAME, *where, "--timeout", TIMEOUT)
-        except ReleaseError as error:
-            raise ReleaseError(f"{error}\n{await _run(cluster.kubectl, 'logs', *where, TEST)}") from None
+            await cluster.run(cluster.helm, "test", NAME, *where, "--timeout", TIMEOUT)
+        except ClusterError as error:
+            raise ClusterError(f"{error}\n{await cluster.run(cluster.kubectl, 'logs', *where, TEST)}") from None
         tested = time.monotonic()
-        pods = json.loads(await _run(cluster.kubectl, "get", "pods", *where, "--output", "json"))["items"]
+        pods = json.loads(await cluster.run(cluster.kubectl, "get", "pods", *where, "--output", "json"))["items"]
     return Installed(
         image=f"{image.name}@{image.digest}",
         containers=dict(Counter(each["imageID"] for pod in pods for each in pod["status"]["containerStatuses"])),
@@ -96,14 +96,3 @@ def _only(files: list[Path], folder: Path, ending: str) -> Path:
             "installed from its files"
         )
     return found[0]
-
-
-async def _run(*argv: str | Path) -> str:
-    """The standard output of a program. Raises ReleaseError with all of its output."""
-    process = await asyncio.create_subprocess_exec(
-        *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    output, errors = (part.decode(errors="replace") for part in await process.communicate())
-    if process.returncode != 0:
-        raise ReleaseError(f"`{' '.join(map(str, argv[:3]))} …` failed:\n{errors}{output}")
-    return output

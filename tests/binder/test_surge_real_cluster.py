@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import msgspec
 import pytest
+from binder.approvals import approve
 from binder.ledgers import an_eviction
 from binder.worlds import GENEROUS, LEADER
 from builders import a_placement, an_intent
@@ -29,7 +29,6 @@ from equipoise.binder.state.ledger import Ledger
 from equipoise.binder.state.surge_move import DETACHED, PLACED, READY, RESERVED
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import SurgeSettings
-from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH, surge_refusal
 from equipoise.contracts.kubernetes.labels import HOSTNAME
@@ -233,25 +232,6 @@ async def fenced(moves: Moves) -> AsyncIterator[Moves]:
             async with asyncio.timeout(PATIENCE):
                 await until_fenced(kube, policy, EVENTS, fence_probe(OWN, name, clock.now()), clock, health)
         yield Moves(cluster, kube)
-
-
-async def approve(cluster: Cluster, uid: str) -> None:
-    """Approves the eviction, and waits until the API server applies it and the rights of k8s/surge."""
-    async with cluster.api() as api:
-        rules = msgspec.to_builtins(approval_rules([uid]))
-        path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{OWN}/roles/{APPROVAL_ROLE}"
-        await api.request("PATCH", path, {"rules": rules}, content_type=MERGE)
-    approval = {"group": "equipoise.dev", "resource": "evictions", "name": uid, "verb": "approve", "namespace": OWN}
-    detaching = {"resource": "pods", "verb": "patch", "namespace": SHOP}
-    async with asyncio.timeout(PATIENCE):
-        for attributes in (approval, detaching):
-            spec = {"user": f"system:serviceaccount:{OWN}:{ACCOUNT}", "resourceAttributes": attributes}
-            allowed = False
-            while not allowed:
-                review = await cluster.request(
-                    "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec}
-                )
-                allowed = review["status"]["allowed"]
 
 
 async def test_the_account_of_the_binder_suffices_for_a_move_and_for_its_end(fenced: Moves) -> None:

@@ -131,3 +131,31 @@ def test_a_node_without_amounts_stays_as_it_is() -> None:
     assert node_with_known_amounts(node) is node
     pod = Pod(metadata=ObjectMeta(name="p", unreadable="status: not read"))
     assert with_known_amounts(pod) is pod
+
+
+NO_LIMIT = [str(2**63 - page) for page in (4_096, 65_536)] + ["9007199254740988Ki"]
+"""What a group of cgroup v1 without a limit of memory has, with pages of 4 and 64 KiB; and as a kubelet writes it."""
+
+
+@pytest.mark.parametrize("memory", NO_LIMIT)
+def test_a_node_with_cgroup_v1_reports_that_a_pod_has_no_limit(memory: str) -> None:
+    """It reports the largest number of the kernel. That marks no pod: it would be protected for ever."""
+    reported = ResourceRequirements(requests={"memory": "32Mi"}, limits={"cpu": "100m", "memory": memory})
+    container = Container(name="main", resources=ResourceRequirements(requests={"memory": "32Mi"}))
+    for status in (
+        {"resources": reported},
+        {"container_statuses": [ContainerStatus(name="main", resources=reported)]},
+        {"init_container_statuses": [ContainerStatus(name="first", resources=reported)]},
+    ):
+        pod = a_pod(spec={"containers": [container]}, status=status)
+        assert with_known_amounts(pod) is pod
+        assert with_named_amounts(pod) is pod
+        assert pod_limit(pod, "memory") is None
+        assert pod_requests(pod)["memory"] == 32 * 2**20
+
+
+@pytest.mark.parametrize("limit", ["-1", "one"])
+def test_a_reported_limit_that_is_no_number_or_negative_marks_the_pod(limit: str) -> None:
+    pod = a_pod(status={"resources": ResourceRequirements(limits={"memory": limit})})
+
+    assert with_known_amounts(pod).metadata.unreadable

@@ -54,6 +54,17 @@ def test_a_new_leader_receives_evictions_from_the_bus() -> None:
     assert replaced(moves, a_candidate()) == {move.id: a_candidate()}
 
 
+def test_a_replacement_of_another_leaders_move_without_a_gap_is_older_than_the_eviction() -> None:
+    """It serves before the pod leaves. A clock that is ahead of this one proposes nothing later than it evicts."""
+    moves = after({}, an_outcome(Outcome.EVICTED, settled_at=NOW + 50), now=NOW + 60)
+    (move,) = moves.values()
+
+    assert replaced(moves, a_candidate(created_at=NOW - 5)) == {}
+    assert replaced(moves, a_candidate(created_at=NOW + 3)) == {move.id: a_candidate(created_at=NOW + 3)}
+    ahead = after({}, an_outcome(Outcome.EVICTED, an_intent(decided_at=NOW + 900), settled_at=NOW + 901), now=NOW)
+    assert len(replaced(ahead, a_candidate(created_at=NOW))) == 1
+
+
 def test_old_outcomes_are_no_pending_moves() -> None:
     """The bus keeps outcomes for a day."""
     assert not after({}, an_outcome(Outcome.EVICTED), now=NOW + 3_600)

@@ -16,7 +16,7 @@ from equipoise.contracts.colocation.bands import OFFERED_NAMES
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, ResourceRequirements
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Container, ContainerStatus, Pod
-from equipoise.contracts.kubernetes.quantity import known_quantity, most_of
+from equipoise.contracts.kubernetes.quantity import known_quantity, most_of, parse_quantity
 from equipoise.contracts.kubernetes.requests import pod_requests
 
 PLANNED = ("cpu", "memory", *OFFERED_NAMES)
@@ -25,6 +25,8 @@ PLANNED = ("cpu", "memory", *OFFERED_NAMES)
 _PARTS = 10_000.0
 """A number above that of the containers of any pod. If each amount is below the largest plausible amount divided by
 this number, their sum is plausible."""
+
+_NO_LIMIT, _LARGEST_PAGE = 2.0**63, 2.0**20
 
 
 def with_known_amounts(pod: Pod) -> Pod:
@@ -87,6 +89,10 @@ def _pod_problem(pod: Pod) -> str:
         if why := _problem(quantities):
             return why
         large = True  # a sum with them
+    for reported in _reported_resources(pod):
+        if why := _problem(reported.requests) or _reported_limits_problem(reported.limits):
+            return why
+        large = True
     return _sum_problem(pod) if large else ""
 
 
@@ -129,16 +135,37 @@ def _other_quantities(pod: Pod) -> list[Mapping[str, str]]:
         found.append(spec.overhead)
     if spec.resources is not None:
         found += (spec.resources.requests, spec.resources.limits)
-    if status.resources is not None:
-        found += (status.resources.requests, status.resources.limits)
     if status.allocated_resources:
         found.append(status.allocated_resources)
     for reported in (*status.container_statuses, *status.init_container_statuses):
         if reported.allocated_resources:
             found.append(reported.allocated_resources)
-        if reported.resources is not None:
-            found += (reported.resources.requests, reported.resources.limits)
     return found
+
+
+def _reported_resources(pod: Pod) -> list[ResourceRequirements]:
+    """What the node reports of the pod and its containers."""
+    status = pod.status
+    reported = (*status.container_statuses, *status.init_container_statuses)
+    found = [container.resources for container in reported if container.resources is not None]
+    return found if status.resources is None else [status.resources, *found]
+
+
+def _reported_limits_problem(limits: Mapping[str, str]) -> str:
+    return next((why for item in limits.items() if (why := _checked(item)[0]) and not _is_no_limit(item)), "")
+
+
+def _is_no_limit(item: tuple[str, str]) -> bool:
+    """Whether a limit that a node reports is none.
+
+    A group of cgroup v1 without a limit of memory has 2**63 - 1 bytes, rounded down to a page. The kubelet reports it:
+    9007199254740988Ki with pages of 4 KiB.
+    """
+    resource, text = item
+    try:
+        return resource == "memory" and _NO_LIMIT - _LARGEST_PAGE <= parse_quantity(text) <= _NO_LIMIT
+    except ValueError:
+        return False
 
 
 def _problem(quantities: Mapping[str, str]) -> str:

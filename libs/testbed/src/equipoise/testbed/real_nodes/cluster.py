@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import os
 import shutil
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 from urllib.parse import urlsplit
 
 from equipoise.testbed.binaries.build import HELM, NODE, Binaries, build, build_module, default_cache
@@ -121,17 +123,45 @@ class RealCluster:
         """The log of `containerd`, `kubelet` or `kube-proxy` of a node."""
         return self.directory / "nodes" / node / "changes" / "var" / "log" / f"{program}.log"
 
+    async def run(self, *argv: str | Path, stdin: IO[bytes] | None = None) -> str:
+        """The standard output of a program, which gets KUBECONFIG. Raises ClusterError with all of its output."""
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)},
+            stdin=stdin or asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = (part.decode(errors="replace") for part in await process.communicate())
+        if process.returncode != 0:
+            raise ClusterError(f"`{' '.join(map(str, argv[:4]))} …` failed:\n{errors}{output}")
+        return output
+
     async def import_image(self, node: str, archive: Path, name: str) -> None:
         """Give a node an image of an OCI archive, by its digest: `name`@sha256:…. Raises ClusterError."""
-        into_node = ("nsenter", f"--target={self._pids[node]}", "--mount")
         with archive.open("rb") as file:
-            process = await asyncio.create_subprocess_exec(
-                *into_node, "/usr/bin/ctr", "--namespace=k8s.io", "images", "import", f"--base-name={name}",
-                "--digests", "-", stdin=file, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            await self.run(
+                *self._inside(node), "/usr/bin/ctr", "--namespace=k8s.io", "images", "import", f"--base-name={name}",
+                "--digests", "-", stdin=file,
             )  # fmt: skip
-            output, _ = await process.communicate()
-        if process.returncode != 0:
-            raise ClusterError(f"{node} could not import {archive}: {output.decode(errors='replace')}")
+
+    async def restart_kubelet(self, node: str) -> None:
+        """Kill the kubelet of a node, which the node starts again a second later. Raises ClusterError."""
+        await self.run(*self._inside(node), "/usr/bin/pkill", "--signal", "KILL", "--exact", "kubelet")
+
+    def power_off(self, node: str) -> None:
+        """End a node and its containers at once. What is on its disk remains."""
+        self.cluster.guard.stop(self._pids.pop(node), number=signal.SIGKILL)
+        leftovers.remove_groups(f"{self._name}/{node}")
+
+    def power_on(self, node: str) -> None:
+        """Start a node that was powered off."""
+        self._launch_node(next(number for number in self._nodes if node_name(number) == node))
+
+    def _inside(self, node: str) -> tuple[str, ...]:
+        """The first words of a command that runs in a node."""
+        pid = self._pids[node]
+        return ("nsenter", f"--target={pid}", "--mount", f"--pid=/proc/{pid}/ns/pid_for_children")
 
     def check(self) -> None:
         """Raise ClusterError when a component or a node has ended."""

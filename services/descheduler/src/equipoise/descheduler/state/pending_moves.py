@@ -48,6 +48,9 @@ class TrackedMove(Move, frozen=True, kw_only=True, gc=True):
     """The time at which the move expires if there is no outcome or replacement, or at which the lifetime of a dry run
     ends."""
 
+    decided_at: float = 0.0
+    """The time at which the move was proposed."""
+
     evicted_at: float | None = None
     dry_run_at: float | None = None
     """The time at which the binder reported the move as a dry run; None for a real one."""
@@ -120,7 +123,8 @@ def after_outcome(
         return moves_after
     move = moves.get(outcome.intent_id) or converted(outcome, TrackedMove, id=outcome.intent_id, until=until)
     if evicted:
-        moves_after[move.id] = msgspec.structs.replace(move, evicted_at=settled_at, until=until)
+        decided_at = min(move.decided_at, settled_at)
+        moves_after[move.id] = msgspec.structs.replace(move, decided_at=decided_at, evicted_at=settled_at, until=until)
     else:
         moves_after[move.id] = msgspec.structs.replace(move, dry_run_at=settled_at, until=until)
         if len(moves_after) > MAX_DRY_RUN_MOVES:
@@ -136,6 +140,7 @@ def earlier(moves: PendingMoves, seconds: float, now: float) -> dict[str, Tracke
             move,
             expires_at=max(0.0, move.expires_at - seconds),
             until=move.until - seconds,
+            decided_at=min(move.decided_at, now),
             evicted_at=None if move.evicted_at is None else min(move.evicted_at, now),
             dry_run_at=None if move.dry_run_at is None else min(move.dry_run_at, now),
         )
@@ -166,10 +171,8 @@ def _replaces(pod: Pod, move: TrackedMove) -> bool:
     if pod.metadata.uid == move.pod_uid or pod.metadata.uid in move.siblings:
         return False
     # The siblings are known for our own moves only. For others the times decide: creation times are whole seconds, and
-    # an
-    # outcome is reported shortly after the eviction.
-    assert move.evicted_at is not None
-    return bool(move.siblings) or created_at(pod) >= int(move.evicted_at) - 1
+    # a move without a gap creates the replacement before the eviction.
+    return bool(move.siblings) or created_at(pod) >= int(move.decided_at) - 1
 
 
 def created_at(pod: Pod) -> float:

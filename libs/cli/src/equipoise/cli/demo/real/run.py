@@ -23,6 +23,7 @@ from equipoise.cli.demo.real.objects import NAMESPACE, PODS, WORKLOAD, burning_p
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.testbed.api import Api
+from equipoise.testbed.cluster import ClusterError
 from equipoise.testbed.real_nodes.addresses import node_name
 from equipoise.testbed.real_nodes.cluster import SCRAPE_SECONDS, RealCluster
 from equipoise.testbed.running_clusters import listed
@@ -156,14 +157,14 @@ class RealDemo:
     async def _start_pods(self, nodes: list[str]) -> dict[str, str]:
         """Start all pods on the first node, while the other nodes are cordoned. Returns the node of each pod."""
         for node in nodes[1:]:
-            await self._run(self.cluster.kubectl, "cordon", node)
+            await self.cluster.run(self.cluster.kubectl, "cordon", node)
         await self.api.apply([burning_pods(os.cpu_count() or 1)])
         await self.api.wait(
             self._pods_path, lambda pods: len(pods_of(pods["items"])) == PODS, what=f"{PODS} pods run", timeout=120
         )
         pods = pods_of((await self.api.request("GET", self._pods_path))["items"])
         for node in nodes[1:]:
-            await self._run(self.cluster.kubectl, "uncordon", node)
+            await self.cluster.run(self.cluster.kubectl, "uncordon", node)
         return pods
 
     async def _loads_from_now(self) -> dict[str, float]:
@@ -177,7 +178,7 @@ class RealDemo:
         file.write_text(yaml.safe_dump(values(mode, self.cluster.prometheus_url)))
         create = ["--create-namespace"] if action == "install" else []
         began = time.monotonic()
-        await self._run(
+        await self.cluster.run(
             self.cluster.helm, action, RELEASE, CHART, "--namespace", RELEASE_NAMESPACE, *create,
             "--values", file, "--wait", "--timeout", HELM_TIMEOUT,
         )  # fmt: skip
@@ -204,7 +205,10 @@ class RealDemo:
                     if message.get("pod", "").startswith(f"{WORKLOAD}-") and wanted(message):
                         return message
             await asyncio.sleep(POLL_SECONDS)
-        plan = await self._run(sys.executable, "-c", "from equipoise.cli.main import main; main()", "plan", check=False)
+        try:
+            plan = await self.cluster.run(sys.executable, "-c", "from equipoise.cli.main import main; main()", "plan")
+        except ClusterError as error:
+            plan = str(error)
         raise CommandFailed(f"Equipoise has not moved a pod within {EVICTION_SECONDS:g} s ({what}). Its plan:\n{plan}")
 
     async def _replacement(self, before: Mapping[str, str]) -> tuple[str, str]:
@@ -220,21 +224,6 @@ class RealDemo:
     @property
     def _pods_path(self) -> str:
         return f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app%3D{WORKLOAD}"
-
-    async def _run(self, *argv: str | Path, check: bool = True) -> str:
-        """Run a program and return its output. Raises CommandFailed, with the output, if it fails."""
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            env={**os.environ, "KUBECONFIG": str(self.cluster.cluster.kubeconfig)},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await process.communicate()
-        text = output.decode(errors="replace")
-        if check and process.returncode != 0:
-            raise CommandFailed(f"`{' '.join(map(str, argv[:3]))} …` failed:\n{text}")
-        return text
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.began
