@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.annotator.decisions.scale_down import HOUR, LEAD, expected_scale_down
-from equipoise.contracts.kubernetes.annotations import SLOTS
+from equipoise.contracts.load.daily_profile import SLOTS
 
 MIDNIGHT = NOW - NOW % 86_400
 EVENING = MIDNIGHT + 20 * HOUR

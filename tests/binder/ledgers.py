@@ -5,7 +5,8 @@ from typing import Any
 from builders import NOW, a_workload
 
 from equipoise.binder.decisions.limits.rule import ProposedEviction
-from equipoise.binder.state.ledger import Ledger, LedgerEntry
+from equipoise.binder.state.ledger import Ledger
+from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.contracts.messages.eviction import Outcome
 
 

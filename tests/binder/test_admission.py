@@ -20,13 +20,8 @@ from equipoise.binder.decisions.limits import (
     ProposedEviction,
 )
 from equipoise.binder.decisions.result import Finish, Proceed, Retry
-from equipoise.binder.state.ledger import (
-    TRANSIT_TIME,
-    Ledger,
-    LedgerEntry,
-    ReplacementStatus,
-    new_entry,
-)
+from equipoise.binder.state.ledger import Ledger, ReplacementStatus
+from equipoise.binder.state.ledger_entry import TRANSIT_TIME, LedgerEntry, new_entry
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.eviction import Outcome
 

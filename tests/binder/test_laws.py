@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.binder.decisions.limits import EvictionsPerCluster, Limit, Limits
-from equipoise.binder.state.ledger import LedgerEntry, LedgerView
+from equipoise.binder.state.ledger import LedgerView
+from equipoise.binder.state.ledger_entry import LedgerEntry
 
 NAMES = sorted(Limits().table)
 NUMBERED = sorted(name for name, limit in Limits().table.items() if hasattr(limit, "max"))

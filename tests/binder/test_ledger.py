@@ -7,16 +7,8 @@ import pytest
 from binder.ledgers import a_ledger, an_entry
 from builders import NOW, a_workload, an_intent
 
-from equipoise.binder.state.ledger import (
-    DAY,
-    MAX_PAST,
-    MAX_REASON,
-    MAX_REFUSALS,
-    Ledger,
-    LedgerEntry,
-    ReplacementStatus,
-    new_entry,
-)
+from equipoise.binder.state.ledger import DAY, MAX_PAST, MAX_REFUSALS, Ledger, ReplacementStatus
+from equipoise.binder.state.ledger_entry import MAX_REASON, LedgerEntry, new_entry
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.example import LEASE_EPOCH
 

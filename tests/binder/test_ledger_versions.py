@@ -11,7 +11,8 @@ from builders import NOW
 from contracts.documents import LATER_FIELD, LATER_VALUE, differences, recorded
 
 from equipoise.binder.shell.ledger_store import NAME, pause, resume
-from equipoise.binder.state.ledger import HourlyCount, PastEviction
+from equipoise.binder.state.ledger import HourlyCount
+from equipoise.binder.state.ledger_entry import PastEviction
 from equipoise.binder.state.ledger_json import decode, encode
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta

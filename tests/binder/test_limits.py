@@ -23,7 +23,8 @@ from equipoise.binder.decisions.limits import (
 )
 from equipoise.binder.decisions.limits.rule import Count, WindowedLimit, amount, replicas_amount
 from equipoise.binder.decisions.status import ledger_status
-from equipoise.binder.state.ledger import LedgerEntry, LedgerView, clock_tolerance
+from equipoise.binder.state.ledger import LedgerView, clock_tolerance
+from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.contracts.configuration.duration import Duration
 
 

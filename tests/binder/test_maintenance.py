@@ -12,7 +12,8 @@ from equipoise.binder.decisions.limits import (
     Maintenance,
 )
 from equipoise.binder.decisions.limits.maintenance import WeeklyTimes
-from equipoise.binder.state.ledger import LedgerEntry, LedgerView
+from equipoise.binder.state.ledger import LedgerView
+from equipoise.binder.state.ledger_entry import LedgerEntry
 
 
 def a_view(*entries: LedgerEntry, now: float = NOW, halved: bool = False) -> LedgerView:

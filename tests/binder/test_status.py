@@ -6,7 +6,8 @@ from builders import NOW, a_workload
 
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.status import LimitUsage, ledger_status
-from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
+from equipoise.binder.state.ledger import LedgerClosed
+from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.contracts.messages.eviction import Outcome
 
 

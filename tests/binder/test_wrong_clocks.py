@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from equipoise.binder.decisions.limits import EvictionsPerCluster
 from equipoise.binder.decisions.status import ledger_status
 from equipoise.binder.shell.ledger_store import resume
-from equipoise.binder.state.ledger import DAY, HOUR, HourlyCount, Ledger, PastEviction
+from equipoise.binder.state.ledger import DAY, HOUR, HourlyCount, Ledger
+from equipoise.binder.state.ledger_entry import PastEviction
 from equipoise.binder.state.ledger_json import encode
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.eviction import Outcome

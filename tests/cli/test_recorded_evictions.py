@@ -12,7 +12,8 @@ from cli.http_clusters import HttpCluster
 from cli.published_modes import publish_configuration, publish_leader
 
 from equipoise.binder.decisions.event import CONTROLLER
-from equipoise.binder.state.ledger import HourlyCount, Ledger, PastEviction
+from equipoise.binder.state.ledger import HourlyCount, Ledger
+from equipoise.binder.state.ledger_entry import PastEviction
 from equipoise.cli.explain.eviction_history import EvictionHistory, with_recorded
 from equipoise.cli.explain.recorded_evictions import NO_REASON, ledger_text, of_ledger
 from equipoise.contracts.messages.eviction import Outcome

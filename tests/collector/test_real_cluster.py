@@ -13,7 +13,8 @@ from equipoise.collector.settings import CollectorSettings, ProfileSettings, Pro
 from equipoise.collector.sources import open_source
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Coverage, Freshness, LoadSettings, Window
-from equipoise.contracts.kubernetes.annotations import SLOTS, as_annotations, workload_usage
+from equipoise.contracts.kubernetes.annotations import as_annotations, workload_usage
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.configuration import Kubernetes

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from equipoise.collector.decisions.replica_means import MeasuredPod, RecentMeans, ReplicaMean, replica_means
 from equipoise.collector.state.workloads import LearnedProfile, WorkloadStore, slot_of
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.annotations import SLOTS
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.contracts.messages.values.resources import Resources
 

@@ -82,7 +82,7 @@ DEFECTS = (
     _defect(
         "windows that count from the reservation",
         (
-            f"{BINDER}/state/ledger.py",
+            f"{BINDER}/state/ledger_entry.py",
             "        return max(self.settled_at or self.reserved_at, self.expires_at + TRANSIT_TIME)",
             "        return self.reserved_at",
         ),

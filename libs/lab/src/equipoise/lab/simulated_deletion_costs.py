@@ -10,9 +10,9 @@ from equipoise.annotator.decisions.deletion_order import First, deletion_order
 from equipoise.annotator.decisions.scale_down import HOUR, ScaleDown, expected_scale_down
 from equipoise.annotator.state.scale_down_outlook import PlacedPods, PodsOfNode, node_outlook
 from equipoise.contracts.eviction.deletion_cost import RANKS, cost_of_rank
-from equipoise.contracts.kubernetes.annotations import SLOTS
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.descheduler.state.lazy import LazyMapping

@@ -33,7 +33,8 @@ from equipoise.binder.shell.outcome_reporter import OutcomeReporter
 from equipoise.binder.shell.surge_mover import SurgeMover
 from equipoise.binder.shell.validation import Validation, ValidIntent
 from equipoise.binder.state.cluster_state import ClusterState
-from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
+from equipoise.binder.state.ledger import LedgerClosed
+from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.binder.state.published_outcomes import PublishedOutcomes
 from equipoise.contracts.bus import channels
 from equipoise.contracts.load.latest import is_acceptable

@@ -7,7 +7,8 @@ import msgspec
 
 from equipoise.binder.decisions.event import CONTROLLER
 from equipoise.binder.shell.ledger_store import NAME, NotInstalled, read_installed
-from equipoise.binder.state.ledger import CERTAIN, Ledger, LedgerClosed, LedgerEntry, LedgerRecord
+from equipoise.binder.state.ledger import Ledger, LedgerClosed
+from equipoise.binder.state.ledger_entry import CERTAIN, LedgerEntry, LedgerRecord
 from equipoise.cli.explain.eviction_history import EvictionRecord
 from equipoise.cli.terminal import count, listed, time_of_day
 from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectReference

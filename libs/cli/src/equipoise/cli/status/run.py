@@ -18,7 +18,8 @@ from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
 from equipoise.binder.decisions.status import LedgerStatus, allowed_text, ledger_status, rule_text, state_text
 from equipoise.binder.shell.ledger_store import NotInstalled, read_installed
-from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerEntry
+from equipoise.binder.state.ledger import Ledger, LedgerClosed
+from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.binder.state.ledger_json import clock_time
 from equipoise.cli.bus.access import with_bus
 from equipoise.cli.cluster_access.kubeconfig import ClusterName, cluster_name

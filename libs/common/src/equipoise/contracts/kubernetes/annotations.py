@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from equipoise.contracts.colocation.bands import Band
 from equipoise.contracts.load.correction import RESOURCES, known, load_of
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
 from equipoise.contracts.messages.values.resources import Resources
@@ -30,8 +31,6 @@ optional."""
 
 LIMIT = 16_384
 """The maximum number of characters of a value that is read. Values of Equipoise have about a thousand."""
-
-SLOTS = 24
 
 Timestamp = Annotated[datetime, Meta(tz=True)]
 """RFC 3339, to the second."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from equipoise.contracts.kubernetes.annotations import SLOTS
+from equipoise.contracts.load.daily_profile import SLOTS
 
 HOUR = 3_600.0
 

@@ -7,8 +7,8 @@ import msgspec
 
 from equipoise.annotator.decisions.deletion_order import NodeOutlook
 from equipoise.annotator.decisions.scale_down import ScaleDown
-from equipoise.contracts.kubernetes.annotations import SLOTS
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.load.latest import supersedes_placement
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.messages.values.resources import Resources

@@ -8,7 +8,8 @@ import msgspec
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish, Proceed, Retry, paused
-from equipoise.binder.state.ledger import Ledger, LedgerEntry, LedgerView
+from equipoise.binder.state.ledger import Ledger, LedgerView
+from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 
 Admission = Proceed[None] | Finish | Retry

@@ -8,7 +8,8 @@ from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
 from equipoise.binder.decisions.limits.migrating_per_workload import MigratingPerWorkload
 from equipoise.binder.decisions.limits.rule import Limit, ProposedEviction
-from equipoise.binder.state.ledger import Ledger, LedgerEntry, LedgerView
+from equipoise.binder.state.ledger import Ledger, LedgerView
+from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.binder.state.ledger_json import clock_time
 from equipoise.binder.state.ledger_times import with_possible_times
 from equipoise.contracts.messages.eviction import Outcome

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import msgspec
 
 from equipoise.binder.state.cluster_state import PreemptedPod
-from equipoise.binder.state.ledger import Ledger, LedgerEntry
+from equipoise.binder.state.ledger import Ledger
+from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.message import converted
 

@@ -4,7 +4,7 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from equipoise.binder.state.ledger import LedgerEntry
+from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted

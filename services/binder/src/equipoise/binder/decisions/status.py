@@ -9,7 +9,8 @@ import msgspec
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
 from equipoise.binder.decisions.limits.rule import CountingLimit, Limit, ProposedEviction, WindowedLimit, halved
-from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerEntry, LedgerView, clock_tolerance
+from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerView, clock_tolerance
+from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.binder.state.ledger_times import with_possible_times
 
 LAST = 20

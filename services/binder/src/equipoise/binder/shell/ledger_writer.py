@@ -16,14 +16,8 @@ from equipoise.binder.decisions.surge.plan import SurgePlan, slot_refusal
 from equipoise.binder.shell.ledger_store import ADVICE, LedgerFull, LedgerStore, StoredLedger
 from equipoise.binder.shell.live_reads import read_replacement
 from equipoise.binder.state.cluster_state import PreemptedPod
-from equipoise.binder.state.ledger import (
-    CERTAIN,
-    Ledger,
-    LedgerClosed,
-    LedgerEntry,
-    ReplacementStatus,
-    new_entry,
-)
+from equipoise.binder.state.ledger import Ledger, LedgerClosed, ReplacementStatus
+from equipoise.binder.state.ledger_entry import CERTAIN, LedgerEntry, new_entry
 from equipoise.binder.state.ledger_times import counting_again, with_possible_times
 from equipoise.binder.state.outages import Outages
 from equipoise.binder.state.surge_move import SurgeMove

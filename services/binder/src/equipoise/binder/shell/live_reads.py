@@ -4,7 +4,8 @@ import asyncio
 
 import msgspec
 
-from equipoise.binder.state.ledger import LedgerEntry, ReplacementStatus
+from equipoise.binder.state.ledger import ReplacementStatus
+from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.contracts.eviction.candidate import Candidate
 from equipoise.contracts.eviction.protection import REPLACING_KINDS, cannot_create
 from equipoise.contracts.kubernetes.objects.metadata import OwnerReference

@@ -8,14 +8,14 @@ the end of an eviction is recorded with the latest time that it can be. So no wi
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
-from equipoise.binder.state.surge_move import SurgeMove
-from equipoise.contracts.bounds import Count
-from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
+from equipoise.binder.state.ledger_entry import CERTAIN, LedgerEntry, PastEviction
+from equipoise.binder.state.open_moves import LedgerMoves
+from equipoise.contracts.bounds import Count, Time
+from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 
@@ -25,12 +25,6 @@ FORMAT_VERSION = 1
 HOUR = 3_600.0
 DAY = 24 * HOUR
 
-TRANSIT_TIME = 1.0
-"""Seconds that a POST sent at the end of an intent's lifetime may need to reach the API server."""
-
-CERTAIN = (Outcome.EVICTED, Outcome.DRY_RUN)
-"""Outcomes that follow from an observation: the API server had the POST when they were written."""
-
 MIN_CLOCK_TOLERANCE, MAX_CLOCK_TOLERANCE = 0.05, 4.0
 """Seconds by which the clocks of several API servers may differ: of two synchronized ones, and of one that is two
 seconds ahead and one that is two seconds behind. Binders may use different ones, and one binder both in turn."""
@@ -38,14 +32,8 @@ seconds ahead and one that is two seconds behind. Binders may use different ones
 MAX_PAST = 200
 """Evictions and dry runs of the last day whose reasons are kept, the latest ones: the document is limited."""
 
-MAX_REASON = 300
-"""Characters of a reason: the document is limited."""
-
 MAX_REFUSALS = 100
 """Entries that do not count and are kept for redeliveries. Another one gets its outcome from the bus."""
-
-Time = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)]
-"""Unix seconds, before the year 10000: milliseconds would be later."""
 
 _replace = msgspec.structs.replace
 
@@ -65,82 +53,6 @@ class ReplacementStatus(msgspec.Struct, frozen=True, kw_only=True):
     """ready: all replicas of the workload are. failing: it cannot be created. unknown: not readable."""
 
     why: str = ""
-
-
-class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What the ledger keeps of an intent for as long as it keeps anything of it."""
-
-    intent_id: str
-    namespace: str
-    pod: str
-    node: str
-    workload: Workload | None = None
-    target: str = ""
-    strategy: str = ""
-    reason: str = ""
-    """Why, in words, shortened. Empty: an earlier version reserved it."""
-
-    dry_run: bool = False
-    reserved_at: Time
-    """The time of the decision."""
-
-    unknown_fields: dict[str, Any] = {}
-    """Fields of a later version, as they are in the document: this version keeps them. Fields that are added to a
-    workload or an epoch would be lost."""
-
-
-class LedgerEntry(LedgerRecord, frozen=True, kw_only=True, rename="camel"):
-    """One intent: reserved, or settled. An outcome of a later version is in `unknown_fields` and reads as `failed`."""
-
-    pod_uid: str
-    expires_at: Time
-    """No binder sends a POST for the intent after this time."""
-
-    settled_at: Time | None = None
-    outcome: Outcome | None = None
-    detail: str = ""
-    limit: str = ""
-    limit_scope: str = ""
-    retry_at: Time | None = None
-    counted: bool = True
-    """Whether it counts against the limits. False: refused after its reservation, and kept so that a redelivery gets
-    the same outcome."""
-
-    taken_over: bool = False
-    """A second binder may send a POST for it too, so no refusal returns the reservation."""
-
-    replicas: Count | None = None
-    """Desired replicas of the workload when it was decided."""
-
-    recovered_at: Time | None = None
-    """The time of the read which found that the pod has left and its workload has its ready replicas again."""
-
-    failing_since: Time | None = None
-    """The time since which its replacement is known to fail at creation."""
-
-    failure: str = ""
-    """Why it cannot be created."""
-
-    preempted_for: tuple[Workload, ...] = ()
-    """The workloads whose evictions had the node of this pod as target, if the entry is a pod that kube-scheduler
-    preempted there; it counts as evicted. Empty: the entry is an intent."""
-
-    @property
-    def latest(self) -> float:
-        """The latest time at which the API server can have received its POST; windows count from here.
-
-        An outcome that is not CERTAIN does not make it earlier than the end of the intent's life: a binder that was
-        suspended may resume and send the POST until then.
-        """
-        if self.settled_at is not None and self.outcome in CERTAIN:
-            return self.settled_at
-        return max(self.settled_at or self.reserved_at, self.expires_at + TRANSIT_TIME)
-
-
-class PastEviction(LedgerRecord, frozen=True, kw_only=True, rename="camel"):
-    """What was carried out, with the reasons, for users: no limit reads it. It is kept longer than entries."""
-
-    settled_at: Time
 
 
 class LedgerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,11 +104,11 @@ class HourlyCount(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """Fields that this version does not know, as in an entry."""
 
 
-class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Ledger(LedgerMoves, frozen=True, kw_only=True, rename="camel"):
     """The whole document. Every change returns a new one."""
 
     format_version: int = FORMAT_VERSION
-    unknown_fields: dict[str, Any] = {}
+    unknown_fields: dict[str, Any] = {}  # noqa: RUF012  a Struct copies it
     """Fields that this version does not know, as in an entry."""
 
     created_at: Time
@@ -233,26 +145,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The latest evictions and dry runs of the last day, oldest first."""
 
     entries: tuple[LedgerEntry, ...] = ()
-    surge_moves: tuple[SurgeMove, ...] = ()
-    """The moves without a gap that are under way. Each has an entry, too, without an outcome."""
 
     def entry(self, intent_id: str) -> LedgerEntry | None:
         return next((entry for entry in self.entries if entry.intent_id == intent_id), None)
-
-    @property
-    def surge_pods(self) -> tuple[str, ...]:
-        """The UIDs of the pods that are moved without a gap."""
-        return tuple(move.intent.pod_uid for move in self.surge_moves)
-
-    def surge_move(self, intent_id: str) -> SurgeMove | None:
-        return next((move for move in self.surge_moves if move.intent.id == intent_id), None)
-
-    def with_surge_move(self, move: SurgeMove) -> "Ledger":
-        """The ledger with this move, instead of what it had of it."""
-        return _replace(self, surge_moves=(*self.without_surge_move(move.intent.id).surge_moves, move))
-
-    def without_surge_move(self, intent_id: str) -> "Ledger":
-        return _replace(self, surge_moves=tuple(move for move in self.surge_moves if move.intent.id != intent_id))
 
     def view(self, now: float, *, dry_run: bool, migration_timeout: float, grace_period: float = 0.0) -> LedgerView:
         """The entries that count: for a real eviction the real ones only, for a dry run all.
@@ -435,27 +330,3 @@ class LedgerClosed(msgspec.Struct, frozen=True, kw_only=True):
     missing: bool = False
     unreadable: bool = False
     """Whether its reader may not read it. Binders may have the permission, and evict."""
-
-
-def new_entry(
-    intent: EvictionIntent,
-    now: float,
-    *,
-    workload: Workload | None,
-    expires_at: float,
-    dry_run: bool,
-    replicas: int | None = None,
-) -> LedgerEntry:
-    """An entry without an outcome. `workload` and its desired `replicas` are those that were read live."""
-    return converted(
-        intent,
-        LedgerEntry,
-        intent_id=intent.id,
-        workload=workload,
-        reason=intent.reason[:MAX_REASON],
-        strategy=intent.strategy[:MAX_REASON],
-        dry_run=dry_run,
-        replicas=replicas,
-        reserved_at=now,
-        expires_at=expires_at,
-    )

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from equipoise.binder.state.ledger import FORMAT_VERSION, HourlyCount, Ledger, LedgerEntry, PastEviction
+from equipoise.binder.state.ledger import FORMAT_VERSION, HourlyCount, Ledger
+from equipoise.binder.state.ledger_entry import LedgerEntry, PastEviction
 from equipoise.binder.state.surge_move import SurgeMove
 from equipoise.contracts.messages.eviction import Outcome
 

@@ -6,15 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from equipoise.binder.state.ledger import (
-    DAY,
-    HOUR,
-    MAX_CLOCK_TOLERANCE,
-    HourlyCount,
-    Ledger,
-    LedgerEntry,
-    PastEviction,
-)
+from equipoise.binder.state.ledger import DAY, HOUR, MAX_CLOCK_TOLERANCE, HourlyCount, Ledger
+from equipoise.binder.state.ledger_entry import LedgerEntry, PastEviction
 from equipoise.binder.state.surge_move import SurgeMove
 
 _replace = msgspec.structs.replace

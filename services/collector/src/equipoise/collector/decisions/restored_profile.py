@@ -6,7 +6,8 @@ It fills slots that were not measured. Anyone who may edit a workload can write 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from equipoise.contracts.bounds import CLOCK_TOLERANCE
-from equipoise.contracts.kubernetes.annotations import SLOTS, read_workload_usage
+from equipoise.contracts.kubernetes.annotations import read_workload_usage
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.values.resources import Resources
 
 MAX_AGE = 14 * 86_400.0

@@ -26,9 +26,9 @@ from equipoise.collector.state.utilization import UtilizationStore
 from equipoise.collector.state.workloads import WorkloadStore
 from equipoise.contracts.bounds import MAX_AHEAD
 from equipoise.contracts.configuration.settings import LoadSettings, Window
-from equipoise.contracts.kubernetes.annotations import SLOTS
 from equipoise.contracts.kubernetes.nodes.raw_allocatable import base_of
 from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, drain, in_batches, in_thread_if_many

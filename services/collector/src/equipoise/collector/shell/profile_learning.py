@@ -18,8 +18,9 @@ from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.rounds import measure_pods
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.annotations import SLOTS, USAGE
+from equipoise.contracts.kubernetes.annotations import USAGE
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.async_tools.batching import (
     NODES_PER_BATCH,

@@ -16,8 +16,8 @@ from equipoise.collector.decisions.replica_means import (
     weighted_mean,
 )
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.annotations import SLOTS
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
 from equipoise.contracts.messages.values.resources import Resources
 

@@ -17,7 +17,8 @@ from equipoise.binder.decisions.surge.next_step import next_step
 from equipoise.binder.decisions.surge.observation import ObservedMove, placed_replacement
 from equipoise.binder.decisions.surge.plan import SurgePlan, slot_refusal
 from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore
-from equipoise.binder.state.ledger import Ledger, ReplacementStatus, new_entry
+from equipoise.binder.state.ledger import Ledger, ReplacementStatus
+from equipoise.binder.state.ledger_entry import new_entry
 from equipoise.binder.state.surge_move import SurgeMove
 from equipoise.contracts.configuration.settings import SurgeSettings
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH

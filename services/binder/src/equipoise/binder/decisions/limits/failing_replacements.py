@@ -1,7 +1,8 @@
 """Stops evictions while replacements cannot be created, however long that takes."""
 
 from equipoise.binder.decisions.limits.rule import Count, CountingLimit, ProposedEviction
-from equipoise.binder.state.ledger import LedgerEntry, LedgerView
+from equipoise.binder.state.ledger import LedgerView
+from equipoise.binder.state.ledger_entry import LedgerEntry
 
 
 class FailingReplacements(CountingLimit, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """Stops all evictions while too many replacements are late, whatever the reason is."""
 
 from equipoise.binder.decisions.limits.rule import Count, CountingLimit
-from equipoise.binder.state.ledger import LedgerEntry, LedgerView
+from equipoise.binder.state.ledger import LedgerView
+from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.contracts.configuration.duration import Duration
 
 

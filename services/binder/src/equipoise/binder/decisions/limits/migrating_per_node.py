@@ -1,7 +1,8 @@
 """Limits how many pods evicted from one node may wait for their replacements."""
 
 from equipoise.binder.decisions.limits.rule import Count, CountingLimit
-from equipoise.binder.state.ledger import LedgerEntry, LedgerView
+from equipoise.binder.state.ledger import LedgerView
+from equipoise.binder.state.ledger_entry import LedgerEntry
 
 
 class MigratingPerNode(CountingLimit, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """Limits how many evicted replicas of one workload may wait for their replacements."""
 
 from equipoise.binder.decisions.limits.rule import CountingLimit, ProposedEviction, ShareOrCount, replicas_amount
-from equipoise.binder.state.ledger import LedgerEntry, LedgerView
+from equipoise.binder.state.ledger import LedgerView
+from equipoise.binder.state.ledger_entry import LedgerEntry
 
 
 class MigratingPerWorkload(CountingLimit, frozen=True, kw_only=True):

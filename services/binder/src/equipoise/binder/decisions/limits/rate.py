@@ -3,7 +3,8 @@
 import math
 
 from equipoise.binder.decisions.limits.rule import Count, WindowedLimit, amount, halved
-from equipoise.binder.state.ledger import LedgerEntry, LedgerView
+from equipoise.binder.state.ledger import LedgerView
+from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.contracts.configuration.duration import Duration
 
 

@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from equipoise.binder.state.ledger import LedgerEntry, LedgerView, clock_tolerance
+from equipoise.binder.state.ledger import LedgerView, clock_tolerance
+from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.kubernetes.workload import Workload
