@@ -21,10 +21,18 @@ RELEASE = "equipoise"
 HELM_TIMEOUT = "8m"
 NODES = 2
 
-NO_LIMITS = (
-    "evictionsPerWorkload", "evictionsPerNamespace", "evictionsPerCluster", "unusualRate", "migratingPerNode",
-    "migratingPerWorkload", "unavailablePerWorkload", "lateReplacements",
-)  # fmt: skip
+UNLIMITED = {"max": "unlimited"}
+LIMITS = {
+    "evictionsPerWorkload": UNLIMITED,
+    "evictionsPerNamespace": UNLIMITED,
+    "evictionsPerCluster": {"max": "unlimited", "maxCount": "unlimited"},
+    "unusualRate": UNLIMITED,
+    "migratingPerNode": UNLIMITED,
+    "migratingPerWorkload": UNLIMITED,
+    "unavailablePerWorkload": UNLIMITED,
+    "lateReplacements": UNLIMITED,
+}
+"""Settings of the binder, which would otherwise allow an eviction in ten minutes."""
 
 
 def values(prometheus_url: str) -> dict[str, Any]:
@@ -57,7 +65,7 @@ def values(prometheus_url: str) -> dict[str, Any]:
                 "replacementTimeout": "60s",
                 "cooldown": {"eviction": "1s", "refusal": "10s", "sameNodeReturn": "1s", "noLoadReduction": "1s"},
             },
-            "binder": {"limits": {name: {"max": "unlimited"} for name in NO_LIMITS}},
+            "binder": {"limits": LIMITS},
         },
         "hints": {"enabled": True},
         "nats": {"persistence": {"enabled": False}},  # the nodes have no StorageClass
