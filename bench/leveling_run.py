@@ -207,7 +207,7 @@ class LevelingRun:
         expected = len(self.trace.pods) + len(self.trace.nodes)
         await self._bind(await _pods(self.api, expected), start)
         await asyncio.to_thread(self.cluster.restart_scheduler, {})
-        if _placement(await _pods(self.api, expected, running=True)) != start:
+        if placement(await _pods(self.api, expected, running=True)) != start:
             raise RuntimeError("the pods do not run on the nodes of the initial placement")
 
     async def _bind(self, pods: Sequence[Document], start: Placement) -> None:
@@ -395,12 +395,13 @@ def _workload(pod: Document) -> str:
     return "" if of_daemon_set else f"{metadata['namespace']}/{metadata['labels']['app']}"
 
 
-def _placement(pods: Sequence[Document]) -> Placement:
-    placement: Placement = defaultdict(list)
+def placement(pods: Sequence[Document]) -> Placement:
+    """The nodes of these pods, without those of DaemonSets."""
+    nodes_of: Placement = defaultdict(list)
     for pod in pods:
         if workload := _workload(pod):
-            placement[workload].append(pod["spec"]["nodeName"])
-    return {workload: sorted(nodes) for workload, nodes in sorted(placement.items())}
+            nodes_of[workload].append(pod["spec"]["nodeName"])
+    return {workload: sorted(nodes) for workload, nodes in sorted(nodes_of.items())}
 
 
 async def create_fleet(cluster: Cluster, api: Api, trace: Trace) -> None:
@@ -427,7 +428,7 @@ async def stock_placement(trace: Trace) -> Placement:
     """The placement of the pods by the stock scheduler. It chooses randomly among equal nodes, so each call differs."""
     async with Cluster() as cluster, cluster.api() as api:
         await create_fleet(cluster, api, trace)
-        return _placement(await _pods(api, len(trace.pods) + len(trace.nodes), running=True))
+        return placement(await _pods(api, len(trace.pods) + len(trace.nodes), running=True))
 
 
 async def run_contender(

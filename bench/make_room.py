@@ -25,7 +25,15 @@ import aiohttp
 import msgspec
 import numpy as np
 
-from bench.leveling_run import EQUIPOISE_INTERVAL, Contender, Document, LevelingRun, create_fleet
+from bench.leveling_run import (
+    EQUIPOISE_INTERVAL,
+    Contender,
+    Document,
+    LevelingRun,
+    Placement,
+    create_fleet,
+    placement,
+)
 from bench.output import progress, report
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.manifests import DAEMON_SET, NAMESPACE
@@ -39,7 +47,7 @@ NODE_MILLI = 8_000
 AGENT_MILLI = 50
 """The request of the DaemonSet that runs on every node."""
 
-SIZES = (250, 500, 750, 1_000, 1_500)
+SIZES = (100, 250, 250, 500, 500, 1_000)
 """The millicores that the pods of a workload request."""
 
 REPLICAS = (3, 4, 5, 6)
@@ -146,16 +154,17 @@ class Kubelets:
         """Requests a size that is larger by GROWTH."""
         name, before = pod["metadata"]["name"], _requested(pod)
         after = round(before * GROWTH)
-        self.resizes[name] = Resize(
+        resize = Resize(
             pod=name, node=pod["spec"]["nodeName"], before=before, after=after, requested_at=time.monotonic()
         )
         # The API server refuses a resize unless the kubelet reports what the pod has.
-        await self._write(self.resizes[name], before, "")
+        await self._write(resize, before, "")
         resources = {"requests": {"cpu": f"{after}m"}}
         containers = [{"name": pod["spec"]["containers"][0]["name"], "resources": resources}]
         await self._api.patch(
             f"{_path(name)}/resize", {"spec": {"containers": containers}}, kind="strategic-merge-patch"
         )
+        self.resizes[name] = resize
 
     async def run(self) -> None:
         """Tries all resizes every second, until canceled."""
@@ -234,8 +243,22 @@ def _requested(pod: Document) -> int:
     return int(text[:-1]) if text.endswith("m") else 1_000 * int(text)
 
 
-async def run_contender(contender: Contender, trace: Trace, options: Any) -> Result:
-    """Runs it on a cluster of its own, until the time is over or all resizes are enacted."""
+async def placed_trace(trace: Trace) -> tuple[Trace, Placement]:
+    """The trace without the pods that the stock scheduler cannot place, and where it places the others."""
+    async with Cluster() as cluster, cluster.api() as api:
+        await create_fleet(cluster, api, trace)
+        start = placement(await _placed(api))
+    left = {workload.name: len(start.get(f"{NAMESPACE}/{workload.name}", ())) for workload in trace.workloads}
+    pods = [
+        TracePod(name=f"{workload.name}-{number}", workload=index)
+        for index, workload in enumerate(trace.workloads)
+        for number in range(left[workload.name])
+    ]
+    return msgspec.structs.replace(trace, pods=tuple(pods)), start
+
+
+async def run_contender(contender: Contender, trace: Trace, start: Placement, options: Any) -> Result:
+    """Runs it on a cluster of its own from the same placement, until the time is over or all resizes are enacted."""
     compression = EQUIPOISE_INTERVAL / options.interval
     generator = random.Random(options.seed)
     async with (
@@ -243,21 +266,24 @@ async def run_contender(contender: Contender, trace: Trace, options: Any) -> Res
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
         cluster.api() as api,
     ):
-        await create_fleet(cluster, api, trace)
+        run = LevelingRun(contender, trace, cluster, api, session, None, interval=options.interval)
+        await run.place(start)
         pods = await _placed(api)
         kubelets = Kubelets(api, Counter(pod["metadata"]["labels"]["app"] for pod in pods))
         requested = sum(map(_requested, pods)) + AGENT_MILLI * len(trace.nodes)
         progress(f"  {len(pods)} pods, {100 * requested / NODE_MILLI / len(trace.nodes):.1f} % requested")
-        chosen = generator.sample(sorted(pods, key=lambda pod: pod["metadata"]["name"]), options.resizes)
-        run = LevelingRun(contender, trace, cluster, api, session, None, interval=options.interval)
+        ordered = sorted(pods, key=lambda pod: (pod["metadata"]["labels"]["app"], pod["spec"]["nodeName"]))
+        chosen = generator.sample(ordered, options.resizes)
         async with run.equipoise():
             task = asyncio.create_task(kubelets.run())
-            started = time.monotonic()
+            begun = time.monotonic()
             for number, pod in enumerate(chosen):
-                due = started + number * RESIZING_PERIOD / compression / len(chosen)
+                due = begun + number * RESIZING_PERIOD / compression / len(chosen)
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 await kubelets.resize(pod)
-            end = started + options.hours * 3_600 / compression
+            # Without services no pod ends, so that nothing changes once every resize was tried.
+            hours = options.hours if contender.services else 1.1 * RESIZING_PERIOD / 3_600
+            end = begun + hours * 3_600 / compression
             while time.monotonic() < end and any(each.enacted_at is None for each in kubelets.resizes.values()):
                 await asyncio.sleep(1.0)
                 if task.done():
@@ -314,17 +340,17 @@ def _fits_nowhere(pod: Document) -> bool:
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=40)
-    parser.add_argument("--requested", type=float, default=0.95, help="share of the cores")
+    parser.add_argument("--requested", type=float, default=0.95, help="share of the cores, as far as it fits")
     parser.add_argument("--resizes", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--interval", type=float, default=5.0, help="seconds between evaluations")
     parser.add_argument("--hours", type=float, default=6.0, help="uncompressed hours after which a run ends")
     options = parser.parse_args()
-    trace = full_trace(options.seed, options.nodes, options.requested)
+    trace, start = await placed_trace(full_trace(options.seed, options.nodes, options.requested))
     stock: Result | None = None
     for contender in CONTENDERS:
         progress(f"{contender.name}: {len(trace.pods)} pods on {len(trace.nodes)} nodes")
-        result = await run_contender(contender, trace, options)
+        result = await run_contender(contender, trace, start, options)
         progress(f"  {result}")
         report(
             "make_room/enacted", 100 * result.enacted / options.resizes, "percent", run=result.name,

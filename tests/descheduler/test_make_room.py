@@ -126,6 +126,15 @@ def test_several_resizes_of_a_node_are_served_by_one_pod_if_it_frees_enough() ->
     assert refusal(cluster).startswith("its node has room for its resize")
 
 
+def test_each_resize_that_gets_room_counts_for_those_after_it() -> None:
+    both = [resizing_pod("first", "1", priority=10), resizing_pod("web", "1")]
+    others = [sized_pod("a", 0.5), sized_pod("b", 0.5), sized_pod("c", 2.0, protection="it is not ready")]
+
+    planned = plan(a_cluster(small_node("node-a", [*both, *others]), small_node("node-b"))).moves
+
+    assert [(move.pod.name, move.makes_room_for) for move in planned] == [("a", "shop/first"), ("b", "shop/web")]
+
+
 def test_unreported_amounts_count_in_full() -> None:
     """What the pod has is not known, so the difference to what it wants is not taken off."""
     first = resizing_pod("first", "1500m", priority=10)
