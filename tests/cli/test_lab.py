@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 from lab.traces import a_trace
 
 from equipoise.cli.lab.record import next_step
+from equipoise.cli.lab.replays import replay_settings
 from equipoise.cli.main import main
 from equipoise.lab.formats.folder import write
 from equipoise.lab.record import Summary
@@ -47,6 +48,15 @@ def test_json_is_one_object_per_run() -> None:
         "moved_share moves_per_hour moves_executable unplaced violations"
     )
     assert all(set(wanted.split()) <= run.keys() for run in runs)
+
+
+def test_a_replay_uses_the_configuration_of_moves_and_of_deletion_costs() -> None:
+    """They are in a shared section, and in the section of another service."""
+    document = {"surge": {"mode": "always"}, "annotator": {"deletionCosts": "hottestNodes"}}
+
+    settings = replay_settings(document)
+
+    assert ("always", "hottestNodes") == (settings.surge.mode, settings.deletion_costs)
 
 
 def test_the_error_for_another_folder_lists_the_files_of_a_trace(tmp_path: Path) -> None:
