@@ -1,4 +1,7 @@
-"""The build of the image of a release, by the recipe of the testbed: the Dockerfile, and buildah."""
+"""The build of the image of a release, by the recipe of the testbed: the Dockerfile, and buildah.
+
+It is for the architecture of this machine; the matrix of `.github/workflows/release.yml` builds the others.
+"""
 
 from pathlib import Path
 

@@ -52,7 +52,8 @@ from equipoise.runtime.process.health import Health
 from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
-from equipoise.testbed.memory.kube import MemoryKube, RecordedEviction
+from equipoise.testbed.memory.evictions import RecordedEviction
+from equipoise.testbed.memory.kube import MemoryKube
 
 OWN = "equipoise-system"
 LEADER = LeaseEpoch(lease_uid="lease", transitions=1, holder="descheduler-1")

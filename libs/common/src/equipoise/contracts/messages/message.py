@@ -50,7 +50,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def type_name(kind: type[msgspec.Struct]) -> str:
     """The `ce-type` of the messages of this struct. The version is raised when earlier readers must skip them, not for
-    a new field."""
+    a new field. `MessageReader` (runtime.bus.codec) skips other types."""
     return f"dev.equipoise.{kind.__name__}.v1"
 
 

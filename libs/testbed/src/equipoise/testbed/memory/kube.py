@@ -4,31 +4,27 @@ Methods for tests (`put`, `remove`, `expire`, `fail_next`, ...) are not async an
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
-from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects.access import AccessReview, AccessReviewSpec, AccessReviewStatus
 from equipoise.contracts.kubernetes.objects.cluster import Event
 from equipoise.contracts.kubernetes.objects.metadata import Condition, ExplainedCondition, Object, ObjectReference
 from equipoise.contracts.kubernetes.objects.pod import Pod, PodStatus
 from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
-from equipoise.contracts.kubernetes.objects.workload import CustomWorkload, PodDisruptionBudget
+from equipoise.contracts.kubernetes.objects.workload import CustomWorkload
 from equipoise.contracts.unreadable.lenient_decoding import read_object
 from equipoise.runtime.kubernetes.client import (
-    BUDGETS,
     EVENTS,
     NODES,
     PODS,
     VOLUMES,
     Change,
     EvictionResult,
-    Expired,
     KubeError,
     Resource,
     error_for_status,
@@ -36,40 +32,12 @@ from equipoise.runtime.kubernetes.client import (
 from equipoise.runtime.kubernetes.unreadable_objects import UnreadableInLists, required_readable
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.unreadable import UnreadableThings
+from equipoise.testbed.memory.evictions import RecordedEviction, judged_by_budgets
 from equipoise.testbed.memory.faults import Call, Faults, Verb
+from equipoise.testbed.memory.object_store import ObjectStore, key_of, with_metadata
+from equipoise.testbed.memory.selectors import matches_field, matches_label
 
 T = TypeVar("T", bound=Object)
-Key = tuple[str, str]
-"""The namespace and name of an object."""
-
-_FIELDS: Mapping[str, Callable[[Object], str]] = {
-    "metadata.name": lambda value: value.metadata.name,
-    "metadata.namespace": lambda value: value.metadata.namespace,
-    "spec.nodeName": lambda value: value.spec.node_name if isinstance(value, Pod) else "",
-}
-"""Fields that a field selector may name."""
-
-
-class RecordedEviction(msgspec.Struct, frozen=True, kw_only=True):
-    """One POST of pods/eviction and its result, even if the response was lost."""
-
-    namespace: str
-    name: str
-    uid: str
-    dry_run: bool
-    at: float
-    """Unix seconds."""
-
-    status: int
-
-
-class _Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A change for watches. A bookmark has no resource, and all watches receive it."""
-
-    version: int
-    resource: str
-    change: Change[Any]
-    before: Object | None = None
 
 
 class MemoryKube:
@@ -77,14 +45,7 @@ class MemoryKube:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._version = 0
-        self._compacted = 0
-        self._objects: dict[str, dict[Key, Object]] = {}
-        self._history: list[_Entry] = []
-        self._changed = asyncio.Event()
-        self._generation = 0
-        self._ended_by: KubeError | None = None
-        self._created: Counter[tuple[str, Key]] = Counter()
+        self._store = ObjectStore()
         self.faults = Faults()
         self.fail_next, self.refuse, self.clear_faults = self.faults.fail_next, self.faults.refuse, self.faults.clear
         self.calls: list[Call] = []
@@ -133,11 +94,11 @@ class MemoryKube:
 
     def put(self, resource: Resource[T], value: T) -> T:
         """Creates or replaces an object; sets uid (`uid-<name>`) and creationTimestamp if they are absent."""
-        key = _key(value)
-        before = self._store(resource).get(key)
-        uid = value.metadata.uid or (before.metadata.uid if before else self._new_uid(resource, key))
+        key = key_of(value)
+        before = self._store.objects(resource).get(key)
+        uid = value.metadata.uid or (before.metadata.uid if before else self._store.new_uid(resource, key))
         created = value.metadata.creation_timestamp or self._timestamp()
-        return self._write(resource, _with_metadata(value, uid=uid, creation_timestamp=created))
+        return self._store.write(resource, with_metadata(value, uid=uid, creation_timestamp=created))
 
     def put_json(self, resource: Resource[T], text: bytes) -> T:
         """Puts an object as an API server sends it. A part of it may be undecodable."""
@@ -145,15 +106,11 @@ class MemoryKube:
 
     def remove(self, resource: Resource[T], name: str, namespace: str = "") -> None:
         """Removes an object at once. Raises KeyError if there is none."""
-        before = self._store(resource).pop((namespace, name))
-        self._version += 1
-        value = _with_metadata(before, resource_version=str(self._version))
-        self._record(resource, Change(kind="deleted", object=value, resource_version=str(self._version)), before)
+        self._store.remove(resource, name, namespace)
 
     def stored(self, resource: Resource[T]) -> list[T]:
         """Every object of a kind, in order of namespace and name."""
-        store = self._store(resource)
-        return [store[key] for key in sorted(store)]
+        return self._store.sorted(resource)
 
     @property
     def events(self) -> list[Event]:
@@ -162,22 +119,15 @@ class MemoryKube:
 
     def expire(self) -> None:
         """Compacts the history. Running watches, and new watches from an earlier version, get status 410."""
-        self._version += 1
-        self._compacted = self._version
-        self._history.clear()
-        self._wake()
+        self._store.compact()
 
     def end_watches(self, error: KubeError | None = None) -> None:
         """Ends running watches: normally, as after their timeoutSeconds, or with an error."""
-        self._generation += 1
-        self._ended_by = error
-        self._wake()
+        self._store.end_watches(error)
 
     def bookmark(self) -> None:
         """Sends a bookmark to running watches."""
-        change: Change[Any] = Change(kind="bookmark", object=None, resource_version=str(self._version))
-        self._history.append(_Entry(version=self._version, resource="", change=change))
-        self._wake()
+        self._store.bookmark()
 
     # Kube
 
@@ -187,7 +137,7 @@ class MemoryKube:
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         async with self._request("get", resource, namespace, name):
-            found = self._find(resource, namespace, name)
+            found = self._store.find(resource, namespace, name)
             return required_readable(found, f"get {resource.plural} {name}", self.unreadable, resource.plural)
 
     async def list(
@@ -198,8 +148,8 @@ class MemoryKube:
                 value
                 for value in self.stored(resource)
                 if (not namespace or value.metadata.namespace == namespace)
-                and _matches_label(value.metadata.labels, label_selector)
-                and _matches_field(value, field_selector)
+                and matches_label(value.metadata.labels, label_selector)
+                and matches_field(value, field_selector)
             ]
             self._unreadable_in_lists.listed(
                 (resource.plural, namespace, label_selector, field_selector), resource.plural, found
@@ -216,43 +166,10 @@ class MemoryKube:
     ) -> AsyncGenerator[Change[T], None]:
         async with self._request("watch", resource, namespace):
             pass
-        generation, kind = self._generation, _id(resource)
-
-        def selected(value: Object | None) -> bool:
-            return (
-                value is not None
-                and namespace in ("", value.metadata.namespace)
-                and _matches_field(value, field_selector)
-            )
-
-        current = int(since) if since else self._version
-        # The number of entries of the history that this watch has received or does not need.
-        passed = sum(entry.version <= current for entry in self._history)
-        if not since:
-            for value in self.stored(resource):
-                if selected(value):
-                    yield Change(kind="added", object=value, resource_version=value.metadata.resource_version)
-            yield Change(kind="bookmark", object=None, resource_version=str(current), synced=True)
-        while True:
-            while self.silent:
-                await self._changed.wait()
-            if current < self._compacted:
-                raise Expired(410, "Expired", f"too old resource version: {current} ({self._compacted})")
-            if generation != self._generation:
-                if self._ended_by is not None:
-                    raise self._ended_by
-                return
-            if passed == len(self._history):
-                await self._changed.wait()
-                continue
-            entry = self._history[passed]
-            current, passed = entry.version, passed + 1
-            if not entry.resource:
-                yield entry.change
-            elif entry.resource == kind:
-                seen = _seen(entry.change, selected(entry.before), selected(entry.change.object))
-                if seen is not None:
-                    yield seen
+        changes = self._store.watch(resource, since, namespace, field_selector, lambda: self.silent)
+        async with aclosing(changes):
+            async for change in changes:
+                yield change
 
     async def find_scalable(self, group: str, kind: str) -> Resource[CustomWorkload] | None:
         async with self._request("discover", PODS, "", f"{group}/{kind}"):
@@ -264,27 +181,27 @@ class MemoryKube:
 
     async def create(self, resource: Resource[T], value: T, *, dry_run: bool = False) -> T:
         name = value.metadata.name
-        async with self._request("create", resource, *_key(value)):
+        async with self._request("create", resource, *key_of(value)):
             if isinstance(value, AccessReview):
                 status = AccessReviewStatus(allowed=self.allows(value.spec))
                 return cast("T", msgspec.structs.replace(value, status=status))
-            if _key(value) in self._store(resource):
+            if key_of(value) in self._store.objects(resource):
                 raise error_for_status(409, "AlreadyExists", f'{resource.plural} "{name}" already exists')
             if self.admit is not None:
                 value = cast("T", await self.admit(value))
             if dry_run:
                 return value
-            uid = self._new_uid(resource, _key(value))
-            return self._write(resource, _with_metadata(value, uid=uid, creation_timestamp=self._timestamp()))
+            uid = self._store.new_uid(resource, key_of(value))
+            return self._store.write(resource, with_metadata(value, uid=uid, creation_timestamp=self._timestamp()))
 
     async def replace(self, resource: Resource[T], value: T) -> T:
-        async with self._request("replace", resource, *_key(value)):
+        async with self._request("replace", resource, *key_of(value)):
             required_readable(value, f"replace {resource.plural}", self.unreadable, resource.plural)
-            before = self._find(resource, *_key(value)).metadata
+            before = self._store.find(resource, *key_of(value)).metadata
             if value.metadata.resource_version != before.resource_version:
                 raise _conflict(resource, before.name, "the object has been modified")
-            value = _with_metadata(value, uid=before.uid, creation_timestamp=before.creation_timestamp)
-            return self._write(resource, value)
+            value = with_metadata(value, uid=before.uid, creation_timestamp=before.creation_timestamp)
+            return self._store.write(resource, value)
 
     async def annotate(
         self,
@@ -298,7 +215,7 @@ class MemoryKube:
         expected: Mapping[str, str] | None = None,
     ) -> None:
         async with self._request("annotate", resource, namespace, name):
-            value = self._find(resource, namespace, name)
+            value = self._store.find(resource, namespace, name)
             before = value.metadata.annotations
             if uid and uid != value.metadata.uid:
                 raise _conflict(resource, name, f"UID in precondition: {uid}")
@@ -308,7 +225,7 @@ class MemoryKube:
                 raise _conflict(resource, name, "an annotation has another value")
             merged = _with_texts(before, annotations)
             if merged != before:
-                self._write(resource, _with_metadata(value, annotations=merged))
+                self._store.write(resource, with_metadata(value, annotations=merged))
 
     async def relabel(
         self,
@@ -326,23 +243,23 @@ class MemoryKube:
             value = self._with_uid(resource, namespace, name, uid)
             if version != value.metadata.resource_version:
                 raise _conflict(resource, name, "the object has been modified")
-            changed = _with_metadata(
+            changed = with_metadata(
                 value,
                 labels=_with_texts(value.metadata.labels, labels),
                 annotations=_with_texts(value.metadata.annotations, annotations),
             )
             if changed != value:
-                self._write(resource, changed)
+                self._store.write(resource, changed)
 
     async def set_node_amounts(self, name: str, amounts: Mapping[str, int | None], *, uid: str) -> None:
         async with self._request("update_status", NODES, "", name):
-            node = self._find(NODES, "", name)
+            node = self._store.find(NODES, "", name)
             if uid != node.metadata.uid:
                 raise _conflict(NODES, name, f"UID in precondition: {uid}")
             new = {field: _merged(getattr(node.status, field), amounts) for field in ("capacity", "allocatable")}
             status = msgspec.structs.replace(node.status, **new)
             if status != node.status:
-                self._write(NODES, msgspec.structs.replace(node, status=status))
+                self._store.write(NODES, msgspec.structs.replace(node, status=status))
 
     async def bind(self, namespace: str, name: str, node: str, *, uid: str) -> None:
         async with self._request("bind", PODS, namespace, name):
@@ -352,7 +269,7 @@ class MemoryKube:
             spec = msgspec.structs.replace(pod.spec, node_name=node)
             scheduled = Condition(type="PodScheduled", status="True", last_transition_time=self._timestamp())
             status = _with_condition(pod.status, scheduled)
-            self._write(PODS, msgspec.structs.replace(pod, spec=spec, status=status))
+            self._store.write(PODS, msgspec.structs.replace(pod, spec=spec, status=status))
 
     async def set_pod_status(
         self,
@@ -369,12 +286,12 @@ class MemoryKube:
             if nominated_node is not None:
                 status = msgspec.structs.replace(status, nominated_node_name=nominated_node)
             if status != pod.status:
-                self._write(PODS, msgspec.structs.replace(pod, status=status))
+                self._store.write(PODS, msgspec.structs.replace(pod, status=status))
 
     async def reserve_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
         name = volume.metadata.name
         async with self._request("annotate", VOLUMES, "", name):
-            found = self._find(VOLUMES, "", name)
+            found = self._store.find(VOLUMES, "", name)
             if found.metadata.resource_version != volume.metadata.resource_version:
                 raise _conflict(VOLUMES, name, "the object has been modified")
             of_claim = claim.metadata
@@ -384,7 +301,7 @@ class MemoryKube:
             )  # fmt: skip
             annotations = found.metadata.annotations | {"pv.kubernetes.io/bound-by-controller": "yes"}
             reserved = msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, claim_ref=reference))
-            self._write(VOLUMES, _with_metadata(reserved, annotations=annotations))
+            self._store.write(VOLUMES, with_metadata(reserved, annotations=annotations))
 
     async def delete(self, resource: Resource[T], name: str, namespace: str = "", *, uid: str) -> None:
         async with self._request("delete", resource, namespace, name):
@@ -408,7 +325,10 @@ class MemoryKube:
         response: EvictionResult
         try:
             async with self._request("evict", PODS, namespace, name):
-                response = result = self._evict(namespace, name, uid, dry_run)
+                pod = self._pod(namespace, name, uid)
+                response = result = judged_by_budgets(self._store, pod, dry_run=dry_run)
+                if result.status == 201 and not dry_run:
+                    self._delete(pod)
         except KubeError as error:
             response = EvictionResult(
                 status=error.status, reason=error.reason, message=error.message, retry_after=error.retry_after
@@ -444,25 +364,9 @@ class MemoryKube:
         if lost is not None:
             raise lost
 
-    def _evict(self, namespace: str, name: str, uid: str, dry_run: bool) -> EvictionResult:
-        pod = self._pod(namespace, name, uid)
-        if pod.status.phase not in ("Pending", "Succeeded", "Failed") and pod.metadata.deletion_timestamp is None:
-            budgets = [
-                budget
-                for budget in self.stored(BUDGETS)
-                if budget.metadata.namespace == namespace and selects(budget.spec.selector, pod.metadata.labels)
-            ]
-            if len(budgets) > 1:
-                raise error_for_status(500, "", "This pod has more than one PodDisruptionBudget")
-            if budgets and (refused := self._spend(budgets[0], dry_run)):
-                return refused
-        if not dry_run:
-            self._delete(pod)
-        return EvictionResult(status=201)
-
     def _delete(self, pod: Pod) -> None:
         if self.terminating_first:
-            self._write(PODS, _with_metadata(pod, deletion_timestamp=self._timestamp()))
+            self._store.write(PODS, with_metadata(pod, deletion_timestamp=self._timestamp()))
         else:
             self.remove(PODS, pod.metadata.name, pod.metadata.namespace)
 
@@ -470,57 +374,11 @@ class MemoryKube:
         return self._with_uid(PODS, namespace, name, uid)
 
     def _with_uid(self, resource: Resource[T], namespace: str, name: str, uid: str) -> T:
-        found = self._find(resource, namespace, name)
+        found = self._store.find(resource, namespace, name)
         if uid != found.metadata.uid:
             message = f"the UID in the precondition ({uid}) does not match the UID in record ({found.metadata.uid})"
             raise error_for_status(409, "Conflict", message)
         return found
-
-    def _spend(self, budget: PodDisruptionBudget, dry_run: bool) -> EvictionResult | None:
-        allowed = budget.status.disruptions_allowed
-        if allowed <= 0:
-            return EvictionResult(
-                status=429,
-                reason="TooManyRequests",
-                message=f"Cannot evict pod as it would violate the pod's disruption budget {budget.metadata.name}",
-                disruption_budget=True,
-                budget=budget.metadata.name,
-            )
-        if not dry_run:
-            status = msgspec.structs.replace(budget.status, disruptions_allowed=allowed - 1)
-            self._write(BUDGETS, msgspec.structs.replace(budget, status=status))
-        return None
-
-    def _store(self, resource: Resource[T]) -> dict[Key, T]:
-        return cast("dict[Key, T]", self._objects.setdefault(_id(resource), {}))
-
-    def _find(self, resource: Resource[T], namespace: str, name: str) -> T:
-        try:
-            return self._store(resource)[(namespace, name)]
-        except KeyError:
-            raise error_for_status(404, "NotFound", f'{resource.plural} "{name}" not found') from None
-
-    def _write(self, resource: Resource[T], value: T) -> T:
-        self._version += 1
-        value = _with_metadata(value, resource_version=str(self._version))
-        before = self._store(resource).get(_key(value))
-        self._store(resource)[_key(value)] = value
-        kind: Literal["added", "modified"] = "modified" if before else "added"
-        self._record(resource, Change(kind=kind, object=value, resource_version=str(self._version)), before)
-        return value
-
-    def _record(self, resource: Resource[Any], change: Change[Any], before: Object | None) -> None:
-        self._history.append(_Entry(version=self._version, resource=_id(resource), change=change, before=before))
-        self._wake()
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    def _new_uid(self, resource: Resource[Any], key: Key) -> str:
-        self._created[_id(resource), key] += 1
-        times = self._created[_id(resource), key]
-        return f"uid-{key[1]}" if times == 1 else f"uid-{key[1]}-{times}"
 
     def _timestamp(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now(), UTC)
@@ -545,56 +403,5 @@ def _with_condition(status: PodStatus, condition: Condition) -> PodStatus:
     return msgspec.structs.replace(status, conditions=conditions)
 
 
-def _id(resource: Resource[Any]) -> str:
-    return f"{resource.plural}.{resource.group}/{resource.subresource}"
-
-
-def _key(value: Object) -> Key:
-    return value.metadata.namespace, value.metadata.name
-
-
-def _with_metadata(value: T, **fields: Any) -> T:
-    return msgspec.structs.replace(value, metadata=msgspec.structs.replace(value.metadata, **fields))
-
-
 def _conflict(resource: Resource[Any], name: str, message: str) -> KubeError:
     return error_for_status(409, "Conflict", f'{resource.plural} "{name}": {message}')
-
-
-def _seen(change: Change[T], was_selected: bool, is_selected: bool) -> Change[T] | None:
-    """The change for a watch with a selector: "deleted" if the object no longer matches, "added" if it did not match
-    before."""
-    if change.kind == "deleted" or not is_selected:
-        return msgspec.structs.replace(change, kind="deleted") if was_selected else None
-    return change if was_selected else msgspec.structs.replace(change, kind="added")
-
-
-def _matches_field(value: Object, selector: str) -> bool:
-    """Whether an object matches a selector such as `spec.nodeName=a,metadata.name!=b`. Raises KubeError (400) for an
-    unknown field."""
-    for term in filter(None, selector.split(",")):
-        field, expected, positive = _split(term)
-        if field not in _FIELDS:
-            raise error_for_status(400, "BadRequest", f"field label not supported: {field}")
-        if (_FIELDS[field](value) == expected) is not positive:
-            return False
-    return True
-
-
-def _matches_label(labels: Mapping[str, str], selector: str) -> bool:
-    """Whether labels match a selector such as `app=web,tier!=db,key,!other`."""
-    for term in filter(None, selector.split(",")):
-        if "=" in term:
-            key, expected, positive = _split(term)
-            holds = (labels.get(key) == expected) is positive
-        else:
-            holds = (term.lstrip("!") in labels) is not term.startswith("!")
-        if not holds:
-            return False
-    return True
-
-
-def _split(term: str) -> tuple[str, str, bool]:
-    """The key and the value of `a=b`, `a==b` or `a!=b`, and whether they must be equal."""
-    key, _, expected = term.partition("=")
-    return key.removesuffix("!"), expected.removeprefix("="), not key.endswith("!")
