@@ -23,6 +23,7 @@ OWNED = (
     "annotator.hints.admission",
     *(f"annotator.hints.webhook.{name}" for name in ("listen", "tls", "caFile", "servicePort")),
     "binder.evict",
+    "moves.level",
     "scorer.extender.tls",
     "scorer.listen",
     "reclaimer.enabled",

@@ -4,7 +4,7 @@ Defaults that k8s/base has too are taken from there.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from charts.generator.components.agent import agent_values
 from charts.generator.components.certificates import certificates_values
@@ -35,6 +35,8 @@ from charts.generator.schemas import (
 )
 
 from equipoise.contracts.bus.subjects import ALL_SERVICES
+from equipoise.contracts.configuration.moves import LEVELS, DeletionCosts
+from equipoise.contracts.configuration.settings import SurgeMode
 
 
 def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Schema) -> Group:
@@ -58,7 +60,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             config_schema,
             "The configuration, as in k8s/base/equipoise.yaml; `equipoise config defaults` prints every setting."
             " Not here, because other values set them: `binder.evict` (`mode`), `annotator.crane` (`crane.enabled`),"
-            " `annotator.deletionCosts` (`deletionCosts`), `surge.mode` (`surge`),"
+            " `annotator.deletionCosts` (`deletionCosts`), `surge.mode` (`surge`), `moves.level` (`moves`),"
             " `placement` (`hints.enabled` and `extender.enabled`), `annotator.hints.admission` and the addresses and"
             " files of `annotator.hints.webhook` (`hints`), `reclaimer.enabled`"
             " (`reclaimer.enabled`), `agent.evict` (`agent.evictions`), `agent.cgroupRoot`,"
@@ -71,19 +73,31 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             "Annotations for crane-scheduler.",
         ),
         "hints": hints_values(base),
+        "moves": Value(
+            "",
+            {"enum": ["", False, *LEVELS]},  # a YAML file with `off` gives false
+            "How far Equipoise is trusted to move pods, within the permissions of `mode`; each level includes those"
+            " before it. `off`: not at all. `scaleDowns`: it chooses which pods a scale-down deletes (`deletionCosts`)."
+            " `withoutGap`: it moves pods from hot nodes so that they serve until their replacement is ready (`surge`),"
+            " and no others. `hotNodes`: it also evicts pods from hot nodes. `levelDay`: it also moves pods from nodes"
+            " that are not hot. Empty: as `mode`, `deletionCosts`, `surge` and `config.descheduler.strategies` say."
+            " With a level, these may be left out, except `mode`; if they are set, they permit less, never more.",
+        ),
         "deletionCosts": Value(
-            "none",
-            {"enum": ["none", "hottestNodes", "emptiestNodes"]},
+            "",
+            {"enum": ["", *get_args(DeletionCosts)]},
             "Which pods of a workload a scale-down should delete first, when the days before predict it: those on the"
             " nodes that will be hottest, or on those with the fewest pods, so that nodes become empty. Lets the"
-            " annotator read pods, and write `controller.kubernetes.io/pod-deletion-cost` to them.",
+            " annotator read pods, and write `controller.kubernetes.io/pod-deletion-cost` to them. Empty:"
+            " `hottestNodes` from `moves: scaleDowns` on, else `none`.",
         ),
         "surge": Value(
-            "none",
-            {"enum": ["none", "singleReplicas", "blocked", "always"]},
+            "",
+            {"enum": ["", *get_args(SurgeMode)]},
             "Which pods of Deployments are moved without a gap, so that they serve until their replacement is ready:"
             " single replicas, also pods whose PodDisruptionBudget allows no eviction, or all. Lets the binder list"
-            " pods, Services, quotas and budgets, and remove and restore one label of approved pods.",
+            " pods, Services, quotas and budgets, and remove and restore one label of approved pods. Empty: `always`"
+            " from `moves: withoutGap` on, else `none`.",
         ),
         "extender": extender_values(base),
         "secondScheduler": second_scheduler_values(base),

@@ -14,6 +14,7 @@ from equipoise.annotator.decisions.deletion_order import First
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.deletion_cost_writer import CHECK_PERIOD, MAX_ATTEMPTS
 from equipoise.contracts.bus.subjects import node_placement, node_utilization, workload_utilization
+from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.eviction.deletion_cost import DELETION_COST, is_own_cost
 from equipoise.contracts.kubernetes.labels import ZONE
 from equipoise.contracts.kubernetes.objects.pod import Pod, SchedulingGroup, TopologySpreadConstraint
@@ -100,6 +101,28 @@ async def test_by_default_no_pod_is_read_or_written(world: ScaledWorld) -> None:
     await world.publish()
 
     assert world.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("level", "first", "written"),
+    [
+        ("off", "hottestNodes", False),
+        ("scaleDowns", None, True),
+        ("scaleDowns", "none", False),
+        ("levelDay", None, True),
+    ],
+)
+async def test_a_level_decides_whether_costs_are_written(
+    world: ScaledWorld, level: MovesLevel, first: str | None, written: bool
+) -> None:
+    """Where the setting is absent; where it is set, it can only be less."""
+    world.put_pods()
+    settings = msgspec.convert({"deletionCosts": first}, AnnotatorSettings)
+    await world.begin("annotator-1", settings, level=level)
+    await world.until_minutes_before_an_hour()
+    await world.publish()
+
+    assert bool(world.costs()) == written
 
 
 async def test_pods_on_the_hottest_nodes_get_the_lowest_costs(world: ScaledWorld) -> None:

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.bus.subjects import node_utilization, utilization_cycle
+from equipoise.contracts.configuration.moves import MovesLevel, MovesSettings
 from equipoise.contracts.configuration.settings import Placement
 from equipoise.contracts.kubernetes.annotations import read_node_load
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
@@ -39,12 +40,18 @@ class World:
         self.metrics: dict[str, CollectorRegistry] = {}
 
     async def begin(
-        self, identity: str = "annotator-1", settings: AnnotatorSettings = SETTINGS, *, hints: bool = False
+        self,
+        identity: str = "annotator-1",
+        settings: AnnotatorSettings = SETTINGS,
+        *,
+        hints: bool = False,
+        level: MovesLevel | None = None,
     ) -> None:
         metrics = self.metrics[identity] = CollectorRegistry()
         self.health[identity] = Health(configuration_hash="", metrics=metrics)
+        shared = Shared(placement=Placement(hints=hints), moves=MovesSettings(level=level))
         runtime = Runtime(
-            configuration=Configuration(shared=Shared(placement=Placement(hints=hints)), own=settings, hash=""),
+            configuration=Configuration(shared=shared, own=settings, hash=""),
             message_bus=self.bus,
             clock=self.clock,
             health=self.health[identity],

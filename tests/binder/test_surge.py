@@ -16,6 +16,7 @@ from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 from equipoise.binder.service import SURGE_PROBE, Binder
 from equipoise.binder.shell.ledger_store import pause
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.configuration.settings import SurgeMode, SurgeSettings
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
@@ -97,6 +98,54 @@ async def test_without_the_setting_a_single_replica_is_protected(world: World) -
     await world.propose("web-1")
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.REJECTED_POLICY]
     assert controllers.serving == 1
+
+
+@pytest.mark.parametrize(
+    ("level", "surge", "strategy", "moved"),
+    [
+        (None, "none", "low_node_load", "evicted"),
+        ("off", "always", "low_node_load", "refused"),
+        ("scaleDowns", "always", "low_node_load", "refused"),
+        ("withoutGap", None, "low_node_load", "begun"),
+        ("withoutGap", "none", "low_node_load", "refused"),
+        ("withoutGap", "singleReplicas", "low_node_load", "refused"),
+        ("withoutGap", "blocked", "low_node_load", "refused"),
+        ("withoutGap", None, "level_day", "refused"),
+        ("hotNodes", None, "low_node_load", "begun"),
+        ("hotNodes", "none", "low_node_load", "evicted"),
+        ("hotNodes", "none", "level_day", "refused"),
+        ("hotNodes", "none", "another", "refused"),
+        ("levelDay", "none", "level_day", "evicted"),
+        ("levelDay", "none", "another", "evicted"),
+    ],
+)
+async def test_a_binder_carries_out_only_what_its_own_level_permits(
+    world: World, level: MovesLevel | None, surge: SurgeMode | None, strategy: str, moved: str
+) -> None:
+    """Whatever a descheduler with another configuration proposes."""
+    controllers_of(world, 3)
+    await world.start(world.binder(level=level, surge=SurgeSettings(mode=surge)))
+    await world.propose("web-1", strategy=strategy)
+    outcomes = {Outcome.EVICTED: "evicted", Outcome.REJECTED_POLICY: "refused"}
+    found = [outcomes[outcome.outcome] for outcome in world.outcomes] + ["begun" for _ in world.ledger.surge_moves]
+    assert found == [moved]
+    assert moved != "refused" or f"moves.level {level}" in world.outcomes[0].detail
+
+
+async def test_a_level_that_is_lowered_gives_the_pod_of_an_open_move_back(world: World) -> None:
+    controllers = controllers_of(world)
+    first = await world.start(world.binder(level="withoutGap"))
+    await world.propose("web-1")
+    assert len(world.ledger.surge_moves) == 1
+    first.cancel()
+    await world.start(world.binder(level="off"))
+    controllers.synchronize()
+    await seconds(world, 20, controllers=controllers)
+    (outcome,) = world.outcomes
+    assert "moves.level" in outcome.detail
+    (pod,) = controllers.pods
+    assert pod.metadata.name == "web-1"
+    assert world.ledger.surge_moves == ()
 
 
 async def test_a_pod_whose_replacement_is_not_ready_in_time_is_given_back(world: World) -> None:

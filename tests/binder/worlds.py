@@ -25,6 +25,7 @@ from equipoise.binder.shell.ledger_store import KEY, NAME, create_ledger
 from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.moves import MovesLevel, MovesSettings
 from equipoise.contracts.configuration.settings import Protection, SurgeSettings
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Lease, LeaseSpec, Namespace
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
@@ -145,13 +146,15 @@ class World:
         bus: Bus | None = None,
         protection: Protection = Protection(),  # noqa: B008  a frozen value
         surge: SurgeSettings = SurgeSettings(),  # noqa: B008  a frozen value
+        level: MovesLevel | None = None,
         **more: Any,
     ) -> Binder:
         self.metrics = CollectorRegistry()
         self.health = Health(configuration_hash="", metrics=self.metrics)
         own = BinderSettings(evict=evict, limits=limits, **more)
+        shared = Shared(protection=protection, moves=MovesSettings(level=level), surge=surge)
         runtime = Runtime(
-            configuration=Configuration(shared=Shared(protection=protection, surge=surge), own=own, hash=""),
+            configuration=Configuration(shared=shared, own=own, hash=""),
             message_bus=bus or self.bus,
             clock=self.clock,
             health=self.health,

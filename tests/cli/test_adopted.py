@@ -134,6 +134,8 @@ def test_a_shared_section_is_that_of_the_service_by_which_it_is_known(section: s
         "thresholds": {"high": {"cpu": 77, "memory": 80}},
         "namespaces": {"include": ["shop"]},
         "protection": {"localStorage": True},
+        "moves": {"level": "withoutGap"},
+        "surge": {"mode": "blocked"},
     }[section]
     own = AllSettings()
     for service in ALL_SERVICES:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from equipoise.cli.demo.configuration import (
@@ -17,6 +18,7 @@ from equipoise.cli.demo.configuration import (
 )
 from equipoise.cli.demo.figures import WindowLimit
 from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 
 PORTS = {name: 10_000 + number for number, name in enumerate((*SERVICES, "extender"))}
 WITH_RECLAIMER = {**PORTS, "reclaimer": 10_999}
@@ -76,7 +78,8 @@ def test_the_demo_differs_from_the_defaults_only_by_what_it_prints(placement: Pl
         "descheduler.strategies",
     }  # fmt: skip
     low_node_load, level_day = demo["descheduler.strategies"]
-    assert [low_node_load] == list(defaults["descheduler.strategies"])
+    assert defaults["descheduler.strategies"] is None
+    assert msgspec.convert(low_node_load, LowNodeLoad) == LowNodeLoad()
     assert (level_day["name"], level_day["currentLoadWeight"]) == ("level_day", 1.0)
     assert demo["collector.profile.enabled"] is True
 

@@ -19,6 +19,7 @@ from deployment.kustomize import read_documents
 from rich.console import Console
 
 from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.binder.settings import BinderSettings
 from equipoise.cli.doctor.checks import CHECKS
 from equipoise.cli.doctor.checks.clocks import skew_finding
 from equipoise.cli.doctor.checks.extender import (
@@ -50,6 +51,7 @@ from equipoise.cli.doctor.checks.versions import (
 )
 from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding
 from equipoise.cli.doctor.run import diagnose, show
+from equipoise.cli.effective.trust import permitted_moves
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.decisions.validation.nodes import NodeReading
 from equipoise.collector.decisions.validation.usage import Reason, UnknownUsage
@@ -62,6 +64,7 @@ from equipoise.collector.sources.metrics_server import (
     PodMetrics,
 )
 from equipoise.contracts.bus.streams import STREAMS
+from equipoise.contracts.configuration.moves import MovesLevel, MovesSettings
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Protection
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
 from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta
@@ -267,6 +270,43 @@ def test_deletion_costs_require_pods_that_can_be_read_and_patched() -> None:
     added = [permission for permission in added if not is_required(permission, AllSettings(), deployed=True)]
 
     assert list(map(str, added)) == ["get pods", "patch pods"]
+
+
+def test_a_level_requires_the_permissions_of_what_it_decides() -> None:
+    """As the settings would that are left out."""
+
+    def added(**settings: Any) -> list[str]:
+        with_settings = AllSettings(**settings)
+        required = [permission for permission in REQUIRED if is_required(permission, with_settings, deployed=True)]
+        return [str(each) for each in required if not is_required(each, AllSettings(), deployed=True)]
+
+    def at(level: MovesLevel) -> Shared:
+        return Shared(moves=MovesSettings(level=level))
+
+    costs = ["get pods", "patch pods"]
+    surge = ["list pods", "list services", "list resourcequotas", "get nodes", "list poddisruptionbudgets.policy"]
+    assert added(shared=at("off")) == []
+    assert added(shared=at("scaleDowns")) == costs
+    assert added(shared=at("withoutGap")) == costs + surge
+    assert added(shared=at("levelDay"), binder=BinderSettings(evict=True)) == [*costs, *surge, "patch pods"]
+    refusing = AnnotatorSettings(deletion_costs="none")
+    assert added(shared=at("withoutGap"), annotator=refusing) == surge
+
+
+@pytest.mark.parametrize(
+    ("may_evict", "missing", "text"),
+    [
+        (True, set(), "hotNodes (moves.level is hotNodes)"),
+        (True, {"surge"}, "hotNodes (moves.level is hotNodes; k8s/surge is not applied)"),
+        (True, {"deletionCosts"}, "hotNodes (moves.level is hotNodes; k8s/deletion-costs is not applied)"),
+        (False, set(), "scaleDowns (moves.level is hotNodes; the binder has no permission to evict)"),
+        (False, {"detach", "deletionCosts"},
+         "off (moves.level is hotNodes; k8s/deletion-costs is not applied; the binder has no permission to evict)"),
+    ],
+)  # fmt: skip
+def test_the_level_of_moves_is_no_higher_than_its_permissions(may_evict: bool, missing: set[str], text: str) -> None:
+    settings = AllSettings(shared=Shared(moves=MovesSettings(level="hotNodes")), binder=BinderSettings(evict=True))
+    assert str(permitted_moves(settings, may_evict=may_evict, missing=missing)) == text
 
 
 @pytest.mark.parametrize(

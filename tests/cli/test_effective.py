@@ -25,6 +25,7 @@ from equipoise.cli.views.rows import Changes, ClusterSummary, LimitsRow
 from equipoise.cli.views.screen_text import show
 from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, EffectiveConfiguration, Heartbeat
 from equipoise.contracts.messages.values.resources import Resources
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.settings import DeschedulerSettings
 
 
@@ -131,10 +132,9 @@ def test_settings_of_another_version_are_passed_over() -> None:
 
 def test_settings_of_strategies_of_another_version_are_passed_over() -> None:
     """A union: the tag chooses the section."""
-    settings = settings_of("descheduler")
-    settings["descheduler"]["strategies"] = [{**each, "later": 1} for each in settings["descheduler"]["strategies"]]
+    settings = settings_of("descheduler", strategies=[{"name": "level_day", "threshold": 5, "later": 1}])
     found = known_settings(settings["descheduler"], DeschedulerSettings, "descheduler")
-    assert found.strategies == DeschedulerSettings().strategies
+    assert found.strategies == (LevelDay(threshold=5),)
 
 
 @given(st.sampled_from(sorted(SERVICE_SETTINGS)))
@@ -164,6 +164,7 @@ def test_plan_and_live_views_show_what_services_run_with() -> None:
     """A line each, and how a file differs from them."""
     messages = [published("binder-1", limits=limits(startupGracePeriod="0s")), published("descheduler-1")]
     expected = [
+        "moves: off (moves.level is not set; binder.evict is false: evictions are dry runs)",
         f"{strategies_line(running_configurations(messages, 'descheduler', NOW)[0])} (published 4 s ago)",
         "limits: of binder-1 (published 4 s ago)",
     ]
@@ -174,9 +175,35 @@ def test_plan_and_live_views_show_what_services_run_with() -> None:
         "  binder.limits.startupGracePeriod: 1h in the file, 0s",
     ]
     assert list(effective_lines([], None, "", NOW)) == [
+        "moves: off (moves.level is not set; no descheduler and no binder is known to run)",
         f"strategies: {not_known('descheduler')}",
         f"limits: {not_known('binder')}",
     ]
+
+
+def test_the_level_of_moves_is_that_of_the_services_and_states_what_holds_it_lower() -> None:
+    """By the settings of each service; the level and `surge.mode` are those of the binder."""
+
+    def shown(binder: EffectiveConfiguration, *others: EffectiveConfiguration) -> str:
+        return next(effective_lines([binder, *others], None, "", NOW)).removeprefix("moves: ")
+
+    def with_level(message: EffectiveConfiguration, level: Any) -> EffectiveConfiguration:
+        return msgspec.structs.replace(message, settings={**message.settings, "moves": {"level": level}})
+
+    evicting, descheduler, annotator = published("binder-1", evict=True), published("descheduler-1"), "annotator-1"
+    assert shown(evicting, descheduler) == "hotNodes (moves.level is not set)"
+    assert shown(evicting).startswith("off (moves.level is not set; no descheduler is known to run")
+    at_level = with_level(evicting, "withoutGap")
+    assert shown(at_level, descheduler) == "withoutGap (moves.level is withoutGap; no annotator is known to run)"
+    assert shown(at_level, descheduler, published(annotator)) == "withoutGap (moves.level is withoutGap)"
+    marking = published(annotator, deletionCosts="emptiestNodes")
+    assert shown(published("binder-1"), descheduler, marking).startswith("scaleDowns (")
+    leveling = with_level(published("descheduler-1"), "levelDay")
+    assert shown(with_level(evicting, "levelDay"), leveling, marking) == "levelDay (moves.level is levelDay)"
+    assert strategies_line(running_configurations([leveling], "descheduler", NOW)[0]).startswith(
+        "strategies: low_node_load, level_day by"
+    )
+    assert shown(with_level(evicting, ["what", "ever"]), descheduler) == "hotNodes (moves.level is not set)"
 
 
 def test_evictions_that_are_real_are_restricted_by_what_is_in_effect() -> None:

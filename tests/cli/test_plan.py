@@ -471,7 +471,7 @@ def test_a_plan_has_a_section_for_each_list() -> None:
         "Nothing is proposed until the hot node stays above its threshold for 3 more evaluations (about 6 min).\n"
         in text
     )
-    assert "shop/web-1  Deployment/web  node-a  node-b  1.50 cores, 2.00 GiB  07:59:55  node is hot" in text
+    assert "shop/web-1  Deployment/web  node-a  node-b  1.50 cores, 2.00 GiB     ?  ?     07:59:55  node is hot" in text
     assert "node-a  hot    80.0% → 65.0%  50.0% → ?  3 (6 min)           node is" in text
     assert "\nNot moved\npod        node    reason\nshop/db-0  node-a  its workload has too few replicas\n" in text
     assert "shop/web-7  node-c → node-d  evicted at 08:00:00, replacement not placed yet" in text

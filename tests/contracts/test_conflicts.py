@@ -202,5 +202,5 @@ def test_the_defaults_are_those_of_the_services() -> None:
     shared, own = read_sections(yaml.safe_load("{}"), SERVICE_SETTINGS)
     assert shared.thresholds
     assert own["scorer"].policy.__struct_config__.tag == "profile"
-    tags = [strategy.__struct_config__.tag for strategy in own["descheduler"].strategies]
+    tags = [strategy.__struct_config__.tag for strategy in own["descheduler"].chosen_strategies(None)]
     assert tags == ["low_node_load"]

@@ -1,7 +1,7 @@
 """What the chart renders: the objects of k8s, every mode, every value."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,24 @@ from deployment.chart_differences import comparable, settings_of
 from deployment.helm import ALL_ON, CHART, SETUP, Helm, HelmError, documents_in, merged, nested
 from deployment.kustomize import Document, identity, named, read_documents, read_kustomization
 
+from equipoise.contracts.configuration.moves import MovesLevel, deletion_costs
 from equipoise.contracts.configuration.settings import Namespaces, Placement
 
 pytestmark = pytest.mark.timeout(1800)  # only for the first build of helm
 
 OVERLAYS = ROOT / "k8s" / "overlays"
+COSTS, SURGE, DETACH = "equipoise-annotator-deletion-costs", "equipoise-binder-surge", "equipoise-binder-detach"
+FOLDERS = {COSTS, SURGE, DETACH}
+"""The ClusterRoles of k8s/deletion-costs and k8s/surge."""
 
 
 def values_of_chart() -> Group:
     schema, _ = config_schema()
     return chart_values(Manifests(), config_default(ROOT), schema)
+
+
+def names_in(rendered: Sequence[Document]) -> set[str]:
+    return {document["metadata"]["name"] for document in rendered}
 
 
 def test_without_values_it_only_observes(helm: Helm) -> None:
@@ -122,6 +130,48 @@ def test_namespaces_restrict_the_permission_to_detach_pods(helm: Helm) -> None:
         ("RoleBinding", "shop"),
     }
     assert all(each["subjects"][0]["name"] == "equipoise-binder" for each in bindings)
+
+
+def test_without_a_level_values_have_the_meaning_that_they_had_before_there_were_levels(helm: Helm) -> None:
+    """Nothing is raised or lowered."""
+    for values in ({}, {"mode": "evict"}, {"mode": "evict", "surge": "none", "deletionCosts": "none"}):
+        rendered = helm.template(values)
+        settings = settings_of(named(rendered, "ConfigMap", "equipoise"))
+        assert settings.shared.moves.level is None
+        assert (settings.shared.rules.surge, settings.annotator.deletion_costs or "none") == ("none", "none")
+        assert not FOLDERS & names_in(rendered)
+
+
+@pytest.mark.parametrize(
+    ("values", "level", "folders"),
+    [
+        ({"moves": False}, "off", set()),  # `off` in a YAML file
+        ({"moves": "off", "surge": "always", "deletionCosts": "hottestNodes"}, "off", set()),
+        ({"moves": "scaleDowns", "surge": "always"}, "scaleDowns", {COSTS}),
+        ({"moves": "withoutGap"}, "withoutGap", {COSTS, SURGE, DETACH}),
+        ({"moves": "withoutGap", "deletionCosts": "none"}, "withoutGap", {SURGE, DETACH}),
+        ({"moves": "hotNodes", "surge": "none"}, "hotNodes", {COSTS}),
+        ({"moves": "levelDay", "mode": "observe"}, "levelDay", {COSTS, SURGE}),
+    ],
+)
+def test_one_level_decides_what_is_installed_and_configured(
+    helm: Helm, values: dict[str, Any], level: MovesLevel, folders: set[str]
+) -> None:
+    """With the permissions of what it decides, unless other values or the mode permit less."""
+    rendered = helm.template({"mode": "evict"} | values)
+    settings = settings_of(named(rendered, "ConfigMap", "equipoise"))
+    assert settings.shared.moves.level == level
+    assert FOLDERS & names_in(rendered) == folders
+    assert (settings.shared.rules.surge != "none") == (SURGE in folders)
+    costs = deletion_costs(settings.shared.moves.level, settings.annotator.deletion_costs)
+    assert (costs != "none") == (COSTS in folders)
+    assert settings.binder.evict == (values.get("mode") != "observe")
+
+
+def test_another_level_is_refused(helm: Helm) -> None:
+    for level in (True, "on", "hotnodes", 3, None):
+        with pytest.raises(HelmError):
+            helm.template({"moves": level})
 
 
 def test_without_evictions_no_pod_may_be_detached(helm: Helm) -> None:

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.moves import MovesLevel, MovesSettings
 from equipoise.contracts.configuration.settings import LoadSettings, SurgeSettings
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, OwnerReference, ResourceRequirements
@@ -235,13 +236,15 @@ class Cluster:
         self,
         identity: str = "descheduler-1",
         surge: SurgeSettings = SurgeSettings(),  # noqa: B008  a frozen value
+        level: MovesLevel | None = None,
         **settings: Any,
     ) -> Descheduler:
         """With one strategy, so that there is one decision per evaluation."""
         defaults: dict[str, Any] = {"warm_up": Duration(0), "strategies": (LowNodeLoad(),)}
         own = DeschedulerSettings(**(defaults | settings))
+        shared = Shared(load=LOAD, moves=MovesSettings(level=level), surge=surge)
         runtime = Runtime(
-            configuration=Configuration(shared=Shared(load=LOAD, surge=surge), own=own, hash=""),
+            configuration=Configuration(shared=shared, own=own, hash=""),
             message_bus=self.bus,
             clock=self.clock,
             health=self.health,

@@ -17,6 +17,7 @@ from descheduler.cluster_states import (
     pod_info,
 )
 
+from equipoise.contracts.configuration.moves import LEVELS
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.descheduler.decisions.cluster import ClusterView
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
@@ -45,7 +46,8 @@ def why(cluster: ClusterView, strategy: BinPack = STRATEGY) -> str:
 
 def test_it_is_off_by_default() -> None:
     """It is enabled in the configuration."""
-    assert "bin_pack" not in {name_of(strategy) for strategy in DeschedulerSettings().strategies}
+    chosen = [strategy for level in (None, *LEVELS) for strategy in DeschedulerSettings().chosen_strategies(level)]
+    assert "bin_pack" not in map(name_of, chosen)
 
 
 def test_the_emptiest_node_moves_to_the_fullest() -> None:

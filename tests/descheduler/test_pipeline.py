@@ -100,6 +100,27 @@ def test_nothing_is_planned_for_a_day_that_nobody_has_measured() -> None:
     assert response.why == {"level_day": "not planned: the day is not measured yet (0 of 24 hours)"}
 
 
+def test_a_plan_states_how_uneven_nodes_are_before_and_after_it_and_what_each_move_gains_and_costs() -> None:
+    """So do the intents of an evaluation."""
+    snapshot, settings = hot_and_idle(), evaluation_settings(strategies=(LowNodeLoad(),))
+    evaluation = evaluate(snapshot, settings, needed=1)
+    response = plan_response(evaluation, snapshot, settings, evictions="real", leader=EPOCH)
+    assert response.before is not None
+    assert response.after is not None
+    touched = {node.node: node for node in response.nodes}
+    assert response.before.highest.cpu == pytest.approx(touched["node-a"].before.cpu)
+    assert response.after.highest.cpu == pytest.approx(touched["node-a"].after.cpu)
+    assert response.after.spread.cpu is not None
+    assert response.before.spread.cpu is not None
+    assert response.after.spread.cpu < response.before.spread.cpu
+    proposed = [intent for intent, _ in proposals(evaluation.results[0], snapshot, settings, EPOCH)]
+    for move in (*response.moves, *proposed):
+        assert move.gain == pytest.approx((move.expected_reduction.cpu or 0.0) / 10.0)
+        assert move.cost is not None
+        assert move.cost.memory == move.expected_reduction.memory
+        assert move.cost.age is not None
+
+
 def test_a_planned_pod_is_not_listed_as_not_moved() -> None:
     """The next strategy plans as if its move were pending: that is no reason, and nothing is pending."""
     snapshot, settings = (

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from equipoise.contracts.messages.eviction import Outcome
@@ -20,6 +21,7 @@ from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.descheduler.decisions.strategies import AnyStrategy
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.cooldowns import CooldownSettings
@@ -565,6 +567,33 @@ async def test_every_strategy_publishes_decisions(cluster: Cluster) -> None:
         await cluster.pass_time(60)
 
     assert {decision.strategy for decision in cluster.decisions} == {"low_node_load", "level_day"}
+
+
+@pytest.mark.parametrize(
+    ("level", "strategies", "proposed"),
+    [
+        ("off", None, set()),
+        ("scaleDowns", None, set()),
+        ("withoutGap", None, set()),  # no pod of this cluster can be moved without a gap
+        ("hotNodes", None, {"low_node_load"}),
+        ("hotNodes", (LevelDay(), LowNodeLoad()), {"low_node_load"}),
+        ("hotNodes", (LevelDay(),), set()),
+        ("levelDay", (LevelDay(),), {"level_day"}),
+        (None, (LevelDay(),), {"level_day"}),
+        (None, None, {"low_node_load"}),
+    ],
+)
+async def test_a_level_is_a_ceiling_of_what_strategies_propose(
+    cluster: Cluster, level: MovesLevel | None, strategies: tuple[AnyStrategy, ...] | None, proposed: set[str]
+) -> None:
+    cluster.hot_and_idle()
+    for number in range(8):
+        await cluster.measure_app(f"app{number}", 1.0, whole_day=True)
+    async with running(cluster, level=level, strategies=strategies):
+        await cluster.pass_time(FIVE_EVALUATIONS)
+
+    assert {intent.strategy for intent in cluster.intents} == proposed
+    assert proposed or f"moves.level {level}" in str([*cluster.decisions])
 
 
 async def test_a_node_whose_day_is_above_the_clusters_is_relieved(cluster: Cluster) -> None:

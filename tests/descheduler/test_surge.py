@@ -10,6 +10,7 @@ from descheduler.cluster import Cluster, a_workload_object
 from descheduler.snapshots import RULES, a_pod, a_snapshot, evaluation_settings, owners_of
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.configuration.settings import SurgeMode, SurgeSettings
 from equipoise.contracts.eviction.surge import SURGE_OPT_OUT, TEMPLATE_HASH
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
@@ -35,7 +36,13 @@ BLOCKING = PodDisruptionBudget(
 )
 
 
-def movable(mode: SurgeMode, replicas: int, *budgets: PodDisruptionBudget, **metadata: Any) -> MovablePod:
+def movable(
+    mode: SurgeMode,
+    replicas: int,
+    *budgets: PodDisruptionBudget,
+    level: MovesLevel | None = None,
+    **metadata: Any,
+) -> MovablePod:
     """A pod of a Deployment whose rollouts surge, as strategies see it."""
     owners = owners_of("web", replicas=replicas)
     strategy = DeploymentStrategy(type="RollingUpdate", rolling_update=RollingUpdateOfDeployment(max_surge=1))
@@ -48,7 +55,7 @@ def movable(mode: SurgeMode, replicas: int, *budgets: PodDisruptionBudget, **met
     pod = replace(pod, metadata=replace(pod.metadata, labels={"app": "web", TEMPLATE_HASH: "h1"}, **metadata))
     snapshot = a_snapshot(pod, owners=owners, now=NOW)
     snapshot = replace(snapshot, watched=replace(snapshot.watched, budgets=budgets))
-    settings = replace(evaluation_settings(), rules=replace(RULES, surge=mode))
+    settings = replace(evaluation_settings(), rules=replace(RULES, surge=mode, level=level))
     node = next(node for node in ClusterBuilder(snapshot, settings).cluster().nodes if node.name == "node-a")
     (found,) = node.pods
     return found
@@ -67,12 +74,22 @@ def movable(mode: SurgeMode, replicas: int, *budgets: PodDisruptionBudget, **met
         (movable("always", 3), "", True),
         (movable("always", 1, annotations={SURGE_OPT_OUT: "false"}), "cannot be moved without a gap", False),
         (movable("always", 1, BLOCKING, BLOCKING), "more than one PodDisruptionBudget", False),
+        (movable("always", 3, level="withoutGap"), "", True),
+        (movable("singleReplicas", 1, level="withoutGap"), "", True),
+        (movable("singleReplicas", 3, level="withoutGap"), "no eviction before the replacement is ready", False),
+        (movable("blocked", 3, level="withoutGap"), "no eviction before the replacement is ready", False),
+        (movable("none", 3, level="withoutGap"), "no eviction before the replacement is ready", False),
+        (movable("always", 3, level="withoutGap", annotations={SURGE_OPT_OUT: "false"}), "annotation", False),
+        (movable("none", 3, level="hotNodes"), "", False),
     ],
 )
 def test_a_pod_is_not_protected_by_what_a_move_without_a_gap_keeps(
     pod: MovablePod, why: str, without_gap: bool
 ) -> None:
-    """Neither by `protection.minReplicas` nor by a budget that allows no disruption, if its mode includes the pod."""
+    """Neither by `protection.minReplicas` nor by a budget that allows no disruption, if its mode includes the pod.
+
+    At the level `withoutGap`, every other pod is protected.
+    """
     assert why in pod.protection
     assert bool(pod.protection) == bool(why)
     assert pod.without_gap == without_gap

@@ -170,7 +170,7 @@ class Loop:
         *,
         evict: bool = True,
         colocation: bool = False,
-        strategies: tuple[AnyStrategy, ...] = DeschedulerSettings().strategies,
+        strategies: tuple[AnyStrategy, ...] | None = None,
     ) -> AsyncIterator[None]:
         """`colocation`: with the reclaimer, and with all that uses its messages."""
         await create_ledger(self.kube, "equipoise-system", self.clock)

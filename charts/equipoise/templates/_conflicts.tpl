@@ -10,7 +10,12 @@ is not valid is reported by _rules.tpl before. Lists and mappings pass between t
 {{- $descheduler := .document.descheduler | default dict }}
 {{- $given := dict "constants" .constants "shared" $shared "scorer" $scorer "policies" (include "equipoise.policies" $scorer | fromJsonArray) }}
 {{- $strategies := list }}
-{{- range $place, $strategy := hasKey $descheduler "strategies" | ternary $descheduler.strategies (list (dict "name" "low_node_load")) }}
+{{- $listed := $descheduler.strategies }}
+{{- if kindIs "invalid" $listed }}
+{{- $listed = list (dict "name" "low_node_load") }}
+{{- if eq (dig "moves" "level" "" .document) "levelDay" }}{{ $listed = append $listed (dict "name" "level_day") }}{{ end }}
+{{- end }}
+{{- range $place, $strategy := $listed }}
 {{- $strategies = append $strategies (dict "path" (printf "config.descheduler.strategies[%d]" $place) "settings" $strategy) }}
 {{- end }}
 {{- $emptyings := list }}

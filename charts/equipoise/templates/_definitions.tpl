@@ -107,6 +107,22 @@ admissionregistration.k8s.io/{{ ternary "v1" "v1beta1" (semverCompare ">=1.36.0-
 {{- else }}{{ .Values.hints.admission }}{{ end }}
 {{- end }}
 
+{{- /* The level; empty if none is set. In a YAML file, `off` is false. */}}
+{{- define "equipoise.movesLevel" -}}
+{{ ternary "off" .Values.moves (eq (toString .Values.moves) "false") }}
+{{- end }}
+
+{{- /* As equipoise.contracts.configuration.moves decides it. */}}
+{{- define "equipoise.deletionCosts" -}}
+{{- $level := include "equipoise.movesLevel" . }}
+{{- if eq $level "off" }}none{{ else }}{{ .Values.deletionCosts | default (ternary "hottestNodes" "none" (ne $level "")) }}{{ end }}
+{{- end }}
+
+{{- define "equipoise.surge" -}}
+{{- $level := include "equipoise.movesLevel" . }}
+{{- if has $level (list "off" "scaleDowns") }}none{{ else }}{{ .Values.surge | default (ternary "always" "none" (ne $level "")) }}{{ end }}
+{{- end }}
+
 {{- /* equipoise.yaml. What is set here cannot be set in `config`. */}}
 {{- define "equipoise.configuration" -}}
 {{- $nats := dict "url" (include "equipoise.natsUrl" .) "replicas" .Values.nats.replicas }}
@@ -128,10 +144,18 @@ admissionregistration.k8s.io/{{ ternary "v1" "v1beta1" (semverCompare ">=1.36.0-
   "nats" $nats
   "kubernetes" (dict "namespace" .Release.Namespace)
   "placement" (dict "extender" .Values.extender.enabled "hints" .Values.hints.enabled)
-  "annotator" (dict "crane" .Values.crane.enabled "deletionCosts" .Values.deletionCosts)
-  "surge" (dict "mode" .Values.surge)
+  "annotator" (dict "crane" .Values.crane.enabled)
   "scorer" $scorer
   "binder" (dict "evict" (eq .Values.mode "evict")) }}
+{{- with include "equipoise.movesLevel" . }}
+{{- $_ := set $ours "moves" (dict "level" .) }}
+{{- end }}
+{{- with .Values.deletionCosts }}
+{{- $_ := set $ours.annotator "deletionCosts" . }}
+{{- end }}
+{{- with .Values.surge }}
+{{- $_ := set $ours "surge" (dict "mode" .) }}
+{{- end }}
 {{- if .Values.hints.enabled }}
 {{- $_ := set $ours.annotator "hints" (dict "admission" (include "equipoise.hintsAdmission" .)) }}
 {{- end }}

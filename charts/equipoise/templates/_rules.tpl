@@ -247,7 +247,7 @@ shard '{{ .shard }}' would be shard {{ $number }} of a collector named '{{ trimS
 {{- range list .interval .intentLifetime .replacementTimeout }}{{ if le (include "equipoise.seconds" . | float64) 0.0 }}{{ $positive = false }}{{ end }}{{ end }}
 {{- range .strategies }}{{ $names = append $names .name }}{{ end }}
 {{- range .workloads }}{{ if not (has . $given.constants.workloads) }}{{ $unknown = append $unknown . }}{{ end }}{{ end }}
-{{- if not .strategies }}strategies must name at least one (example: low_node_load)
+{{- if and (kindIs "slice" .strategies) (not .strategies) }}strategies must name at least one (example: low_node_load)
 {{- else if $unknown }}workloads: '{{ first $unknown }}' cannot be watched, only {{ join ", " .constants.workloads }}
 {{- else if not $positive }}interval, intentLifetime and replacementTimeout must be longer than 0s
 {{- else if lt (uniq $names | len) (len $names) }}strategies must not name one twice

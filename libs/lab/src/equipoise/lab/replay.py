@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from equipoise.annotator.decisions.scale_down import LEAD
+from equipoise.contracts.configuration.moves import surge_mode
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
@@ -217,7 +218,8 @@ class Replay:
             load=load,
             thresholds=settings.thresholds,
             protection=settings.protection,
-            surge=settings.surge.mode,
+            level=settings.level,
+            surge=surge_mode(settings.level, settings.surge.mode),
             objects=objects,
             usage_of=self._collector.usage_of,
             days=self._daily_profiles,

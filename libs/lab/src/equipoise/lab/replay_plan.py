@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from equipoise.binder.decisions.limits import Limits
+from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.configuration.settings import LoadSettings, Protection, Section, SurgeSettings, Thresholds
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.results import ForecastSource, PlacementMode, Scenario
@@ -18,6 +19,7 @@ class Settings(Section, frozen=True, kw_only=True):
     load: LoadSettings = LoadSettings()
     thresholds: Thresholds = Thresholds()
     protection: Protection = Protection()
+    level: MovesLevel | None = None
     surge: SurgeSettings = SurgeSettings()
     scorer: ScorerSettings = ScorerSettings()
     descheduler: DeschedulerSettings = DeschedulerSettings()

@@ -41,6 +41,7 @@ from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
 from equipoise.annotator.state.scale_down_outlook import PodsOfNode
 from equipoise.contracts.bounds import MAX_AHEAD
 from equipoise.contracts.bus import channels
+from equipoise.contracts.configuration.moves import deletion_costs
 from equipoise.contracts.hashing import owner, request_interval
 from equipoise.contracts.kubernetes.annotations import AnnotationValue, as_annotations, means
 from equipoise.contracts.kubernetes.crane import crane_annotations
@@ -140,9 +141,10 @@ class Annotator:
         )
         self._hints = HintWriter(runtime, is_ours=self._owns, interval=self._interval, results=results)
         self._deletion_costs: DeletionCostWriter | None = None
-        if settings.deletion_costs != "none":
+        costs = deletion_costs(runtime.configuration.shared.moves.level, settings.deletion_costs)
+        if costs != "none":
             self._deletion_costs = DeletionCostWriter(
-                runtime, settings.deletion_costs, is_ours=self._owns, cycles=self._cycles, client=self._client
+                runtime, costs, is_ours=self._owns, cycles=self._cycles, client=self._client
             )
         self._guard: WebhookGuard | None = None
         if self._writes_hints and settings.hints.admission == "webhook":

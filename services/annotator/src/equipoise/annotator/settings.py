@@ -8,6 +8,7 @@ from msgspec import Meta
 from equipoise.annotator.decisions.hint_write import HintWriteThreshold
 from equipoise.annotator.decisions.write_decision import WriteThreshold
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.moves import DeletionCosts
 from equipoise.contracts.configuration.server_tls import ServerTls
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.kubernetes import crane
@@ -110,12 +111,15 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
     150 reads per second occupy about one of the seats that service accounts share.
     """
 
-    deletion_costs: Literal["none", "hottestNodes", "emptiestNodes"] = "none"
+    deletion_costs: DeletionCosts | None = None
     """Which pods of a workload an expected scale-down should delete first: those on the nodes that will be hottest, or
     those on the nodes with the fewest pods, so that nodes become empty.
 
     The annotator writes `controller.kubernetes.io/pod-deletion-cost` to pods of ReplicaSets, minutes before a
-    scale-down that the days before had at this hour. Needs k8s/deletion-costs."""
+    scale-down that the days before had at this hour. Needs k8s/deletion-costs.
+
+    null: hottestNodes from `moves.level` scaleDowns on, else none.
+    """
 
     hints: HintWriteSettings = HintWriteSettings()
     reclaimed: ReclaimedWriteSettings = ReclaimedWriteSettings()

@@ -80,7 +80,7 @@ class Binder:
         self._namespace = namespace
         self._concurrency = settings.concurrency
         self._dry_run = not settings.evict
-        self._surge = shared.surge.mode != "none"
+        self._surge = shared.rules.surge != "none"
         self._cluster = ClusterState(shared.load)
         self._installation = InstallationCheck(kube, namespace, clock, runtime.health)
         self._validation = Validation(

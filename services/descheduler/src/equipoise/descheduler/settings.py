@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.configuration.settings import LeaderElection, LoadSettings, Placement, Section, Thresholds
 from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.eviction.protection import REPLACING_KINDS
@@ -12,6 +13,7 @@ from equipoise.contracts.messages.message import converted
 from equipoise.descheduler.decisions.cluster import IntentLimits
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 from equipoise.descheduler.decisions.strategies import AnyStrategy, name_of
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.cooldowns import CooldownSettings
 from equipoise.descheduler.state.tracker import TrackerSettings
@@ -85,15 +87,17 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
 
     cooldown: CooldownSettings = CooldownSettings()
 
-    strategies: tuple[AnyStrategy, ...] = (LowNodeLoad(),)
+    strategies: tuple[AnyStrategy, ...] | None = None
     """The strategies plan in this order, and each takes the moves of the earlier ones as done.
 
     low_node_load relieves nodes that are hot now. level_day also moves pods between nodes that are not hot, so that
     the nodes have the same load in every hour of the day. bin_pack empties nodes that are used little.
+
+    null: low_node_load, and with `moves.level` levelDay also level_day.
     """
 
     def __post_init__(self) -> None:
-        if not self.strategies:
+        if self.strategies is not None and not self.strategies:
             raise ValueError("strategies must name at least one (example: low_node_load)")
         unknown = [kind for kind in self.workloads if kind not in WATCHABLE_WORKLOADS]
         if unknown:
@@ -102,9 +106,15 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
             )
         if min(self.interval, self.intent_lifetime, self.replacement_timeout) <= 0:
             raise ValueError("interval, intentLifetime and replacementTimeout must be longer than 0s")
-        names = {name_of(strategy) for strategy in self.strategies}
-        if len(names) < len(self.strategies):
+        listed = self.strategies or ()
+        if len({name_of(strategy) for strategy in listed}) < len(listed):
             raise ValueError("strategies must not name one twice")
+
+    def chosen_strategies(self, level: MovesLevel | None) -> tuple[AnyStrategy, ...]:
+        """The strategies that plan at this `moves.level`, whether it permits their moves or not."""
+        if self.strategies is not None:
+            return self.strategies
+        return (LowNodeLoad(), LevelDay()) if level == "levelDay" else (LowNodeLoad(),)
 
     def points(self, placement: Placement) -> int:
         """The target points that apply."""
@@ -125,7 +135,7 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
         )
         return converted(
             self, EvaluationSettings, load=load, thresholds=thresholds, rules=rules, limits=limits,
-            target_points=self.points(placement or Placement()),
+            target_points=self.points(placement or Placement()), strategies=self.chosen_strategies(rules.level),
         )  # fmt: skip
 
     @property

@@ -21,7 +21,6 @@ from equipoise.collector.shell.profile_learning import ProfileLearning
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.contracts.configuration.settings import LoadSettings, Window
-from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import NodePlacement
@@ -131,13 +130,7 @@ async def detected_profile(settings: CollectorSettings, load: LoadSettings, node
 def evaluation_settings(settings: AllSettings) -> EvaluationSettings:
     """The settings of an evaluation, as the descheduler has them."""
     shared = settings.shared
-    rules = Rules(
-        protection=shared.protection,
-        namespaces=shared.namespaces,
-        own_namespace=shared.kubernetes.namespace,
-        surge=shared.surge.mode,
-    )
-    return settings.descheduler.evaluation(shared.load, shared.thresholds, rules, shared.placement)
+    return settings.descheduler.evaluation(shared.load, shared.thresholds, shared.rules, shared.placement)
 
 
 async def read_cluster(

@@ -27,6 +27,7 @@ COMMON = (
     "collector.prometheus.matchers",
     "descheduler.consecutiveAbnormalities",
     "descheduler.strategies",
+    "moves.level",
     "binder.evict",
     "binder.limits.maintenance",
     "binder.limits.evictionsPerWorkload",

@@ -22,6 +22,8 @@ SHARED_FROM: Mapping[str, ServiceName] = {
     "thresholds": "descheduler",
     "namespaces": "binder",
     "protection": "binder",
+    "moves": "binder",
+    "surge": "binder",
 }
 """The service whose shared section is shown: the one that measures, that proposes, or that decides last."""
 

@@ -66,7 +66,8 @@ def _has_tag(value: Mapping[str, Any], section: type[Section]) -> bool:
 
 
 def _item_type(kind: Any) -> Any:
-    """The type of the items of a list or the values of a dict."""
-    types = [argument for argument in get_args(kind) if argument is not Ellipsis and argument is not type(None)]
-    containers = [argument for argument in types if get_origin(argument) in (list, tuple, dict)]
-    return (containers or types[-1:] or [Any])[0]
+    """The type of the items of a list or the values of a dict, also of one that may be null."""
+    types = [argument for argument in get_args(kind) if argument is not Ellipsis]
+    if get_origin(kind) in (list, tuple, dict, Mapping):
+        return types[-1]
+    return next((_item_type(each) for each in types if get_origin(each) in (list, tuple, dict, Mapping)), Any)

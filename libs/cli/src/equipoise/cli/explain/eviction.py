@@ -23,6 +23,7 @@ from equipoise.cli.explain.pod_hint import placed_hint_text
 from equipoise.cli.explain.recorded_evictions import RecordedEvictions, read_recorded
 from equipoise.cli.explain.scores import pod_name
 from equipoise.cli.options import BusOptions, ClusterOptions, Output
+from equipoise.cli.plan.summary import cost_text, gain_text
 from equipoise.cli.terminal import (
     GIB,
     RESOURCES,
@@ -265,6 +266,8 @@ def _lines(eviction: EvictionRecord) -> Iterator[tuple[str, str]]:
     reduction = f", expected reduction {amounts(eviction.expected_reduction)}" if is_known else ""
     if eviction.intent_id:
         yield "intent", f"{eviction.intent_id}: target {eviction.target or 'any'}{load}{reduction}{expiry}"
+    if eviction.cost is not None:
+        yield "gain and cost", f"{gain_text(eviction)}; {cost_text(eviction)}"
     yield "outcome", _outcome(eviction.outcome)
     if eviction.source:
         yield "source", f"{eviction.source}; the bus has no message of it, so no evaluation and no replacement"

@@ -18,6 +18,7 @@ from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.progress import progress
 from equipoise.cli.service_settings import all_settings
 from equipoise.cli.terminal import FittedTable, VisibleConsole, result_console
+from equipoise.contracts.configuration.moves import deletion_costs
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.lab.capacity.answers import CapacityAnswers
 from equipoise.lab.capacity.batch_work import BatchCapacity, BatchRequest, BatchSimulation
@@ -69,15 +70,17 @@ def batch_request(pod: str, hours: int, thresholds: Sequence[int]) -> BatchReque
 def replay_settings(document: Mapping[str, Any]) -> Settings:
     """The settings of a replay, from a configuration. Raises ConfigurationError."""
     settings = all_settings(document)
+    level = settings.shared.moves.level
     return Settings(
         load=settings.shared.load,
         thresholds=settings.shared.thresholds,
         protection=settings.shared.protection,
+        level=level,
         surge=settings.shared.surge,
         scorer=settings.scorer,
         descheduler=settings.descheduler,
         limits=settings.binder.limits,
-        deletion_costs=settings.annotator.deletion_costs,
+        deletion_costs=deletion_costs(level, settings.annotator.deletion_costs),
     )
 
 

@@ -18,6 +18,7 @@ from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.plan.changes import LastPlans, NodeChange, PlanChanges, plan_changes
 from equipoise.cli.plan.plan_hints import PlanHints, read_plan_hints
 from equipoise.cli.plan.plan_limits import PlanLimits, read_plan_limits
+from equipoise.cli.plan.summary import cost_text, gain_text, plan_sentence
 from equipoise.cli.plan.waiting import waiting_nodes
 from equipoise.cli.status.in_effect import NOTHING_KNOWN, InEffect, read_in_effect
 from equipoise.cli.terminal import (
@@ -186,6 +187,9 @@ def show(
             for row in cells[:limit]:
                 made.add_row(*row)
             print_section(to, f"{title}{_shortened(cells, limit)}", made)
+    if sentence := plan_sentence(plan):
+        to.print()
+        to.print(Text(sentence, style="bold"))
 
 
 def _strategies(plan: PlanResponse) -> int:
@@ -303,7 +307,7 @@ def _evictions(state: str) -> str:
 def _moves(moves: Sequence[PlannedMove], refusals: Mapping[str, str], *, with_strategy: bool) -> Table:
     """A row for each planned move. `refusals`: see `PlanLimits`."""
     strategy = ("strategy",) if with_strategy else ()
-    made = table("pod", "workload", "from", "to", "usage", "sample", *strategy, "reason")
+    made = table("pod", "workload", "from", "to", "usage", "gain>", "cost", "sample", *strategy, "reason")
     for move in moves:
         workload = "" if move.workload is None else f"{move.workload.kind}/{move.workload.name}"
         reason = f"without a gap: {move.reason}" if move.without_gap else move.reason
@@ -311,7 +315,17 @@ def _moves(moves: Sequence[PlannedMove], refusals: Mapping[str, str], *, with_st
         reason = f"not now: {reason}" if move.pod_name in refusals else reason
         last_cells = (move.strategy, reason) if with_strategy else (reason,)
         usage, sample = amounts(move.expected_reduction), time_of_day(move.sampled_at)
-        made.add_row(move.pod_name, workload, move.node, move.target, usage, sample, *last_cells)
+        made.add_row(
+            move.pod_name,
+            workload,
+            move.node,
+            move.target,
+            usage,
+            gain_text(move),
+            cost_text(move),
+            sample,
+            *last_cells,
+        )
     return made
 
 

@@ -14,6 +14,7 @@ from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import RunningConfiguration, Settings, not_known, running_configurations
 from equipoise.cli.effective.settings import file_settings
 from equipoise.cli.effective.text import strategies_line
+from equipoise.cli.effective.trust import published_moves
 from equipoise.cli.options import ClusterOptions
 from equipoise.cli.status.run import limits_of, read_status
 from equipoise.contracts.bus.subjects import ALL_SERVICES
@@ -88,6 +89,7 @@ def effective_lines(
 ) -> Iterator[str]:
     """A line for each configuration of deschedulers and binders, and lines about how these and the file differ."""
     kinds = {kind: running_configurations(messages, kind, now) for kind in ("descheduler", "binder")}
+    yield f"moves: {published_moves(messages, now)}"
     if not kinds["descheduler"]:
         yield f"strategies: {not_known('descheduler')}"
     yield from (f"{strategies_line(each)} ({each.age_text(now)})" for each in kinds["descheduler"])

@@ -27,12 +27,14 @@ from equipoise.cli.effective.comparison import default_lines, file_lines, severa
 from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import RunningConfiguration, Settings, not_known, running_configurations
 from equipoise.cli.effective.settings import binder_settings, default_settings, file_settings
+from equipoise.cli.effective.trust import published_moves
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.hints.state import HintsState, read_hints_state
 from equipoise.cli.options import BusOptions, ClusterOptions, Output
 from equipoise.cli.reclaimed.state import ReclaimerState, has_reclaimer, read_reclaimer_state, reclaimer_lines
 from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
 from equipoise.cli.terminal import count, print_result, table, time_of_day
+from equipoise.contracts.configuration.moves import MovesInEffect
 from equipoise.contracts.kubernetes.nodes.occupied_nodes import occupies_node
 from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.runtime.bus import BusError
@@ -56,6 +58,9 @@ class ShownStatus(LedgerStatus, frozen=True, kw_only=True, rename="camel"):
     configurations: tuple[RunningConfiguration, ...] = ()
     """What binders run with; the limits above are those of the first one."""
 
+    moves: MovesInEffect | None = None
+    """How far pods are moved, by what services publish; None if it is not known."""
+
     configuration_problem: str = ""
     """Why it is not known what they run with."""
 
@@ -76,6 +81,7 @@ class OnBus(msgspec.Struct, frozen=True, kw_only=True):
     """The mode of the binders; None: not read."""
 
     configurations: tuple[RunningConfiguration, ...] = ()
+    moves: MovesInEffect | None = None
     problem: str = ""
     """Why there are no configurations."""
 
@@ -132,6 +138,7 @@ async def _read(
     return structs.replace(
         status,
         configurations=on_bus.configurations,
+        moves=on_bus.moves,
         configuration_problem=on_bus.problem,
         configuration_lines=tuple(lines),
         reclaimer=on_bus.reclaimer,
@@ -196,6 +203,7 @@ async def _read_bus(
         return OnBus(
             mode=mode,
             configurations=running,
+            moves=None if problem else published_moves(messages, clock.now()),
             problem=problem or ("" if running else not_known("binder")),
             reclaimer=reclaimer,
         )
@@ -275,6 +283,8 @@ def show(status: ShownStatus, to: Console, *, now: float, wide: bool = False) ->
     to.print(Text.assemble("evictions: ", (status.evictions, style), f" ({status.why})" if status.why else ""))
     if status.mode in ("real", "dry run"):
         to.print(Text(f"binders: {status.mode_source}"))
+    if status.moves is not None:
+        to.print(Text(f"moves: {status.moves}"))
     for line in _configuration(status, now):
         to.print(line)
     if status.hints is not None:

@@ -68,7 +68,7 @@ def configuration_conflicts(document: Mapping[str, Any], thresholds: Thresholds)
 
     `thresholds` is the validated section of the document.
     """
-    strategies = _strategies(_mapping(document.get("descheduler")))
+    strategies = _strategies(_mapping(document.get("descheduler")), _mapping(document.get("moves")))
     scorer = _mapping(document.get("scorer"))
     emptyings: list[EmptyingRule] = []
     faults: list[str] = []
@@ -115,8 +115,11 @@ def _window_faults(load: Section, strategies: Sequence[tuple[str, Section]]) -> 
 # Nodes that the descheduler empties
 
 
-def _strategies(descheduler: Section) -> list[tuple[str, Section]]:
-    value = descheduler.get("strategies", [{"name": "low_node_load"}])
+def _strategies(descheduler: Section, moves: Section) -> list[tuple[str, Section]]:
+    value = descheduler.get("strategies")
+    if value is None:
+        names = ("low_node_load", "level_day") if moves.get("level") == "levelDay" else ("low_node_load",)
+        value = [{"name": name} for name in names]
     listed = value if isinstance(value, list | tuple) else []
     return [
         (f"descheduler.strategies[{index}]", entry) for index, entry in enumerate(listed) if isinstance(entry, Mapping)

@@ -305,9 +305,12 @@ class SurgeSettings(Section, frozen=True, kw_only=True):
     Used by descheduler and binder, so that the binder accepts what the descheduler proposes.
     """
 
-    mode: SurgeMode = "none"
+    mode: SurgeMode | None = None
     """singleReplicas: pods that only `protection.minReplicas` protects. blocked: also pods whose PodDisruptionBudget
-    allows no eviction. always: every pod that can be moved so."""
+    allows no eviction. always: every pod that can be moved so.
+
+    null: always from `moves.level` withoutGap on, else none.
+    """
 
     ready_timeout: Duration = Duration(300)
     """The time for the replacement to become ready, at most one hour. After it, the pod is given back to its

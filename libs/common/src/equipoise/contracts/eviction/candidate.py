@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.configuration.settings import Namespaces, Protection, SurgeMode
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.pod import Pod
@@ -57,8 +58,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     protection: Protection
     namespaces: Namespaces
     own_namespace: str
+    level: MovesLevel | None = None
+    """How far Equipoise is trusted to move pods (`moves.level`)."""
+
     surge: SurgeMode = "none"
-    """Which pods are moved without a gap (`surge.mode`)."""
+    """Which pods are moved without a gap, by `surge.mode` and the level."""
 
 
 Rule = Callable[[Candidate, Rules, float], str]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from equipoise.contracts.configuration.settings import SurgeMode
+from equipoise.contracts.configuration.moves import gap_refusal
 from equipoise.contracts.eviction.candidate import Candidate, Rules
 from equipoise.contracts.eviction.opt_out import annotated
 from equipoise.contracts.eviction.protection import REASON_LIMIT, protection
@@ -229,15 +229,16 @@ def may_surge(candidate: Candidate, protected: str, rules: Rules, now: float) ->
     return not protection(candidate, msgspec.structs.replace(rules, protection=few), now)
 
 
-def surge_decision(surge: SurgeCandidate, protected: str, mode: SurgeMode) -> tuple[str, bool]:
+def surge_decision(surge: SurgeCandidate, protected: str, rules: Rules) -> tuple[str, bool]:
     """Why the pod must not be moved, and whether it is moved without a gap. `may_surge` permits to ask.
 
-    A pod that cannot be moved without a gap is evicted at once, unless `protected` has a reason.
+    A pod that cannot be moved without a gap is evicted at once, unless `protected` or the level has a reason.
     """
-    if not protected and mode != "always" and not _is_blocked(surge):
-        return "", False
+    otherwise = protected or gap_refusal(rules.level)
+    if not protected and rules.surge != "always" and not _is_blocked(surge):
+        return otherwise, False
     if why := surge_refusal(surge):
-        return f"{protected}, and it cannot be moved without a gap: {why}" if protected else "", False
+        return f"{otherwise}, and it cannot be moved without a gap: {why}" if otherwise else "", False
     return "", True
 
 

@@ -69,6 +69,16 @@ class PlannedNode(Value, frozen=True, kw_only=True):
     why: str = ""
 
 
+class LoadExtremes(Value, frozen=True, kw_only=True):
+    """How uneven the nodes are. Loads (0..1 of the base) over the shortest window; None if no load is known."""
+
+    highest: Resources
+    """The load of the most loaded node, by resource."""
+
+    spread: Resources
+    """The load of the most loaded node minus that of the least loaded one."""
+
+
 class PendingMove(Move, frozen=True, kw_only=True):
     """A move that is proposed and not settled, or whose pod is evicted and not replaced yet."""
 
@@ -89,6 +99,12 @@ class PlanResponse(Message, frozen=True, kw_only=True):
     pending: list[PendingMove] = []
     dry_run_moves: list[DryRunMove] = []
     cooldowns: list[NodeCooldown] = []
+    before: LoadExtremes | None = None
+    """All nodes once the pending moves are done. None in messages of earlier versions."""
+
+    after: LoadExtremes | None = None
+    """All nodes once the planned moves are done, too."""
+
     evictions: str = ""
     """How binders carry out intents: `real`, `dry run`, or why they do not. Empty without a heartbeat of any binder."""
 

@@ -4,6 +4,7 @@ from ipaddress import ip_address
 from typing import Literal
 from urllib.parse import urlsplit
 
+from equipoise.contracts.configuration.moves import MovesSettings, surge_mode
 from equipoise.contracts.configuration.settings import (
     LoadSettings,
     Namespaces,
@@ -13,6 +14,7 @@ from equipoise.contracts.configuration.settings import (
     SurgeSettings,
     Thresholds,
 )
+from equipoise.contracts.eviction.candidate import Rules
 
 
 class Logging(Section, frozen=True, kw_only=True):
@@ -125,5 +127,17 @@ class Shared(Section, frozen=True, kw_only=True):
     thresholds: Thresholds = Thresholds()
     namespaces: Namespaces = Namespaces()
     protection: Protection = Protection()
+    moves: MovesSettings = MovesSettings()
     surge: SurgeSettings = SurgeSettings()
     placement: Placement = Placement()
+
+    @property
+    def rules(self) -> Rules:
+        """The rules about which pods may be moved."""
+        return Rules(
+            protection=self.protection,
+            namespaces=self.namespaces,
+            own_namespace=self.kubernetes.namespace,
+            level=self.moves.level,
+            surge=surge_mode(self.moves.level, self.surge.mode),
+        )

@@ -169,7 +169,8 @@ class SurgeMover:
     def _switched_off(self) -> str:
         if self.dry_run:
             return "evictions are dry runs (binder.evict)"
-        return "moves without a gap are switched off (surge.mode)" if self.shared.surge.mode == "none" else ""
+        switched_off = self.shared.rules.surge == "none"
+        return "moves without a gap are switched off (surge.mode or moves.level)" if switched_off else ""
 
     async def _misplaced(self, move: SurgeMove, observed: ObservedMove) -> str:
         """Why a replacement that was bound since the last turn should not run on its node."""

@@ -21,7 +21,8 @@ from equipoise.binder.shell.live_reads import Unreadable, read_candidate, read_v
 from equipoise.binder.shell.surge_reads import read_surge_candidate
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
-from equipoise.contracts.eviction.candidate import Candidate, Rules
+from equipoise.contracts.configuration.moves import gap_refusal, strategy_refusal
+from equipoise.contracts.eviction.candidate import Candidate
 from equipoise.contracts.eviction.protection import protection, rules_failed
 from equipoise.contracts.eviction.surge import may_surge, surge_decision
 from equipoise.contracts.kubernetes.objects.cluster import Lease
@@ -66,12 +67,7 @@ class Validation:
     def __post_init__(self) -> None:
         shared = self.shared
         self._load = shared.load
-        self._rules = Rules(
-            protection=shared.protection,
-            namespaces=shared.namespaces,
-            own_namespace=shared.kubernetes.namespace,
-            surge=shared.surge.mode,
-        )
+        self._rules = shared.rules
 
     async def validate(
         self, intent: EvictionIntent, ledger: Ledger, read_at: float
@@ -92,6 +88,8 @@ class Validation:
         why = await self.installation.current_problem()
         if why:
             return Finish(outcome=Outcome.PAUSED, detail=why)
+        if why := strategy_refusal(self._rules.level, intent.strategy):
+            return Finish(outcome=Outcome.REJECTED_POLICY, detail=why)
         refusal = self._check_measurements(intent)
         if refusal is not None:
             return refusal
@@ -110,6 +108,7 @@ class Validation:
             why = protection(candidate, self._rules, self.clock.now())
             if may_surge(candidate, why, self._rules, self.clock.now()):
                 why, plan = await self._plan_surge(candidate, why)
+            why = why or ("" if plan is not None else gap_refusal(self._rules.level))
         except KubeError:
             raise
         except Exception as error:  # whatever it is, it concerns this pod only
@@ -138,7 +137,7 @@ class Validation:
         `protected`: why it is protected, also for few replicas, of which a move without a gap takes none away.
         """
         surge = await read_surge_candidate(self.kube, candidate)
-        why, without_gap = surge_decision(surge, protected, self._rules.surge)
+        why, without_gap = surge_decision(surge, protected, self._rules)
         return why, plan_of(surge) if without_gap else None
 
     def recheck(self, intent: EvictionIntent, lease: Lease | None, ledger: Ledger) -> Finish | Retry | None:

@@ -41,6 +41,9 @@ class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
     """`scheduling.koordinator.sh/eviction-cost`: lower leaves first among equal deletion costs."""
 
     created_at: float = 0.0
+    start: float | None = None
+    """Seconds from its creation until it was ready; None if unknown."""
+
     protection: str = ""
     """Why the pod must not be moved; empty when it may be."""
 

@@ -10,7 +10,6 @@ import structlog
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.message_size import shortened
-from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.messages.descheduling import DescheduleDecision, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME, REAL
@@ -66,13 +65,7 @@ class Evaluator:
 
     def __post_init__(self) -> None:
         runtime, shared = self.runtime, self.runtime.configuration.shared
-        rules = Rules(
-            protection=shared.protection,
-            namespaces=shared.namespaces,
-            own_namespace=shared.kubernetes.namespace,
-            surge=shared.surge.mode,
-        )
-        self._settings = runtime.own.evaluation(shared.load, shared.thresholds, rules, shared.placement)
+        self._settings = runtime.own.evaluation(shared.load, shared.thresholds, shared.rules, shared.placement)
         self._bus, self._clock, self._health = runtime.bus, runtime.clock, runtime.health
         self._approvals = Approvals(runtime.kube, shared.kubernetes.namespace)
         self._plans = PlanServer(runtime.bus, runtime.health, self._preview)

@@ -6,6 +6,7 @@ from functools import cache, partial
 
 import msgspec
 
+from equipoise.contracts.configuration.moves import gap_refusal
 from equipoise.contracts.eviction.candidate import Candidate
 from equipoise.contracts.eviction.deletion_cost import DELETION_COST
 from equipoise.contracts.eviction.node_eligibility import leaving_reason
@@ -30,6 +31,7 @@ from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obst
 from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, NodeUsageReader
 from equipoise.descheduler.decisions.evaluation.pods_by_node import pods_by_node
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
+from equipoise.descheduler.decisions.planning.move_cost import start_of
 from equipoise.descheduler.decisions.planning.pod_order import cost_of
 from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown, triggers_in_cooldown
 from equipoise.descheduler.state.daily_usage import BatchWork, NodePods, RunningPod, UsageForecast
@@ -339,6 +341,7 @@ class ClusterBuilder:
             deletion_cost=cost_of(meta.annotations, DELETION_COST),
             eviction_cost=cost_of(meta.annotations, EVICTION_COST),
             created_at=created_at(pod),
+            start=start_of(pod),
             protection=why,
             without_gap=without_gap,
             platforms=self._ready_platforms().get(workload, frozenset()) if workload is not None else frozenset(),
@@ -370,7 +373,8 @@ class ClusterBuilder:
                 budgets=self._budgets.get(meta.namespace, ()),
                 leaving=leaving_reason(cordoned=spec.unschedulable, taints=spec.taints),
             )
-            why, without_gap = surge_decision(surge, why, rules.surge)
+            why, without_gap = surge_decision(surge, why, rules)
+        why = why or ("" if without_gap else gap_refusal(rules.level))
         why = (
             why
             or eviction_obstacle(candidate, budgets, volumes_known=self._volumes_known(pod), without_gap=without_gap)

@@ -8,10 +8,12 @@ import msgspec
 
 from equipoise.cli.doctor.colocation_parts import InstalledParts, installed_parts
 from equipoise.cli.doctor.environment import UPGRADE, Environment, Finding
+from equipoise.cli.effective.trust import permitted_moves
 from equipoise.cli.service_settings import AllSettings, all_settings
 from equipoise.collector.decisions.sharding import lease_name
 from equipoise.collector.settings import MAX_SHARDS, WHOLE_CLUSTER
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
+from equipoise.contracts.configuration.moves import deletion_costs
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE
 from equipoise.contracts.hints.policy import INSTALL, NAME
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP
@@ -77,9 +79,9 @@ class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
     - approvals: the services have ServiceAccounts.
     - hints: `placement.hints` is true.
     - webhook: `placement.hints` is true, and `annotator.hints.admission` is webhook.
-    - deletionCosts: `annotator.deletionCosts` is not none.
-    - surge: `surge.mode` is not none.
-    - detach: `surge.mode` is not none, and `binder.evict` is true. With `namespaces.include`, only in these.
+    - deletionCosts: `annotator.deletionCosts` is not none, also by `moves.level`.
+    - surge: `surge.mode` is not none, also by `moves.level`.
+    - detach: the same, and `binder.evict` is true. With `namespaces.include`, only in these.
     """
 
     def __str__(self) -> str:
@@ -288,7 +290,13 @@ async def _findings(reviews: _AccessReviews, settings: AllSettings, parts: Insta
     results = await asyncio.gather(*(_is_granted(reviews, permission, settings) for permission in required))
     allowed = dict(zip(required, results, strict=True))
     findings = [service_finding(account, reviews.account(account), allowed) for account in accounts]
-    findings.append(await _eviction_finding(reviews, settings))
+    evictions, may_evict = await _eviction_finding(reviews, settings)
+    missing = {permission.when for permission, granted in allowed.items() if not granted}
+    moves = permitted_moves(settings, may_evict=may_evict, missing=missing)
+    findings += [
+        evictions,
+        Finding("ok", "level of moves", str(moves)),
+    ]
     if parts.agents:
         evict = await _agents_evict(reviews.kube, parts.agents)
         findings.append(agent_eviction_finding(await reviews.allowed(AGENT_EVICT), evict))
@@ -311,11 +319,11 @@ def is_required(permission: ApiPermission, settings: AllSettings, *, deployed: b
         case "approvals":
             return deployed
         case "deletionCosts":
-            return settings.annotator.deletion_costs != "none"
+            return deletion_costs(settings.shared.moves.level, settings.annotator.deletion_costs) != "none"
         case "surge":
-            return settings.shared.surge.mode != "none"
+            return settings.shared.rules.surge != "none"
         case "detach":
-            return settings.shared.surge.mode != "none" and settings.binder.evict
+            return settings.shared.rules.surge != "none" and settings.binder.evict
         case "hints":
             return settings.shared.placement.hints
         case "webhook":
@@ -361,17 +369,19 @@ async def _is_granted(reviews: _AccessReviews, permission: ApiPermission, settin
     return bool(granted) and all(granted)
 
 
-async def _eviction_finding(reviews: _AccessReviews, settings: AllSettings) -> Finding:
+async def _eviction_finding(reviews: _AccessReviews, settings: AllSettings) -> tuple[Finding, bool]:
+    """The finding, and whether the binder may evict in any namespace."""
     account, evict = reviews.account("binder"), settings.binder.evict
     if await reviews.allowed(EVICT):
-        return eviction_finding(account, everywhere=True, evict=evict)
+        return eviction_finding(account, everywhere=True, evict=evict), True
     shared = settings.shared
     names = [each.metadata.name for each in await reviews.kube.list(NAMESPACES)]
     configured = [name for name in names if shared.namespaces.allow(name, shared.kubernetes.namespace)]
     checked = configured[:MAX_NAMESPACES]
     results = await asyncio.gather(*(reviews.allowed(EVICT, name) for name in checked))
     granted = [name for name, allowed in zip(checked, results, strict=True) if allowed]
-    return eviction_finding(account, everywhere=False, evict=evict, granted=granted, configured=configured)
+    finding = eviction_finding(account, everywhere=False, evict=evict, granted=granted, configured=configured)
+    return finding, bool(granted)
 
 
 def eviction_finding(

@@ -19,7 +19,8 @@ async def run_report_now(options: NowOptions, *, as_json: bool) -> None:
     """Raises CommandFailed, with what to do, if the cluster or Prometheus cannot be read."""
     async with reading(options) as sources:
         evaluation = evaluation_settings(sources.settings)
-        used = windows_used(sources.settings.descheduler.strategies, evaluation.load.shortest.name)
+        chosen = sources.settings.descheduler.chosen_strategies(sources.settings.shared.moves.level)
+        used = windows_used(chosen, evaluation.load.shortest.name)
         windows = tuple(window for window in evaluation.load.windows if window.name in used)
         now = await read_cluster(sources, windows=windows, days=True)
         sources.progress("planning")

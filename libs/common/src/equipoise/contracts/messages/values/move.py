@@ -1,5 +1,6 @@
 """The fields that all stages of a move have in common, from the plan to the eviction and the replacement."""
 
+from equipoise.contracts.bounds import Bytes, Points, Seconds
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.message import Value
 from equipoise.contracts.messages.values.resources import Resources
@@ -25,6 +26,19 @@ class Move(Value, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.pod}"
 
 
+class MoveCost(Value, frozen=True, kw_only=True):
+    """What the replacement of a pod has to do again. Unknown amounts are None, never 0."""
+
+    memory: Bytes | None = None
+    """The memory that the pod uses."""
+
+    age: Seconds | None = None
+    """The time since its creation."""
+
+    start: Seconds | None = None
+    """The time from its creation until it was ready."""
+
+
 class JustifiedMove(Move, frozen=True, kw_only=True):
     """A move with its reason, and the expected reduction of usage on its node."""
 
@@ -33,6 +47,12 @@ class JustifiedMove(Move, frozen=True, kw_only=True):
 
     expected_reduction: Resources
     """The expected reduction of the node's usage, in cores and bytes."""
+
+    gain: Points | None = None
+    """The share (0..1) by which the load of the node falls, in the resource that is too high; None if unknown."""
+
+    cost: MoveCost | None = None
+    """None in messages of earlier versions."""
 
 
 class EvictionMove(JustifiedMove, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ def _movable(candidate: Candidate, budgets: list[PodDisruptionBudget], rules: Ru
     without_gap = False
     if may_surge(candidate, protected, rules, now):
         surge = SurgeCandidate(candidate=candidate, budgets=budgets)
-        refused, without_gap = surge_decision(surge, protected, rules.surge)
+        refused, without_gap = surge_decision(surge, protected, rules)
         if refused:
             return f"{protected}: {next(name for name, rule in SURGE_RULES.items() if rule(surge))}"
     elif protected:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, SurgeMode, Thresholds
 from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
@@ -38,6 +39,7 @@ class SimulatedDescheduler:
     load: LoadSettings
     thresholds: Thresholds
     protection: Protection
+    level: MovesLevel | None = None
     surge: SurgeMode = "none"
     objects: ApiObjects
     """The objects that the descheduler watches."""
@@ -56,7 +58,11 @@ class SimulatedDescheduler:
 
     def __post_init__(self) -> None:
         rules = Rules(
-            protection=self.protection, namespaces=Namespaces(), own_namespace="equipoise-system", surge=self.surge
+            protection=self.protection,
+            namespaces=Namespaces(),
+            own_namespace="equipoise-system",
+            level=self.level,
+            surge=self.surge,
         )
         self._evaluation = self.settings.evaluation(self.load, self.thresholds, rules)
         self._messages = LatestMessages()

@@ -6,7 +6,7 @@ from itertools import chain
 import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand, amounts_of_band
-from equipoise.contracts.load.correction import load_of, plus
+from equipoise.contracts.load.correction import RESOURCES, load_of, plus
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
     DryRunMove,
@@ -18,13 +18,14 @@ from equipoise.contracts.messages.descheduling import (
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME
 from equipoise.contracts.messages.message import converted
-from equipoise.contracts.messages.plan import PlannedBand, PlannedMove, PlannedNode, PlanResponse
+from equipoise.contracts.messages.plan import LoadExtremes, PlannedBand, PlannedMove, PlannedNode, PlanResponse
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.contracts.messages.values.resources import Resources, bounded_resources
-from equipoise.descheduler.decisions.cluster import PodMove
+from equipoise.descheduler.decisions.cluster import ClusterView, PodMove
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, StrategyResult
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
+from equipoise.descheduler.decisions.planning.move_cost import cost_of_move, gain_of
 from equipoise.descheduler.decisions.planning.node_arrays import batch_work_amount
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
 from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
@@ -59,11 +60,10 @@ def proposals(
     # A move without a gap that begins when its intent expires is not known before the next heartbeat of its binder.
     awaited = 0.0 if settings.rules.surge == "none" else HEARTBEAT_LIFETIME
     proposed = []
+    gains = _gains(result)
     for move in result.plan.moves:
-        intent, workload = (
-            _intent(move, result.strategy, snapshot.now, settings.intent_lifetime, epoch),
-            move.pod.workload,
-        )
+        intent = _intent(move, result.strategy, snapshot.now, settings.intent_lifetime, epoch, gains[move.pod.uid])
+        workload = move.pod.workload
         tracked = converted(
             intent,
             TrackedMove,
@@ -77,7 +77,17 @@ def proposals(
     return proposed
 
 
-def _intent(move: PodMove, strategy: str, now: float, lifetime: float, epoch: LeaseEpoch) -> EvictionIntent:
+def _gains(result: StrategyResult) -> dict[str, float | None]:
+    """The gain of each wanted move, by UID of its pod."""
+    over = {state.node: state.over for state in result.classifications}
+    bases = {node.name: node.base for node in result.cluster.nodes}
+    wanted = (*result.plan.moves, *result.plan.later)
+    return {move.pod.uid: gain_of(move.pod.usage, bases[move.pod.node], over.get(move.pod.node, ())) for move in wanted}
+
+
+def _intent(
+    move: PodMove, strategy: str, now: float, lifetime: float, epoch: LeaseEpoch, gain: float | None
+) -> EvictionIntent:
     """The id consists of the pod and the time: no pod is proposed twice at the same time."""
     return EvictionIntent(
         id=f"{move.pod.uid}.{round(now * 1000)}",
@@ -92,6 +102,8 @@ def _intent(move: PodMove, strategy: str, now: float, lifetime: float, epoch: Le
         decided_at=now,
         expires_at=now + lifetime,
         expected_reduction=move.pod.usage,
+        gain=gain,
+        cost=cost_of_move(move.pod, now),
         target=move.target,
         trigger=move.trigger,
         epoch=epoch,
@@ -151,11 +163,21 @@ def plan_response(
     `preferred`: see `preferred_nodes`.
     """
     moves: list[PlannedMove] = []
+    planned: list[PodMove] = []
     nodes: list[PlannedNode] = []
     why: dict[str, str] = {}
     for result in evaluation.results:
         wanted = [*result.plan.moves, *result.plan.later]
-        moves += [_planned(result.strategy, move, preferred, later=move in result.plan.later) for move in wanted]
+        gains = _gains(result)
+        planned += wanted
+        moves += [
+            msgspec.structs.replace(
+                _planned(result.strategy, move, snapshot.now, gains[move.pod.uid]),
+                later=move in result.plan.later,
+                preferred_without_scores=preferred.get((result.strategy, move.pod.uid), ""),
+            )
+            for move in wanted
+        ]
         nodes += _planned_nodes(result, wanted, snapshot, settings)
         if not wanted:
             why[result.strategy] = result.plan.why
@@ -169,6 +191,8 @@ def plan_response(
         pending=reported_pending(snapshot.pending)[:MAX_ENTRIES],
         dry_run_moves=reported_dry_runs(snapshot.pending)[:MAX_ENTRIES],
         cooldowns=nodes_in_cooldown(snapshot.cooldowns, snapshot.now)[:MAX_ENTRIES],
+        before=load_extremes(evaluation.cluster, ()),
+        after=load_extremes(evaluation.cluster, planned),
         evictions=evictions,
         considered=len(evaluation.cluster.nodes),
         interval=float(settings.interval),
@@ -177,7 +201,7 @@ def plan_response(
     )
 
 
-def _planned(strategy: str, move: PodMove, preferred: Mapping[tuple[str, str], str], *, later: bool) -> PlannedMove:
+def _planned(strategy: str, move: PodMove, now: float, gain: float | None) -> PlannedMove:
     return PlannedMove(
         strategy=strategy,
         namespace=move.pod.namespace,
@@ -187,10 +211,10 @@ def _planned(strategy: str, move: PodMove, preferred: Mapping[tuple[str, str], s
         target=move.target,
         reason=move.reason,
         expected_reduction=move.pod.usage,
+        gain=gain,
+        cost=cost_of_move(move.pod, now),
         sampled_at=move.sampled_at,
-        later=later,
         without_gap=move.pod.without_gap,
-        preferred_without_scores=preferred.get((strategy, move.pod.uid), ""),
     )
 
 
@@ -256,6 +280,22 @@ def load_after(node: ClusterNode, window: str, moves: Sequence[PodMove]) -> Reso
         if move.target == node.name:
             usage = plus(usage, move.pod.usage)
     return load_of(usage, node.base)
+
+
+def load_extremes(cluster: ClusterView, moves: Sequence[PodMove]) -> LoadExtremes:
+    """How uneven the nodes of known load are once the pending moves and these moves are done."""
+    window = cluster.windows[0]
+    of_nodes: dict[str, list[PodMove]] = {}
+    for move in moves:
+        for name in (move.pod.node, move.target):
+            of_nodes.setdefault(name, []).append(move)
+    loads = [load_after(node, window, of_nodes.get(node.name, ())) for node in cluster.nodes if not node.unknown]
+    highest, spread = {}, {}
+    for name in RESOURCES:
+        known_loads = [load for each in loads if (load := getattr(each, name)) is not None]
+        highest[name] = max(known_loads, default=None)
+        spread[name] = max(known_loads) - min(known_loads) if known_loads else None
+    return LoadExtremes(highest=Resources(**highest), spread=Resources(**spread))
 
 
 def _highest(load: Resources) -> float:

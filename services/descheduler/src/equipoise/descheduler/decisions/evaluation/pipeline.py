@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from equipoise.contracts.configuration.moves import strategy_refusal
 from equipoise.contracts.eviction.opt_out import OPT_OUT, VALUE_LIMIT, has_invalid_opt_out
 from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta, is_ready
 from equipoise.contracts.kubernetes.objects.pod import Pod
@@ -90,7 +91,8 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
         name = name_of(strategy)
         classifications = classify(strategy, classified)
         counts = counted(snapshot.counts.get(name, {}), classifications, now=snapshot.now, interval=settings.interval)
-        plan = MovePlan(why=problem) if problem else strategy.plan(cluster, abnormal_nodes(counts, needed))
+        why = problem or strategy_refusal(settings.rules.level, name)
+        plan = MovePlan(why=why) if why else strategy.plan(cluster, abnormal_nodes(counts, needed))
         moved |= {name_of_pod(move.pod) for move in (*plan.moves, *plan.later)}
         if plan.refused:
             plan = msgspec.structs.replace(plan, refused=one_reason_per_pod(plan.refused, moved))

@@ -1,0 +1,59 @@
+"""What moves gain and cost, as text: of each move, and of a whole plan in one sentence. Pure."""
+
+from equipoise.cli.terminal import GIB, RESOURCES, count, duration, percent
+from equipoise.contracts.messages.plan import LoadExtremes, PlannedMove, PlanResponse
+from equipoise.contracts.messages.values.move import JustifiedMove
+
+
+def gain_text(move: JustifiedMove) -> str:
+    """`6.2 points`: by how much the load of its node falls."""
+    return "?" if move.gain is None else f"{100 * move.gain:.1f} points"
+
+
+def cost_text(move: JustifiedMove) -> str:
+    """`1.25 GiB, 3 d old, ready in 12 s`: what its replacement has to do again, with `?` for what is unknown."""
+    cost = move.cost
+    if cost is None:
+        return "?"
+    memory = "?" if cost.memory is None else f"{cost.memory / GIB:.2f}"
+    age = "?" if cost.age is None else duration(cost.age)
+    return f"{memory} GiB, {age} old, ready in {'?' if cost.start is None else duration(cost.start)}"
+
+
+def plan_sentence(plan: PlanResponse) -> str:
+    """How many pods the plan moves, what is won, and what is risked; empty if it moves none."""
+    if not plan.moves:
+        return ""
+    gapless = sum(move.without_gap for move in plan.moves)
+    moved = count(len(plan.moves), "pod")
+    how = "without a gap" if gapless == len(plan.moves) else f"{gapless or 'none'} of them without a gap"
+    won = f". {_won(plan.before, plan.after)}" if plan.before is not None and plan.after is not None else ""
+    return f"In sum: {moved} would be moved, {how}{won}. {_risked(plan.moves)}."
+
+
+def _won(before: LoadExtremes, after: LoadExtremes) -> str:
+    """The sentence about the resource in which the most loaded node is fullest."""
+    known = [name for name in RESOURCES if getattr(before.highest, name) is not None]
+    if not known:
+        return "Won: unknown, because no load is known"
+    name = max(known, key=lambda each: float(getattr(before.highest, each)))
+    highest = f"{percent(getattr(before.highest, name))} to {percent(getattr(after.highest, name))}"
+    spread = f"{_points(getattr(before.spread, name))} to {_points(getattr(after.spread, name))}"
+    return f"Won: the hottest node goes from {highest} {name}, the spread of all nodes from {spread} points"
+
+
+def _points(share: float | None) -> str:
+    return "?" if share is None else f"{100 * share:.1f}"
+
+
+def _risked(moves: list[PlannedMove]) -> str:
+    """The sentence about the pods that end before their replacement is ready."""
+    gaps = [None if move.cost is None else move.cost.start for move in moves if not move.without_gap]
+    if not gaps:
+        return "Risked: no gap; each pod serves until its replacement is ready"
+    known = [seconds for seconds in gaps if seconds is not None]
+    parts = [f"about {duration(sum(known))} (as long as they took to become ready)" if known else ""]
+    if unknown := len(gaps) - len(known):
+        parts.append(f"an unknown time for {count(unknown, 'pod')}" if known else "an unknown time")
+    missing = "1 pod is" if len(gaps) == 1 else f"{len(gaps)} pods are"
+    return f"Risked: {missing} missing until the replacement is ready, {' and '.join(filter(None, parts))}"
