@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,6 +80,8 @@ LOAD = LoadSettings(
         Window(name="1d", length=Duration(6_000), refresh_period=Duration(30)),
     )
 )
+
+ROOT = Path(__file__).parents[2]
 
 
 def environment(
@@ -619,6 +622,26 @@ async def test_without_any_server_every_check_has_a_finding(tmp_path: Path) -> N
     assert not diagnosis["healthy"]
     assert {finding["check"] for finding in diagnosis["findings"]} == set(CHECKS)
     assert {finding["state"] for finding in diagnosis["findings"]} == {"error", "unknown"}
+
+
+async def test_only_the_named_checks_run(tmp_path: Path) -> None:
+    """As messages and runbooks name them; an unknown name is invalid input, with the names that exist."""
+    unreachable = ("--prometheus", "http://127.0.0.1:1", "--nats", "nats://127.0.0.1:1")
+    named, unknown = await asyncio.gather(
+        run("doctor", "nodes", "detached", *unreachable, "-o", "json", KUBECONFIG=str(tmp_path / "none")),
+        run("doctor", "weather", *unreachable, KUBECONFIG=str(tmp_path / "none")),
+    )
+    assert {finding["check"] for finding in json.loads(named[1])["findings"]} == {"nodes", "detached"}
+    assert unknown[0] == 2
+    assert "there is no check weather; the checks are kubernetes, versions," in unknown[1]
+
+
+def test_the_checks_that_texts_name_exist() -> None:
+    """Messages, runbooks and pages: `equipoise doctor detached` was written in six places before it existed."""
+    places = ("docs/**/*.md", "libs/**/src/**/*.py", "services/**/src/**/*.py", "monitoring/*.py")
+    files = [file for place in places for file in ROOT.glob(place)]
+    named = {name for file in files for name in re.findall(r"`equipoise doctor ([a-z]+)`", file.read_text())}
+    assert {"clocks", "detached"} <= named <= set(CHECKS)
 
 
 @pytest.mark.parametrize(

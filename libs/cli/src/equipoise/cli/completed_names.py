@@ -42,6 +42,12 @@ def subjects(context: click.Context, parameter: click.Parameter, incomplete: str
     return sorted(name for name in names if name.startswith(incomplete))
 
 
+def checks_of_doctor(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from equipoise.cli.doctor.checks import CHECKS
+
+    return sorted(name for name in CHECKS if name.startswith(incomplete))
+
+
 def _read(context: click.Context, resource: "Resource[Any]", namespace: str) -> "list[Object]":
     """The objects of the namespace, or else the first page of the cluster; empty if they cannot be read."""
     import asyncio

@@ -4,6 +4,7 @@ import os
 
 import click
 
+from equipoise.cli.completed_names import checks_of_doctor
 from equipoise.cli.options import (
     BusOptions,
     ClusterOptions,
@@ -18,6 +19,7 @@ from equipoise.cli.options import (
 
 
 @click.command()
+@click.argument("names", metavar="[CHECK]...", nargs=-1, shell_complete=checks_of_doctor)
 @prometheus_option
 @click.option(
     "--nats",
@@ -30,6 +32,7 @@ from equipoise.cli.options import (
 @cluster_options
 @output_option
 def doctor(
+    names: tuple[str, ...],
     prometheus_url: str | None,
     url: str | None,
     user: str | None,
@@ -40,20 +43,24 @@ def doctor(
 ) -> None:
     """Check everything that Equipoise depends on, and print what is wrong and how to fix it.
 
-    Changes nothing. Without --config it checks what services run with, as they publish it. The exit code is 1 if there
-    are errors; warnings and checks that could not run do not count.
+    With the names of checks, such as `clocks`, only these run. Changes nothing. Without --config it checks what
+    services run with, as they publish it. The exit code is 1 if there are errors; warnings and checks that could not
+    run do not count.
     """
     import asyncio
 
     from msgspec.structs import replace
 
     from equipoise.cli.bus.access import in_cluster_address, nats_of_up, up_of
+    from equipoise.cli.doctor.checks import CHECKS
     from equipoise.cli.doctor.run import run_doctor, settings_for
     from equipoise.cli.effective.settings import file_settings
     from equipoise.cli.service_settings import all_settings, read_file
     from equipoise.cli.up.services_settings import settings_beside
     from equipoise.runtime.configuration import Tls
 
+    if unknown := [name for name in names if name not in CHECKS]:
+        raise click.UsageError(f"there is no check {unknown[0]}; the checks are {', '.join(CHECKS)}")
     result = cluster.optional_connection()
     connection, problem = (None, result) if isinstance(result, str) else (result, "")
     tls = None if ca_file is None else Tls(ca_file=ca_file)
@@ -79,6 +86,7 @@ def doctor(
     healthy = asyncio.run(
         run_doctor(
             settings,
+            {name: check for name, check in CHECKS.items() if not names or name in names},
             services_nats=services_nats,
             cluster_problem=problem,
             through_cluster=through_cluster,

@@ -1,4 +1,4 @@
-"""Runs all checks concurrently and prints their findings."""
+"""Runs checks concurrently and prints their findings."""
 
 import asyncio
 from collections import Counter
@@ -69,6 +69,7 @@ def settings_for(
 
 async def run_doctor(
     settings: AllSettings,
+    checks: Mapping[str, Check] = CHECKS,
     *,
     services_nats: Nats | None = None,
     cluster_problem: str = "",
@@ -107,7 +108,7 @@ async def run_doctor(
         await _read_effective(environment, prometheus_url)
         if not isinstance(environment.kube, KubeError) and not environment.unconfirmed_url:
             await _reach_prometheus(environment, stack, find=find_prometheus)
-        diagnosis = await diagnose(environment)
+        diagnosis = await diagnose(environment, checks)
     print_result(diagnosis, show, output=output)
     return diagnosis.healthy
 
