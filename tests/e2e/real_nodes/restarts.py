@@ -39,15 +39,15 @@ class Restarts:
 
     installation: Installation
 
-    async def proxied(self) -> dict[str, str]:
-        """What the API server answers for /readyz of the page, by its Service, and of each service, by a pod."""
+    async def proxied(self) -> dict[str, bool]:
+        """Whether /readyz of the page, by its Service, and of each pod says so through the API server."""
         paths = {"page": f"/api/v1/namespaces/{NAMESPACE}/services/equipoise-live-page:8765/proxy/readyz"}
         for pod in (await self.installation.api.request("GET", OWN_PODS))["items"]:
             ports = {port.get("name"): port["containerPort"] for port in pod["spec"]["containers"][0].get("ports", ())}
             if "health" in ports:
                 name = pod["metadata"]["name"]
                 paths[name] = f"{OWN_PODS}/{name}:{ports['health']}/proxy/readyz"
-        return {name: str(await self.installation.api.request("GET", path)) for name, path in paths.items()}
+        return {name: (await self.installation.api.request("GET", path))["ready"] for name, path in paths.items()}
 
     async def all_ready(self) -> float:
         """Waits until all pods of the chart are ready. Returns the seconds."""

@@ -11,6 +11,7 @@ def test_services_and_limits_come_back_after_a_kubelet_and_a_node() -> None:
     result = result_of("restarts")
 
     assert len(result["proxied"]) > 10
+    assert all(result["proxied"].values()), result["proxied"]
     assert result["restarted_by_kubelet"] == {}
     assert result["evictions_while_a_node_is_lost"] == 0
     assert result["evictions_afterwards"] == 1, "the node is as hot as before"
