@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from builders import GIB, NOW, a_workload, an_intent
 from cli.buses import Bus
@@ -151,6 +152,16 @@ def test_an_eviction_is_explained_from_its_samples_to_its_effect() -> None:
         "replacement     web-9 on node-b, the target",
         "load reduction  cpu 0.95 of 1.00 cores expected: reduced",
     ]
+
+
+def test_a_move_without_a_gap_is_explained_as_such() -> None:
+    """As the binder has carried it out, and before that as it is proposed."""
+    assert "\nmove            without a gap: " in shown([evicted(without_gap=True)], five_evaluations())
+    assert "without a gap" not in shown([evicted()], five_evaluations())
+    proposed = [each for each in five_evaluations() if each.moves]
+    moves = [msgspec.structs.replace(move, without_gap=True) for move in proposed[0].moves]
+    text = shown([], [msgspec.structs.replace(proposed[0], moves=moves)])
+    assert "\noutcome         none yet: the move may take minutes" in text
 
 
 def test_an_eviction_without_effect_is_shown_as_such() -> None:

@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import msgspec
 import pytest
 from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_window, an_intent
 from hypothesis import given
@@ -13,6 +14,7 @@ from equipoise.cli.views import state as live
 from equipoise.cli.views.feed import plan_row
 from equipoise.cli.views.nodes import NO_USAGE, NO_WINDOW, NOT_MEASURED, NOT_READY, TOO_OLD
 from equipoise.cli.views.rows import Changes, MoveRow, NodeRow
+from equipoise.cli.views.screen_text import move_cells
 from equipoise.cli.views.state import LiveState
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings
@@ -246,6 +248,18 @@ def test_a_refused_move_names_the_limit() -> None:
     assert ("rejected_limit", "perNamespace", "5 of 5", NOW + 60) == (
         move.outcome, move.limit, move.detail, move.retry_at,
     )  # fmt: skip
+
+
+def test_a_move_without_a_gap_is_shown_as_such_and_may_outlast_its_intent() -> None:
+    """Its replacement must become ready first. What the binder did is in the outcome."""
+    intent = msgspec.structs.replace(an_intent(), without_gap=True)
+    state = a_state(intent)
+    state.tick(intent.expires_at + 600)
+    assert (the_move(state).outcome, the_move(state).without_gap) == ("", True)
+    assert move_cells(the_move(state))[-1].startswith("without a gap: ")
+    state.tick(intent.expires_at + 4_000)
+    assert the_move(state).outcome == "unknown"
+    assert not the_move(a_state(intent, an_outcome())).without_gap
 
 
 def test_a_move_without_an_outcome_is_unknown_after_its_expiry() -> None:

@@ -227,7 +227,7 @@ function Moves({ model, open }) {
         <p class="what"><button class="link strong" onClick=${() => open("eviction", name)} aria-label=${`Explain the eviction of ${name}`}>${name}</button></p>
         <p class="way"><button class="link" onClick=${() => open("node", move.node)}>${shortNode(move.node)}</button><span aria-label="to"> → </span>${move.target ? html`<button class="link" onClick=${() => open("node", move.target)}>${shortNode(move.target)}</button>` : "any node"}
           ${move.workload && html`<span class="quiet"> · </span><button class="link quiet" onClick=${() => open("workload", move.workload)}>${shortName(move.workload)}</button>`}</p>
-        <p class="reason">${move.reason}</p><${Became} move=${move} /></li>`;
+        <p class="reason">${move.without_gap ? "without a gap: " : ""}${move.reason}</p><${Became} move=${move} /></li>`;
     })}</ol>`}</section>`;
 }
 

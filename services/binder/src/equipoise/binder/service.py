@@ -256,7 +256,8 @@ class Binder:
         if not isinstance(reserved, Proceed):
             return reserved
         if plan is not None and self._dry_run:
-            return Finish(outcome=Outcome.DRY_RUN, detail="it can be moved without a gap", reservation="kept")
+            detail = "it can be moved without a gap"
+            return Finish(outcome=Outcome.DRY_RUN, detail=detail, reservation="kept", without_gap=True)
         if plan is not None:
             self._health.surge_pods = self._ledger.surge_pods
             within = valid.value.read_at + MAX_READ_AGE - self._clock.monotonic()
@@ -357,7 +358,9 @@ class Binder:
         entry = await self._ledger.settle(intent, finish)
         if entry is None or entry.outcome is None:
             return finish
-        return msgspec.structs.replace(recorded(entry), owner_must_act=finish.owner_must_act)
+        return msgspec.structs.replace(
+            recorded(entry), owner_must_act=finish.owner_must_act, without_gap=finish.without_gap
+        )
 
     async def _report(self, intent: EvictionIntent, finish: Finish, *, final: bool) -> None:
         """Publishes the outcome and writes the Events. Raises BusError; at the last delivery, only if a second attempt

@@ -268,7 +268,9 @@ def _lines(eviction: EvictionRecord) -> Iterator[tuple[str, str]]:
         yield "intent", f"{eviction.intent_id}: target {eviction.target or 'any'}{load}{reduction}{expiry}"
     if eviction.cost is not None:
         yield "gain and cost", f"{gain_text(eviction)}; {cost_text(eviction)}"
-    yield "outcome", _outcome(eviction.outcome)
+    if eviction.without_gap:
+        yield "move", "without a gap: the pod is evicted when its replacement is ready"
+    yield "outcome", _outcome(eviction)
     if eviction.source:
         yield "source", f"{eviction.source}; the bus has no message of it, so no evaluation and no replacement"
         return
@@ -277,7 +279,10 @@ def _lines(eviction: EvictionRecord) -> Iterator[tuple[str, str]]:
         yield "load reduction", _load_reduction(eviction.load_reduction)
 
 
-def _outcome(outcome: EvictionOutcome | None) -> str:
+def _outcome(eviction: EvictionRecord) -> str:
+    outcome = eviction.outcome
+    if outcome is None and eviction.without_gap:
+        return "none yet: the move may take minutes. `equipoise doctor detached` names a move that does not end"
     if outcome is None:
         return "unknown: check that a binder is running (/readyz) and that the intent has not expired"
     parts = [f"{day_and_time(outcome.settled_at)}: {outcome.outcome.value}"]

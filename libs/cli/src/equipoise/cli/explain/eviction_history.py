@@ -135,6 +135,7 @@ def _record(
         source,
         EvictionRecord,
         outcome=outcome,
+        without_gap=(outcome or source).without_gap,
         replacement=next(replacements, None),
         load_reduction=next(reductions, None),
         **from_decision,

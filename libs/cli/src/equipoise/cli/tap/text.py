@@ -116,7 +116,8 @@ def _hint(hint: WorkloadHint) -> str:
 
 @describe.register
 def _intent(message: EvictionIntent) -> str:
-    return f"evict from {message.node}, target {message.target or 'any'}: {message.reason}"
+    how = "move without a gap" if message.without_gap else "evict"
+    return f"{how} from {message.node}, target {message.target or 'any'}: {message.reason}"
 
 
 @describe.register

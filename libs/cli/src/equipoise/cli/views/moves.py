@@ -15,6 +15,9 @@ MAX_MOVES = 500
 OUTCOME_DELAY = 60.0
 """Seconds after the expiry of an intent in which its outcome may still arrive."""
 
+MOVE_TIME = 3_600.0
+"""The same for a move without a gap, whose replacement must become ready first."""
+
 
 class KnownMoves:
     """The moves that are known from intents, outcomes and decisions, which may arrive in any order."""
@@ -44,6 +47,7 @@ class KnownMoves:
                 limit=settled.limit,
                 settled_at=settled.settled_at,
                 retry_at=settled.retry_at,
+                without_gap=settled.without_gap,
             )
         self._keep(settled)
 
@@ -74,7 +78,8 @@ class KnownMoves:
     def expire(self, now: float) -> None:
         """Mark the outcome of a move as unknown if its intent has expired without an outcome."""
         for move in list(self._moves.values()):
-            if not move.outcome and move.expires_at is not None and now > move.expires_at + OUTCOME_DELAY:
+            delay = MOVE_TIME if move.without_gap else OUTCOME_DELAY
+            if not move.outcome and move.expires_at is not None and now > move.expires_at + delay:
                 why = "the intent has expired, and no outcome was received"
                 self._keep(replace(move, outcome="unknown", detail=why))
 

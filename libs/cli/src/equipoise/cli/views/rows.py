@@ -46,6 +46,9 @@ class MoveRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
     decided_at: float
     expires_at: float | None = None
+    without_gap: bool = False
+    """Whether the pod is evicted only when its replacement is ready."""
+
     outcome: str = ""
     """The outcome; empty if there is none yet, `unknown` if the intent has expired without an outcome."""
 

@@ -148,12 +148,13 @@ def move_cells(move: MoveRow) -> Sequence[str]:
     """The cells of a move: time, outcome, pod, its nodes, and the reason with the effect."""
     effect = "; ".join(part for part in (move.detail, _effect(move)) if part)
     outcome = move.outcome or "proposed"
+    reason = f"without a gap: {move.reason}" if move.without_gap else move.reason
     return (
         time_of_day(move.decided_at),
         f"{outcome} ({move.limit})" if move.limit else outcome,
         f"{move.namespace}/{move.pod}",
         f"{_short(move.node)} → {_short(move.target) or 'any'}",
-        f"{move.reason}; {effect}" if effect else move.reason,
+        f"{reason}; {effect}" if effect else reason,
     )
 
 

@@ -52,6 +52,9 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool | None = None
     """Whether it is the outcome of a dry run. None: it is if the binder that decides makes dry runs only."""
 
+    without_gap: bool = False
+    """Whether the pod was moved without a gap, or was to be."""
+
     owner_must_act: bool = False
     """Whether only the owner of the workload can remove the cause: an Event on the workload then reports it."""
 
@@ -68,6 +71,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
             limit=self.limit,
             limit_scope=self.limit_scope,
             retry_at=self.retry_at,
+            without_gap=self.without_gap,
             dry_run=self.outcome == Outcome.DRY_RUN or (dry_run and self.outcome != Outcome.EVICTED),
         )
 

@@ -160,9 +160,11 @@ class SurgeMover:
 
     async def _end(self, move: SurgeMove, end: End) -> None:
         """Writes the outcome, publishes it, and forgets the move: a crash in between repeats the same outcome."""
-        finish = Finish(outcome=end.outcome, detail=end.detail, reservation="kept", dry_run=False)
+        finish = Finish(outcome=end.outcome, detail=end.detail, reservation="kept", dry_run=False, without_gap=True)
         entry = await self.ledger.settle(move.intent, finish)
-        await self.report(move.intent, finish if entry is None or entry.outcome is None else recorded(entry))
+        if entry is not None and entry.outcome is not None:
+            finish = msgspec.structs.replace(recorded(entry), without_gap=True)
+        await self.report(move.intent, finish)
         await self.ledger.end_surge_move(move)
 
     @property

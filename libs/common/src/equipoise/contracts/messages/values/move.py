@@ -59,6 +59,10 @@ class EvictionMove(JustifiedMove, frozen=True, kw_only=True):
     """A move of the pod with this UID, not of another pod with the same name."""
 
     pod_uid: str
+    without_gap: bool = False
+    """Whether the pod is evicted only when its replacement is ready (`surge.mode`), which takes minutes. The outcome
+    has what the binder has done."""
+
     trigger: str = ""
     """The pod that waits for the room that the move makes, as `<UID>.<generation>`; empty for a move with another
     purpose. Pods are moved at most once for the same trigger."""

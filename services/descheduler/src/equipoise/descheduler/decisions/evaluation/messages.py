@@ -105,6 +105,7 @@ def _intent(
         gain=gain,
         cost=cost_of_move(move.pod, now),
         target=move.target,
+        without_gap=move.pod.without_gap,
         trigger=move.trigger,
         epoch=epoch,
     )
