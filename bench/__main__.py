@@ -32,6 +32,7 @@ MODULES = {
     "weeks": "weeks",
     "level_vs_descheduler": "level_vs_descheduler",
     "make_room": "make_room",
+    "make_room_model": "make_room_model",
     "live_5000": "live_5000",
     "live_page": "live_page",
     "resources": "resources",

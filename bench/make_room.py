@@ -78,7 +78,9 @@ class Resize(msgspec.Struct, kw_only=True):
     """Millicores."""
 
     after: int
-    requested_at: float
+    requested_at: float | None = None
+    """None until the API server has accepted the resize."""
+
     deferred_at: str = ""
     """Time of the condition; empty if it is not set."""
 
@@ -154,17 +156,18 @@ class Kubelets:
         """Requests a size that is larger by GROWTH."""
         name, before = pod["metadata"]["name"], _requested(pod)
         after = round(before * GROWTH)
-        resize = Resize(
-            pod=name, node=pod["spec"]["nodeName"], before=before, after=after, requested_at=time.monotonic()
-        )
+        resize = Resize(pod=name, node=pod["spec"]["nodeName"], before=before, after=after)
+        self.resizes[name] = resize
         # The API server refuses a resize unless the kubelet reports what the pod has.
-        await self._write(resize, before, "")
+        if not await self._write(resize, before, ""):
+            resize.lost = True  # it was moved before
+            return
         resources = {"requests": {"cpu": f"{after}m"}}
         containers = [{"name": pod["spec"]["containers"][0]["name"], "resources": resources}]
         await self._api.patch(
             f"{_path(name)}/resize", {"spec": {"containers": containers}}, kind="strategic-merge-patch"
         )
-        self.resizes[name] = resize
+        resize.requested_at = time.monotonic()
 
     async def run(self) -> None:
         """Tries all resizes every second, until canceled."""
@@ -180,17 +183,19 @@ class Kubelets:
         allocated: defaultdict[str, int] = defaultdict(int)
         for pod in running:
             allocated[pod["spec"]["nodeName"]] += self._allocated(pod)
-        waiting = [resize for resize in self.resizes.values() if resize.enacted_at is None]
-        for resize in sorted(waiting, key=lambda resize: resize.requested_at):
+        for resize in list(self.resizes.values()):  # in the order of their requests
+            if resize.enacted_at is not None or resize.requested_at is None:
+                continue
             if resize.pod not in names:
                 resize.lost = True
             elif allocated[resize.node] + resize.after - resize.before <= NODE_MILLI:
                 allocated[resize.node] += resize.after - resize.before
-                await self._write(resize, resize.after, "")
-                resize.enacted_at = time.monotonic()
+                if await self._write(resize, resize.after, ""):
+                    resize.enacted_at = time.monotonic()
             elif not resize.deferred_at:
-                resize.deferred_at = _time_text(self._clock.now())
-                await self._write(resize, resize.before, resize.deferred_at)
+                deferred_at = _time_text(self._clock.now())
+                if await self._write(resize, resize.before, deferred_at):
+                    resize.deferred_at = deferred_at
 
     def _count_ready(self, pods: Sequence[Document]) -> None:
         ready = Counter(
@@ -208,24 +213,26 @@ class Kubelets:
         resize = self.resizes.get(pod["metadata"]["name"])
         return _requested(pod) if resize is None or resize.enacted_at is not None else resize.before
 
-    async def _write(self, resize: Resize, milli: int, deferred_at: str) -> None:
-        """Writes the amounts of the pod, and whether its resize is deferred, into its status."""
-        pod = await self._api.request("GET", _path(resize.pod))
-        status, container = pod["status"], pod["spec"]["containers"][0]
-        held = {**container["resources"]["requests"], "cpu": f"{milli}m"}
-        conditions = [each for each in status["conditions"] if each["type"] != "PodResizePending"]
-        if deferred_at:
-            conditions.append(
-                {"type": "PodResizePending", "status": "True", "reason": "Deferred", "lastTransitionTime": deferred_at}
-            )
-        (reported,) = status["containerStatuses"]
-        reported |= {"resources": {"requests": held}, "allocatedResources": held}
-        status |= {"conditions": conditions, "containerStatuses": [reported]}
+    async def _write(self, resize: Resize, milli: int, deferred_at: str) -> bool:
+        """Writes the amounts of the pod, and whether its resize is deferred, into its status. False if the pod is gone,
+        or has changed meanwhile."""
         try:
+            pod = await self._api.request("GET", _path(resize.pod))
+            status, container = pod["status"], pod["spec"]["containers"][0]
+            held = {**container["resources"]["requests"], "cpu": f"{milli}m"}
+            conditions = [each for each in status["conditions"] if each["type"] != "PodResizePending"]
+            if deferred_at:
+                pending = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
+                conditions.append(pending | {"lastTransitionTime": deferred_at})
+            (reported,) = status["containerStatuses"]
+            reported |= {"resources": {"requests": held}, "allocatedResources": held}
+            status |= {"conditions": conditions, "containerStatuses": [reported]}
             await self._api.request("PUT", f"{_path(resize.pod)}/status", pod)
-        except ApiError as error:  # the pod has changed or is gone: the next round tries again
-            progress(f"  {error}")
-            resize.deferred_at = "" if deferred_at else resize.deferred_at
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+            return False
+        return True
 
 
 def _time_text(seconds: float) -> str:
@@ -284,7 +291,9 @@ async def run_contender(contender: Contender, trace: Trace, start: Placement, op
             # Without services no pod ends, so that nothing changes once every resize was tried.
             hours = options.hours if contender.services else 1.1 * RESIZING_PERIOD / 3_600
             end = begun + hours * 3_600 / compression
-            while time.monotonic() < end and any(each.enacted_at is None for each in kubelets.resizes.values()):
+            while time.monotonic() < end and any(
+                each.enacted_at is None and not each.lost for each in kubelets.resizes.values()
+            ):
                 await asyncio.sleep(1.0)
                 if task.done():
                     task.result()
@@ -298,7 +307,9 @@ def _result(contender: Contender, kubelets: Kubelets, evicted: Sequence[str], co
     resizes = list(kubelets.resizes.values())
     waited = [resize for resize in resizes if resize.deferred_at]
     seconds = [
-        compression * (resize.enacted_at - resize.requested_at) for resize in waited if resize.enacted_at is not None
+        compression * (resize.enacted_at - resize.requested_at)
+        for resize in waited
+        if resize.enacted_at is not None and resize.requested_at is not None
     ]
     return Result(
         name=contender.name,
