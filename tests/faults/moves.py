@@ -16,7 +16,7 @@ from aiohttp import web
 from deployment.base import ACCOUNT_KINDS, ROOT, base_documents
 from deployment.kustomize import read_kustomization
 
-from equipoise.binder.shell.ledger_store import KEY, LedgerStore
+from equipoise.binder.shell.ledger_store import KEY, NAME, LedgerStore, create_ledger
 from equipoise.binder.state.ledger import LedgerClosed
 from equipoise.binder.state.ledger_json import decode
 from equipoise.binder.state.surge_move import DETACHED, PLACED, READY, RESERVED
@@ -40,8 +40,9 @@ STAGES = (RESERVED, DETACHED, PLACED, READY, EVICTED)
 
 ACCOUNT = "equipoise-binder"
 BINDERS = ("binder-0", "binder-1")
-LIMITS = {**cluster_setup.LIMITS, "preemptions": {"max": 1, "window": "10s"}}
-"""A pod whose move has failed is not moved again for the longest of these times."""
+LIMITS = cluster_setup.LIMITS | {"preemptions": {"max": 1, "window": "10s"}, "migrationTimeout": "10s"}
+"""A pod whose move has failed is not moved again for the longest of these times, so they are short, and a run begins
+with a new ledger, which does not remember those of other runs."""
 
 RECOVERY = 60.0
 """Seconds after the end of a fault in which every move must have ended."""
@@ -323,6 +324,8 @@ async def moving(rig: Rig, *, ready_timeout: float = 15.0) -> AsyncIterator[Move
     accounts = [document for document in base_documents() if document["kind"] in ACCOUNT_KINDS]
     await rig.api.apply([*accounts, *read_kustomization(ROOT / "k8s" / "surge")])
     rig.sections["surge"] = {"mode": "always", "readyTimeout": f"{ready_timeout:g}s", "maxMoves": MAX_MOVES}
+    await rig.api.request("DELETE", f"/api/v1/namespaces/{OWN}/configmaps/{NAME}")
+    await create_ledger(rig.kube, OWN, rig.clock)
     for name in BINDERS:
         await rig.write_kubeconfig(name, account=ACCOUNT)
     try:
