@@ -8,13 +8,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from binder.ledgers import an_entry
 from binder.replica_sets import Controllers
 from binder.stepping import SteppingBus, SteppingKube, Steps
-from binder.worlds import OWN, World
+from binder.worlds import OWN, SlowWrites, World
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 
 from equipoise.binder.service import SURGE_PROBE, Binder
 from equipoise.binder.shell.ledger_store import pause
+from equipoise.binder.state.ledger_json import encode
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.configuration.settings import SurgeMode, SurgeSettings
@@ -334,6 +336,43 @@ async def stopped(binder: asyncio.Task[None]) -> None:
     binder.cancel()
     with suppress(asyncio.CancelledError):
         await binder
+
+
+async def test_a_pod_is_not_detached_on_reads_that_are_too_old_and_its_intent_is_decided_again(world: World) -> None:
+    """The response to the reservation is three seconds late. No pod of the intent is blocked by it."""
+    controllers = controllers_of(world)
+    slow = SlowWrites(world, 3.0)
+    await world.start(world.binder(kube=slow, surge=SurgeSettings(mode="always")))  # type: ignore[arg-type]
+    await world.propose("web-1")
+    await seconds(world, 7, controllers=controllers)
+    assert (world.ledger.surge_moves, world.ledger.entries, world.outcomes) == ((), (), [])
+    slow.seconds = 0.0
+    await seconds(world, 40, controllers=controllers)
+    assert [move.intent.pod for move in world.ledger.surge_moves] == ["web-1"]
+
+
+async def test_a_pod_whose_label_was_not_removed_may_be_moved_at_once(world: World) -> None:
+    """The API server refuses the request; the move has failed, and counts in no limit."""
+    controllers = controllers_of(world)
+    await world.start(surging(world))
+    world.kube.faults.fail_next("annotate", resource="pods", status=403)
+    await world.propose("web-1")
+    await seconds(world, controllers=controllers)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.FAILED]
+    await world.propose("web-1", id="intent-2")
+    await seconds(world, 1, controllers=controllers)
+    assert [move.intent.id for move in world.ledger.surge_moves] == ["intent-2"]
+
+
+async def test_a_pod_that_was_reserved_for_an_eviction_is_not_evicted_when_it_must_be_moved(world: World) -> None:
+    """The workload was scaled to one replica since; the binder that has reserved it has crashed."""
+    controllers = controllers_of(world, 1)
+    entry = an_entry(outcome=None, settled_at=None)
+    world.write_ledger(encode(replace(world.ledger, entries=(entry,))))
+    await world.start(surging(world))
+    await world.propose("web-1")
+    await seconds(world, 20, controllers=controllers)
+    assert controllers.pod("web-1") is not None
 
 
 async def test_a_pod_that_its_budget_protects_moves_when_the_budget_allows_it(world: World) -> None:

@@ -235,12 +235,12 @@ class SlowWrites:
 
     def __init__(self, world: World, seconds: float) -> None:
         self._world = world
-        self._seconds = seconds
+        self.seconds = seconds
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._world.kube, name)
 
     async def replace(self, resource: Resource[Any], value: Any) -> Any:
         response = await self._world.kube.replace(resource, value)
-        await self._world.clock.sleep(self._seconds)
+        await self._world.clock.sleep(self.seconds)
         return response

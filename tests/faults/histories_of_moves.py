@@ -179,6 +179,9 @@ ALLOWED_MOVES: dict[str, History] = {
         posts=(),
         outcomes=(ended("web-1", 112, Outcome.FAILED),),
     ),
+    "a pod that a tenant has detached": a_move(
+        moved(relabelings=(relabeled("web-1", 101, "other", by_service=False),))
+    ),
     "a pod that others have deleted": a_move(
         posts=(),
         pods=(PodChange(at=105, what="deleted", namespace="moves", pod="web-1", workload="web"),),

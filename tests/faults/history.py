@@ -429,8 +429,9 @@ class History(Value, frozen=True, kw_only=True):
     @property
     def begun(self) -> list[Post]:
         """The requests that an intent permits only for a time: evictions, and for a move without a gap the request that
-        detaches the pod, whose eviction follows when the replacement is ready."""
-        moved = {write.uid for write in self.moves.relabelings if write.value is None}
+        detaches the pod, whose eviction follows when the replacement is ready. A label that a tenant has edited
+        detaches it, too."""
+        moved = {write.uid for write in self.moves.relabelings if write.value is None or not write.by_service}
         return [post for post in self.posts if post.uid not in moved] + [
             Post(
                 at=detached.at,

@@ -56,6 +56,8 @@ SURGE_PROBE = "equipoise-surge-fence-check"
 """The name of the Event that this policy refuses."""
 """The admission policy that restricts this ServiceAccount. Nothing is evicted before it is in effect."""
 
+_SLOW_READS = f"the API server needs more than {MAX_READ_AGE:.0f} s for what must be read before an eviction"
+
 _VALIDATIONS = 3
 """How often an intent with a reservation is validated anew before its reservation is returned: an API server that needs
 longer than `MAX_READ_AGE` for the reads of one intent causes a delay, and no eviction."""
@@ -261,6 +263,8 @@ class Binder:
         if plan is not None:
             self._health.surge_pods = self._ledger.surge_pods
             within = valid.value.read_at + MAX_READ_AGE - self._clock.monotonic()
+            if within <= 0 and await self._ledger.cancel_surge_move(intent):
+                return retry(intent, _SLOW_READS)
             await self._mover.detach(intent, plan, within=within)
             return Begun()
         return await self._evict(intent, reserved.value, valid.value, taken_over=False)
@@ -314,8 +318,7 @@ class Binder:
                 dry_run=entry.dry_run or self._dry_run,
                 taken_over=taken_over,
             )
-        why = f"the API server needs more than {MAX_READ_AGE:.0f} s for what must be read before an eviction"
-        return retry(intent, why, reservation=not_posted)
+        return retry(intent, _SLOW_READS, reservation=not_posted)
 
     def _is_recent(self, valid: ValidIntent) -> bool:
         return self._clock.monotonic() - valid.read_at < MAX_READ_AGE
@@ -341,6 +344,8 @@ class Binder:
         valid = await self._validation.validate(intent, ledger, read_at)
         if not isinstance(valid, Proceed):
             return valid
+        if valid.value.surge is not None:
+            return retry(intent, "its pod can now be moved without a gap only, and was reserved for an eviction")
         reservation = ledger.entry(intent.id)
         if reservation is None:
             return Finish(outcome=Outcome.REJECTED_STALE, detail="its reservation is no longer in the ledger")

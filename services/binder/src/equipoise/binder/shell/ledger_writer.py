@@ -20,7 +20,7 @@ from equipoise.binder.state.ledger import Ledger, LedgerClosed, ReplacementStatu
 from equipoise.binder.state.ledger_entry import CERTAIN, LedgerEntry, new_entry
 from equipoise.binder.state.ledger_times import counting_again, with_possible_times
 from equipoise.binder.state.outages import Outages
-from equipoise.binder.state.surge_move import SurgeMove
+from equipoise.binder.state.surge_move import RESERVED, SurgeMove
 from equipoise.contracts.clock_skew import skew_problem
 from equipoise.contracts.configuration.settings import SurgeSettings
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
@@ -303,6 +303,19 @@ class LedgerWriter:
             return ledger.with_surge_move(after) if written else ledger
 
         return not isinstance(await self._write(change), LedgerClosed) and written
+
+    async def cancel_surge_move(self, intent: EvictionIntent) -> bool:
+        """Removes a move whose pod this binder did not detach, with its reservation, so that the intent is decided
+        again. False if another binder has continued with the move. Raises KubeError."""
+        removed = False
+
+        def change(ledger: Ledger) -> Ledger:
+            nonlocal removed
+            move = ledger.surge_move(intent.id)
+            removed = move is not None and move.stage == RESERVED
+            return ledger.without_surge_move(intent.id).release(intent.id) if removed else ledger
+
+        return not isinstance(await self._write(change), LedgerClosed) and removed
 
     async def end_surge_move(self, move: SurgeMove) -> None:
         """Removes a move whose outcome is published. Raises KubeError."""

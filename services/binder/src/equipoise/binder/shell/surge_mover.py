@@ -160,7 +160,13 @@ class SurgeMover:
 
     async def _end(self, move: SurgeMove, end: End) -> None:
         """Writes the outcome, publishes it, and forgets the move: a crash in between repeats the same outcome."""
-        finish = Finish(outcome=end.outcome, detail=end.detail, reservation="kept", dry_run=False, without_gap=True)
+        finish = Finish(
+            outcome=end.outcome,
+            detail=end.detail,
+            reservation="kept" if end.begun else "returned",
+            dry_run=False,
+            without_gap=True,
+        )
         entry = await self.ledger.settle(move.intent, finish)
         if entry is not None and entry.outcome is not None:
             finish = msgspec.structs.replace(recorded(entry), without_gap=True)

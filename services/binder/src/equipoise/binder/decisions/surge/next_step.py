@@ -89,7 +89,7 @@ def _attached(move: SurgeMove, settled: bool) -> Step:
     why = "the label was not removed: the binder that reserved the move has ended, or the API server refused it"
     if move.stage != RESERVED:
         why = "another program has restored the label of the pod"
-    return _when(settled, End(outcome=Outcome.FAILED, detail=why))
+    return _when(settled, End(outcome=Outcome.FAILED, detail=why, begun=move.stage != RESERVED))
 
 
 def _while_incomplete(move: SurgeMove, observed: ObservedMove, now: float, *, settled: bool) -> Step:

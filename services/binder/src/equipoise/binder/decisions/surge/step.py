@@ -50,6 +50,8 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
     outcome: Outcome
     detail: str
+    begun: bool = True
+    """False if the pod was never detached: the move counts in no limit, and the pod may be moved at once."""
 
 
 Step = Wait | Record | Place | Restore | Evict | End
