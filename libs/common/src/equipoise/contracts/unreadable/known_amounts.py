@@ -86,13 +86,9 @@ def _pod_problem(pod: Pod) -> str:
                     return why
                 large = large or is_large
     for quantities in _other_quantities(pod):
-        if why := _problem(quantities):
+        if why := _problem(quantities) and _problem_besides_no_limit(pod, quantities):
             return why
         large = True  # a sum with them
-    for reported in _reported_resources(pod):
-        if why := _problem(reported.requests) or _reported_limits_problem(reported.limits):
-            return why
-        large = True
     return _sum_problem(pod) if large else ""
 
 
@@ -135,24 +131,25 @@ def _other_quantities(pod: Pod) -> list[Mapping[str, str]]:
         found.append(spec.overhead)
     if spec.resources is not None:
         found += (spec.resources.requests, spec.resources.limits)
+    if status.resources is not None:
+        found += (status.resources.requests, status.resources.limits)
     if status.allocated_resources:
         found.append(status.allocated_resources)
     for reported in (*status.container_statuses, *status.init_container_statuses):
         if reported.allocated_resources:
             found.append(reported.allocated_resources)
+        if reported.resources is not None:
+            found += (reported.resources.requests, reported.resources.limits)
     return found
 
 
-def _reported_resources(pod: Pod) -> list[ResourceRequirements]:
-    """What the node reports of the pod and its containers."""
+def _problem_besides_no_limit(pod: Pod, quantities: Mapping[str, str]) -> str:
+    """The problem of quantities of the pod; if the node reports them as limits, besides a limit that is none."""
     status = pod.status
-    reported = (*status.container_statuses, *status.init_container_statuses)
-    found = [container.resources for container in reported if container.resources is not None]
-    return found if status.resources is None else [status.resources, *found]
-
-
-def _reported_limits_problem(limits: Mapping[str, str]) -> str:
-    return next((why for item in limits.items() if (why := _checked(item)[0]) and not _is_no_limit(item)), "")
+    reported = [each.resources for each in (*status.container_statuses, *status.init_container_statuses)]
+    if not any(each is not None and each.limits is quantities for each in (status.resources, *reported)):
+        return _problem(quantities)
+    return _problem({name: text for name, text in quantities.items() if not _is_no_limit((name, text))})
 
 
 def _is_no_limit(item: tuple[str, str]) -> bool:
