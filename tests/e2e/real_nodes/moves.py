@@ -50,7 +50,6 @@ from equipoise.testbed.objects import Manifest, namespace
 from equipoise.testbed.processes.command_lines import SCHEDULER
 
 USER = "descheduler"
-WITHOUT_GAP = "moved without a gap"
 PROPOSAL_SECONDS = 600.0
 """How long the first move may take: before it, the usage of the nodes must be known."""
 
@@ -158,7 +157,7 @@ class Moves:
             if time.monotonic() - began > PROPOSAL_SECONDS:
                 raise SystemExit(f"no move within {PROPOSAL_SECONDS:g} s: {outcome.detail}")
             await asyncio.sleep(5)
-        if outcome.detail != WITHOUT_GAP:
+        if not outcome.without_gap:
             raise SystemExit(f"not without a gap: {outcome.detail}")
         after = await self.pod()
         note(f"{name} moved from {node} to {after['spec']['nodeName']} in {time.monotonic() - began:.1f} s")
@@ -182,7 +181,7 @@ class Moves:
                 note(f"not moved: {self.refused[-1]}")
         except TimeoutError:
             raise SystemExit(f"{name} was not moved:\n{await self.installation.equipoise('plan')}") from None
-        assert (outcome.pod, outcome.detail) == (name, WITHOUT_GAP), outcome
+        assert (outcome.pod, outcome.without_gap) == (name, True), outcome
         after = await self.pod()
         note(f"{name} moved from hot {node} to {after['spec']['nodeName']} after {time.monotonic() - began:.0f} s")
 
