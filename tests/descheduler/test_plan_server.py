@@ -5,6 +5,7 @@ import asyncio
 from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.shell.plan_server import PlanServer
@@ -20,10 +21,12 @@ class SlowPlans:
 
     def __init__(self) -> None:
         self.made = 0
+        self.levels: list[MovesLevel | None] = []
         self.release = asyncio.Event()
 
-    async def __call__(self, epoch: LeaseEpoch) -> PlanResponse:
+    async def __call__(self, epoch: LeaseEpoch, level: MovesLevel | None) -> PlanResponse:
         self.made += 1
+        self.levels.append(level)
         number = self.made
         await self.release.wait()
         return PlanResponse(leader=epoch, planned_at=float(number))
@@ -44,6 +47,18 @@ async def test_requests_that_arrive_together_share_a_plan() -> None:
         assert (await first).planned_at == 1.0
         assert {plan.planned_at for plan in await asyncio.gather(*others)} == {2.0}
         assert (await server.plan(EPOCH)).planned_at == 3.0
+
+
+async def test_requests_for_another_level_get_a_plan_of_their_own() -> None:
+    plans = SlowPlans()
+    plans.release.set()
+    health = Health(configuration_hash="", metrics=CollectorRegistry())
+    async with MemoryBus(ManualClock(0.0)) as bus, PlanServer(bus, health, plans).serving(EPOCH):
+        for level in (None, "withoutGap", None):
+            request = PlanRequest(level=level)  # type: ignore[arg-type]  # a level
+            await bus.request(subjects.PLAN_PREVIEW, request, PlanResponse, timeout=5.0)
+
+    assert plans.levels == [None, "withoutGap", None]
 
 
 async def test_requests_are_served_while_the_leadership_lasts() -> None:

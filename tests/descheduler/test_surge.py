@@ -95,9 +95,9 @@ def test_a_pod_is_not_protected_by_what_a_move_without_a_gap_keeps(
     assert pod.without_gap == without_gap
 
 
-@pytest.mark.parametrize("mode", ["none", "singleReplicas"])
-async def test_single_replicas_are_proposed_where_they_are_moved_without_a_gap(mode: SurgeMode) -> None:
-    """And the plan states it."""
+@pytest.mark.parametrize("mode", [None, "none", "singleReplicas"])
+async def test_single_replicas_are_proposed_where_they_are_moved_without_a_gap(mode: SurgeMode | None) -> None:
+    """And the plan states it, also for a level that is not the configured one."""
     cluster = Cluster()
     cluster.hot_and_idle()
     labels = {TEMPLATE_HASH: "h1"}
@@ -116,9 +116,12 @@ async def test_single_replicas_are_proposed_where_they_are_moved_without_a_gap(m
         task = asyncio.create_task(descheduler.run())
         await cluster.pass_time(30.0)
         plan = await cluster.bus.request(subjects.PLAN_PREVIEW, PlanRequest(), PlanResponse, timeout=5.0)
+        request = PlanRequest(level="withoutGap")
+        at_level = await cluster.bus.request(subjects.PLAN_PREVIEW, request, PlanResponse, timeout=5.0)
         await cluster.pass_time(4 * 120.0)
         task.cancel()
         await asyncio.wait([task])
-    assert bool(cluster.intents) == (mode != "none")
-    assert bool(plan.moves) == (mode != "none")
+    assert bool(cluster.intents) == (mode == "singleReplicas")
+    assert bool(plan.moves) == (mode == "singleReplicas")
     assert all(move.without_gap for move in (*plan.moves, *cluster.intents))
+    assert bool(at_level.moves) == (mode != "none"), "the level permits no more than surge.mode"

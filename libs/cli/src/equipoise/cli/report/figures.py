@@ -121,6 +121,9 @@ class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
     high: Resources
     """The latest high thresholds, as load 0..1."""
 
+    next_level: str = ""
+    """Which level of trust is advised after a week; empty if none is, or if it is unknown."""
+
     idle: IdleCapacity | msgspec.UnsetType = msgspec.UNSET
     """What could have been offered to co-located pods, in a cluster with a reclaimer."""
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from equipoise.cli.bus.messages import retained_messages
+from equipoise.cli.effective.next_level import read_next_level
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.reclaimed.reading import MAX_AGE, read_reclaimed
 from equipoise.cli.report import sentences
@@ -45,12 +46,23 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
             f"no advice within the last {since}: scorers publish it for every placed pod, and a review every five "
             "minutes. Check that a scorer is running and ready (/readyz), and that scorer.advice.perSecond is above 0"
         )
-    report = msgspec.structs.replace(totals.report(now - since, now), idle=await _idle(server, clock))
+    report = msgspec.structs.replace(
+        totals.report(now - since, now), idle=await _idle(server, clock), next_level=await _next_level(server, clock)
+    )
     if html is not None:
         from equipoise.cli.report.page import page  # it needs the lab, which may not be installed
 
         html.write_text(page(report), encoding="utf-8")  # noqa: ASYNC240  one small file
     print_result(report, show, as_json=as_json)
+
+
+async def _next_level(server: Nats, clock: Clock) -> str:
+    """Which level of trust is advised; empty if none is, or if it is unknown."""
+    try:
+        return await read_next_level(server, clock)
+    except BusError as error:
+        click.echo(f"whether a level of moves is advised is unknown: {error}", err=True)
+        return ""
 
 
 async def _idle(server: Nats, clock: Clock) -> IdleCapacity | msgspec.UnsetType:
@@ -70,6 +82,7 @@ def show(report: PlacementReport, to: Console) -> None:
     """Sentences, workloads and nodes with the most regret, nodes above their thresholds, and notes."""
     lines = (
         sentences.placements, sentences.regret, sentences.hints, sentences.avoidable, sentences.spread, sentences.idle,
+        sentences.next_level,
     )  # fmt: skip
     for sentence in lines:
         if text := sentence(report):

@@ -70,6 +70,11 @@ def idle(report: PlacementReport) -> str:
     )
 
 
+def next_level(report: PlacementReport) -> str:
+    """The sentence about the level of trust that is advised; empty if none is."""
+    return f"Level of moves: {report.next_level}" if report.next_level else ""
+
+
 def hints(report: PlacementReport) -> str:
     """The sentence about placement hints; empty if no pods were placed."""
     unknown = report.with_hint("unknown")

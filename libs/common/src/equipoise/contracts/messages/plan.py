@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from equipoise.contracts.bounds import Count, Seconds, Time
 from equipoise.contracts.colocation.bands import OfferedBand
+from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, NodeState, RefusedMove
 from equipoise.contracts.messages.example import LEASE_EPOCH, NOW
 from equipoise.contracts.messages.health import DRY_RUN
@@ -15,6 +16,9 @@ from equipoise.contracts.messages.values.resources import Resources
 
 class PlanRequest(Message, frozen=True, kw_only=True):
     """A request for a plan, on `plan.preview`. It proposes no evictions and changes nothing."""
+
+    level: MovesLevel | None = None
+    """Plans as if `moves.level` were this one. None: as configured."""
 
 
 class PlannedMove(JustifiedMove, frozen=True, kw_only=True):

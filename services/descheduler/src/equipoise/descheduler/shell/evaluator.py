@@ -10,6 +10,7 @@ import structlog
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.message_size import shortened
+from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.messages.descheduling import DescheduleDecision, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME, REAL
@@ -18,7 +19,7 @@ from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.decisions.cluster import ClusterView
 from equipoise.descheduler.decisions.evaluation.messages import FollowUp, decision_of, plan_response, proposals
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate, observe, preferred_nodes
-from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, WatchedObjects
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.shell.approvals import Approvals
 from equipoise.descheduler.shell.cluster_watch import ClusterWatch
@@ -124,8 +125,17 @@ class Evaluator:
             await self._publish_decision(decision)
             follow_up = FollowUp(cooldowns=follow_up.cooldowns, dry_run_moves=follow_up.dry_run_moves)
 
-    async def _preview(self, epoch: LeaseEpoch) -> PlanResponse:
+    def _settings_at(self, level: MovesLevel | None) -> EvaluationSettings:
+        """The settings as if `moves.level` were this one; None: as configured."""
+        if level is None:
+            return self._settings
+        shared = self.runtime.configuration.shared
+        shared = msgspec.structs.replace(shared, moves=msgspec.structs.replace(shared.moves, level=level))
+        return self.runtime.own.evaluation(shared.load, shared.thresholds, shared.rules, shared.placement)
+
+    async def _preview(self, epoch: LeaseEpoch, level: MovesLevel | None) -> PlanResponse:
         """What an evaluation would propose now if every abnormal node had been so for long enough."""
+        settings = self._settings_at(level)
         now = self._clock.now()
         watched = self.watch.objects()
         await asyncio.sleep(0)  # each copy of a large cluster takes a turn of the event loop of its own
@@ -137,12 +147,10 @@ class Evaluator:
                 changes.awaited, changes.locations, changes.nodes, now, self.messages.surge_pods or ()
             )
             snapshot = msgspec.structs.replace(snapshot, pending=pending)
-        evaluation = await self._compute(evaluate, snapshot, self._settings, needed=1)
+        evaluation = await self._compute(evaluate, snapshot, settings, needed=1)
         preferred = await self._compute(preferred_nodes, evaluation)
         evictions = self.messages.evictions(self._clock.monotonic())
-        plan = plan_response(
-            evaluation, snapshot, self._settings, evictions=evictions, leader=epoch, preferred=preferred
-        )
+        plan = plan_response(evaluation, snapshot, settings, evictions=evictions, leader=epoch, preferred=preferred)
         plan, lacking = shortened(plan, MAX_MESSAGE)
         return msgspec.structs.replace(plan, shortened=lacking) if lacking else plan
 

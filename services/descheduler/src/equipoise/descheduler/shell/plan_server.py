@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.runtime.bus import Bus, BusError, Endpoint
@@ -16,14 +17,25 @@ from equipoise.runtime.process.health import Health
 STOP_TIMEOUT = 1.0
 """Seconds to remove the endpoint at the end of the leadership: another replica may lead soon."""
 
-MakePlan = Callable[[LeaseEpoch], Awaitable[PlanResponse]]
+MakePlan = Callable[[LeaseEpoch, MovesLevel | None], Awaitable[PlanResponse]]
 
 log = structlog.get_logger()
 
 
 @dataclass
+class _Requests:
+    """The requests for one level."""
+
+    arrived: int = 0
+    served: int = 0
+    """The number of requests that had arrived when the last plan was begun."""
+
+    last: PlanResponse | None = None
+
+
+@dataclass
 class PlanServer:
-    """Makes one plan for all requests that arrived before it was begun."""
+    """Makes one plan for all requests for a level that arrived before it was begun."""
 
     bus: Bus
     health: Health
@@ -31,17 +43,14 @@ class PlanServer:
 
     def __post_init__(self) -> None:
         self._lock = asyncio.Lock()
-        self._requests = self._served = 0
-        """Requests so far, and how many of them had arrived when the last plan was begun."""
-
-        self._last: PlanResponse | None = None
+        self._requests: dict[MovesLevel | None, _Requests] = {}
 
     @asynccontextmanager
     async def serving(self, epoch: LeaseEpoch) -> AsyncIterator[None]:
         """Responds to plan requests while the context is open."""
 
-        async def respond(_: PlanRequest) -> PlanResponse:
-            return await self.plan(epoch)
+        async def respond(request: PlanRequest) -> PlanResponse:
+            return await self.plan(epoch, request.level)
 
         # A plan is made in another thread, and no client needs the descheduler within seconds.
         endpoint = Endpoint(subject=subjects.PLAN_PREVIEW, request_type=PlanRequest, handler=respond, share=1.0)
@@ -61,13 +70,14 @@ class PlanServer:
             except (BusError, TimeoutError) as error:
                 log.warning("the endpoint for plan requests was not removed", reason=str(error))
 
-    async def plan(self, epoch: LeaseEpoch) -> PlanResponse:
+    async def plan(self, epoch: LeaseEpoch, level: MovesLevel | None = None) -> PlanResponse:
         """The plan for a request. Requests wait for each other, so that many at once do not cause many plans."""
-        self._requests += 1
-        number = self._requests
+        requests = self._requests.setdefault(level, _Requests())
+        requests.arrived += 1
+        number = requests.arrived
         async with self._lock:
-            if self._last is None or self._served < number:
-                arrived = self._requests
-                self._last = await self.make_plan(epoch)
-                self._served = arrived
-            return self._last
+            if requests.last is None or requests.served < number:
+                arrived = requests.arrived
+                requests.last = await self.make_plan(epoch, level)
+                requests.served = arrived
+            return requests.last

@@ -10,6 +10,7 @@ from equipoise.cli.doctor.checks.detached_pods import detached_pods
 from equipoise.cli.doctor.checks.extender import extender
 from equipoise.cli.doctor.checks.hints import hints
 from equipoise.cli.doctor.checks.kubernetes import kubernetes
+from equipoise.cli.doctor.checks.next_level import next_level
 from equipoise.cli.doctor.checks.nodes import nodes
 from equipoise.cli.doctor.checks.permissions import permissions
 from equipoise.cli.doctor.checks.prometheus import prometheus
@@ -27,6 +28,7 @@ CHECKS: Mapping[str, Check] = {
     "detached": detached_pods,
     "bus": streams,
     "configuration": configuration,
+    "trust": next_level,
     "prometheus": prometheus,
     "nodes": nodes,
     "clocks": clocks,
