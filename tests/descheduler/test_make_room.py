@@ -8,6 +8,7 @@ from builders import GIB, NOW, a_workload
 from descheduler.cluster_states import a_cluster, changed_node, names, node_object
 from descheduler.waiting import FULL, resizing_info, resizing_pod, sized_pod, small_node, unschedulable_info
 
+from equipoise.contracts.configuration.moves import LEVELS
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Taint
@@ -41,7 +42,8 @@ def full_node(*others: MovablePod, web: MovablePod | None = None, **fields: Any)
 
 
 def test_it_is_off_by_default() -> None:
-    assert "make_room" not in {name_of(strategy) for strategy in DeschedulerSettings().strategies}
+    chosen = [strategy for level in (None, *LEVELS) for strategy in DeschedulerSettings().chosen_strategies(level)]
+    assert "make_room" not in map(name_of, chosen)
 
 
 def test_one_pod_that_frees_enough_leaves_the_node_of_a_deferred_resize() -> None:
