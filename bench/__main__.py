@@ -27,6 +27,7 @@ MODULES = {
     "freshness": "freshness",
     "plan_5000": "plan_5000",
     "binder": "binder",
+    "moves_500": "moves_500",
     "agent": "agent",
     "reclaim_5000": "reclaim_5000",
     "weeks": "weeks",

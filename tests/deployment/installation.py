@@ -86,6 +86,16 @@ class MovesWithoutGap(msgspec.Struct, frozen=True, kw_only=True):
     start_seconds: int
     """The time after which each pod of a single replica is ready."""
 
+    @property
+    def settings(self) -> Document:
+        """On a busy machine, Prometheus and the binder need some seconds: those of the compressed defaults are few."""
+        freshness = {"eviction": "36m", "score": "45m"}
+        return {
+            "surge": {"mode": self.mode},
+            "load": {"freshness": freshness},
+            "descheduler": {"intentLifetime": "15m"},
+        }
+
     def prepared(self, workloads: list[Document]) -> list[Document]:
         """The workloads with Services. Single replicas have budgets that allow no eviction, and start slowly."""
         wanted = wanted_endpoints(self.trace)
@@ -126,7 +136,7 @@ async def deployed_cluster(
                 >= len(trace.pods) + len(trace.nodes)
             ),
             what="every pod runs",
-            timeout=60,
+            timeout=120,
         )
         hints = read_kustomization(ROOT / "k8s" / "hints") if placement == "hints" else []
         detaching = read_kustomization(ROOT / "k8s" / "surge") if surge is not None else []
@@ -138,7 +148,7 @@ async def deployed_cluster(
             binaries=binaries,
             trace=trace,
             loads=NodeLoads(session, cluster.prometheus_url, trace_cores(trace), 2 * STEP_SECONDS),
-            configuration=compressed_configuration(placement, {} if surge is None else {"surge": {"mode": surge.mode}}),
+            configuration=compressed_configuration(placement, {} if surge is None else surge.settings),
             placement=placement,
             passwords=passwords | {"prometheus-token": token.read_text(), "prometheus-kubeconfig": ""},
             certificate_secrets=create_secrets(directory / "certificates"),
