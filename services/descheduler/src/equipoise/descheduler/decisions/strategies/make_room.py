@@ -19,8 +19,8 @@ from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
 from equipoise.descheduler.decisions.planning.thresholds import Ceilings, filling
-from equipoise.descheduler.decisions.room.planner import RoomPlanner
 from equipoise.descheduler.decisions.room.pods_without_room import PodWithoutRoom, pending_resizes, unschedulable_pods
+from equipoise.descheduler.state.room.planner import RoomPlanner
 
 MAX_UNSCHEDULABLE = 10
 """The number of unschedulable pods for which an evaluation plans."""

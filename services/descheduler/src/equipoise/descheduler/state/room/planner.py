@@ -19,8 +19,8 @@ from equipoise.descheduler.decisions.room.missing import (
     unknown_room,
 )
 from equipoise.descheduler.decisions.room.pods_without_room import RESIZED, PodWithoutRoom, pending_resizes
-from equipoise.descheduler.decisions.room.search import FoundSet, RoomSearch
 from equipoise.descheduler.state.draft import MOVES_OF_ALL, MOVES_OF_NODE, PlanDraft
+from equipoise.descheduler.state.room.search import FoundSet, RoomSearch
 
 MAX_NODES_TRIED = 10
 """The number of nodes on which room for an unschedulable pod is searched, those that miss the least first."""

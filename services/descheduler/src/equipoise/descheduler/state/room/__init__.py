@@ -1,0 +1,1 @@
+"""What changes while room is made for waiting pods."""
