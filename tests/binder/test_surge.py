@@ -11,9 +11,10 @@ import pytest
 from binder.ledgers import an_entry
 from binder.replica_sets import Controllers
 from binder.stepping import SteppingBus, SteppingKube, Steps
-from binder.worlds import OWN, SlowWrites, World
+from binder.worlds import GENEROUS, OWN, SlowWrites, World
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 
+from equipoise.binder.decisions.limits import MigratingPerWorkload, UnavailablePerWorkload
 from equipoise.binder.service import SURGE_PROBE, Binder
 from equipoise.binder.shell.ledger_store import pause
 from equipoise.binder.state.ledger_json import encode
@@ -38,6 +39,12 @@ from equipoise.runtime.kubernetes.fence import PROBE, RETRY_PERIOD
 
 WEB = LabelSelector(match_labels={"app": "web"})
 replace = msgspec.structs.replace
+MANY_OF_A_WORKLOAD = replace(
+    GENEROUS,
+    migrating_per_workload=MigratingPerWorkload(max=3),
+    unavailable_per_workload=UnavailablePerWorkload(max=3),
+)
+"""Limits that permit several moves of a workload, so that `surge` decides."""
 
 
 def controllers_of(world: World, replicas: int = 1, nodes: Sequence[str] = ("node-a",), **spec: object) -> Controllers:
@@ -463,12 +470,24 @@ async def test_a_heartbeat_names_the_pods_of_open_moves(world: World) -> None:
 
 
 async def test_no_more_pods_are_detached_at_the_same_time_than_allowed(world: World) -> None:
+    """An intent whose samples will be too old at the next attempt is refused."""
     controllers_of(world, 3)
-    await world.start(surging(world, "always", max_moves=1))
-    await world.propose("web-1", "web-2")
-    (outcome,) = world.outcomes
-    assert outcome.outcome == Outcome.REJECTED_LIMIT
+    await world.start(world.binder(surge=SurgeSettings(mode="always"), limits=MANY_OF_A_WORKLOAD))
+    await world.propose("web-1")
+    await world.propose("web-2", sampled_at=world.clock.now() - 100)
+    assert ["a pod of Deployment/shop/web is being moved without a gap"] == [each.detail for each in world.outcomes]
+    assert [Outcome.REJECTED_LIMIT] == [each.outcome for each in world.outcomes]
     assert len(world.ledger.surge_moves) == 1
+
+
+async def test_a_move_that_waits_for_another_begins_when_that_has_ended(world: World) -> None:
+    controllers = controllers_of(world, 3)
+    await world.start(world.binder(surge=SurgeSettings(mode="always"), limits=MANY_OF_A_WORKLOAD))
+    await world.propose("web-1", "web-2")
+    (first,) = world.ledger.surge_moves
+    await seconds(world, 100, controllers=controllers)  # the replacement runs on the same node: the pod is restored
+    assert [first.intent.pod] == [outcome.pod for outcome in world.outcomes]
+    assert {"web-1", "web-2"} == {first.intent.pod, *(move.intent.pod for move in world.ledger.surge_moves)}
 
 
 async def end_moves(world: World, controllers: Controllers) -> None:

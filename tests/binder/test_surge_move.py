@@ -5,8 +5,9 @@ import json
 import msgspec
 from binder.ledgers import a_ledger, an_entry
 from binder.replica_sets import a_move
-from builders import NOW, an_intent
+from builders import NOW, a_workload, an_intent
 
+from equipoise.binder.decisions.surge.plan import slot_refusal
 from equipoise.binder.state.ledger import DAY, LedgerView
 from equipoise.binder.state.ledger_json import decode, encode
 from equipoise.binder.state.ledger_times import with_possible_times
@@ -79,3 +80,11 @@ def test_times_of_a_move_in_the_future_become_the_present() -> None:
     assert (move.stage_at, move.ready_by) == (NOW, NOW + 300)
     assert with_possible_times(LEDGER, NOW) == LEDGER
     assert msgspec.json.decode(msgspec.json.encode(MOVE), type=type(MOVE)) == MOVE
+
+
+def test_moves_of_other_workloads_take_slots_too() -> None:
+    """`surge.maxMoves` is for all workloads together."""
+    other = a_workload("db")
+    assert slot_refusal(LEDGER, other, 2) == ""
+    assert slot_refusal(LEDGER, other, 1) == "1 of 1 pods are being moved without a gap (surge.maxMoves)"
+    assert slot_refusal(LEDGER, MOVE.workload, 2) == f"a pod of {MOVE.workload} is being moved without a gap"

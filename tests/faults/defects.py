@@ -903,7 +903,7 @@ DEFECTS = (
             'pods are being moved without a gap (surge.maxMoves)" if count >= max_moves else ""',
             'pods are being moved without a gap (surge.maxMoves)" if count > 100 else ""',
         ),
-        tests="tests/binder/test_surge.py::test_no_more_pods_are_detached_at_the_same_time_than_allowed",
+        tests="tests/binder/test_surge_move.py::test_moves_of_other_workloads_take_slots_too",
         fault="moves_binders_killed",
         invariant="I28",
     ),

@@ -70,6 +70,7 @@ class World:
         self.binder = SimulatedBinder(
             limits=LIMITS,
             surge=SurgeSettings(mode="always"),
+            sample_lifetime=120.0,
             objects=self.objects,
             requests=requests(self.kubernetes, scheduling, self.events),
             publish=self.outcomes.append,
@@ -212,14 +213,16 @@ def test_a_replacement_that_fits_on_no_node_is_not_waited_for() -> None:
 
 
 def test_no_more_pods_are_moved_at_once_than_permitted() -> None:
-    """Two, by default. The third is refused, and may be proposed again later."""
+    """Two, by default. The third waits for them."""
     world = a_world(workloads=3, request_cpu_milli=500)
     for workload in range(3):
         world.move(workload)
-    assert ["2 of 2 pods are being moved without a gap (surge.maxMoves)"] == [each.detail for each in world.outcomes]
+    assert [] == world.outcomes
 
-    world.run(60.0)
+    world.run(20.0)
     assert 2 == world.binder.tally.without_gap
+    world.run(100.0)
+    assert (3, 3) == (world.binder.tally.without_gap, world.binder.tally.proposed)
 
 
 @pytest.mark.parametrize(("without_gap", "outcome"), [(True, Outcome.EVICTED), (False, Outcome.BLOCKED_PDB)])

@@ -55,7 +55,7 @@ _DAYS_BEFORE_MEASUREMENT = 2
 days."""
 
 _FINEST_TICK = 300.0
-_MOVE_PERIOD = 2.0
+_MOVE_PERIOD = 1.0
 """Seconds between two steps of a move without a gap, as in the binder."""
 
 _LAG = 20.0
@@ -208,6 +208,7 @@ class Replay:
         self._binder = SimulatedBinder(
             limits=settings.limits,
             surge=settings.surge,
+            sample_lifetime=load.freshness.eviction,
             objects=objects,
             requests=self._requests,
             publish=self._on_outcome,

@@ -51,10 +51,13 @@ from equipoise.runtime.process.lifecycle import Runtime
 log = structlog.get_logger()
 
 _FENCE = "equipoise-binder-fence"
+"""The admission policy that restricts this ServiceAccount. Nothing is evicted before it is in effect."""
+
 _SURGE_FENCE = "equipoise-surge-fence"
+"""The admission policy that restricts which labels of pods it changes. No pod is detached before it is in effect."""
+
 SURGE_PROBE = "equipoise-surge-fence-check"
 """The name of the Event that this policy refuses."""
-"""The admission policy that restricts this ServiceAccount. Nothing is evicted before it is in effect."""
 
 _SLOW_READS = f"the API server needs more than {MAX_READ_AGE:.0f} s for what must be read before an eviction"
 
@@ -97,6 +100,7 @@ class Binder:
             max_skew=shared.load.freshness.skew_unknown,
             preempted=lambda: self._cluster.preempted,
             surge=shared.surge,
+            sample_lifetime=shared.load.freshness.eviction,
         )
         evictions = DRY_RUN if self._dry_run else REAL
         metrics = BinderMetrics(settings.limits, runtime.metrics)

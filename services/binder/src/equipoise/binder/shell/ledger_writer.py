@@ -11,7 +11,7 @@ from equipoise.binder.decisions.admission import Admission, admit, deciding_repl
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.preemptions import with_preempted
-from equipoise.binder.decisions.result import Finish, Proceed, Retry
+from equipoise.binder.decisions.result import Finish, Proceed, Retry, retry_while_fresh
 from equipoise.binder.decisions.surge.plan import SurgePlan, slot_refusal
 from equipoise.binder.shell.ledger_store import ADVICE, LedgerFull, LedgerStore, StoredLedger
 from equipoise.binder.shell.live_reads import read_replacement
@@ -61,14 +61,17 @@ class LedgerWriter:
         max_skew: float = math.inf,
         preempted: Callable[[], Iterable[PreemptedPod]] = tuple,
         surge: SurgeSettings = SurgeSettings(),  # noqa: B008  a frozen value
+        sample_lifetime: float = 120.0,
     ) -> None:
         """`preempted`: the pods that were preempted lately, as the bus reports them.
 
-        `max_skew`: seconds by which this machine's clock and the API server's may differ.
+        `max_skew`: seconds by which this machine's clock and the API server's may differ. `sample_lifetime`: seconds
+        for which a sample is fresh enough for an eviction.
         """
         self.outages = Outages(limits.outage_threshold, clock.monotonic())
         self._preempted = preempted
         self._surge = surge
+        self._sample_lifetime = sample_lifetime
         self.surge_pods: tuple[str, ...] = ()
         """The UIDs of the pods that were moved without a gap when the ledger was last read or written."""
 
@@ -210,8 +213,9 @@ class LedgerWriter:
             if isinstance(result, Retry):
                 return result.after
             if isinstance(result, Proceed) and plan is not None:
-                why = slot_refusal(ledger, plan.workload, self._surge.max_moves)
-                result = Finish(outcome=Outcome.REJECTED_LIMIT, detail=why) if why else result
+                result = self._without_slot(ledger, intent, plan, now) or result
+            if isinstance(result, Retry):
+                return result
             if isinstance(result, Finish):
                 if ledger != stored.ledger:
                     await self._save(stored, self._pruned(ledger))
@@ -224,6 +228,12 @@ class LedgerWriter:
             await self._save(stored, ledger, reserving=True)
             self.outages.written(outage)
             return Proceed(entry)
+
+    def _without_slot(self, ledger: Ledger, intent: EvictionIntent, plan: SurgePlan, now: float) -> Admission | None:
+        """A delay while other moves take all slots: most of them end before the samples of the intent are too old."""
+        if not (why := slot_refusal(ledger, plan.workload, self._surge.max_moves)):
+            return None
+        return retry_while_fresh(intent, why, Outcome.REJECTED_LIMIT, now=now, sample_lifetime=self._sample_lifetime)
 
     async def check_limits(self, intent: EvictionIntent, eviction: ProposedEviction, ledger: Ledger) -> Finish | None:
         """Why an intent that has a reservation in this ledger would not get one now. Raises KubeError."""

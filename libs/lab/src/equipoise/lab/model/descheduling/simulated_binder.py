@@ -12,7 +12,7 @@ import msgspec
 
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.rule import ProposedEviction
-from equipoise.binder.decisions.result import Finish
+from equipoise.binder.decisions.result import Finish, Retry, retry_while_fresh
 from equipoise.binder.decisions.surge.next_step import next_step
 from equipoise.binder.decisions.surge.observation import ObservedMove, placed_replacement
 from equipoise.binder.decisions.surge.plan import SurgePlan, slot_refusal
@@ -57,10 +57,13 @@ class MoveRequests(Protocol):
 
 @dataclass(kw_only=True)
 class SimulatedBinder:
-    """Executes or refuses each intent at once, and carries on moves without a gap when it is called."""
+    """Executes, delays or refuses each intent at once, and carries on moves without a gap when it is called."""
 
     limits: Limits
     surge: SurgeSettings
+    sample_lifetime: float
+    """Seconds for which a sample is fresh enough for an eviction."""
+
     objects: ApiObjects
     requests: MoveRequests
     publish: Callable[[EvictionOutcome], None]
@@ -71,17 +74,26 @@ class SimulatedBinder:
         grace_period = self.limits.startup_grace_period
         self._ledger = Ledger(created_at=self.started_at, started_at=self.started_at - grace_period)
         self.tally = MoveCounts()
+        self._delayed: list[tuple[float, EvictionIntent]] = []
+        """Intents for moves without a gap that wait for others, each with the time of its next attempt."""
 
     @property
     def has_open_moves(self) -> bool:
-        return bool(self._ledger.surge_moves)
+        """Whether moves without a gap are open, or wait for others."""
+        return bool(self._ledger.surge_moves or self._delayed)
 
     def decide(self, intent: EvictionIntent, *, without_gap: bool, now: float) -> None:
-        """Executes or refuses an intent. The outcome of a move without a gap follows at its end."""
+        """Executes, delays or refuses an intent. The outcome of a move without a gap follows at its end."""
         self.tally.proposed += 1
-        finish = self._refusal(intent, without_gap=without_gap, now=now)
-        if finish is not None:
-            self._report(intent, finish, now)
+        self._attempt(intent, without_gap=without_gap, now=now)
+
+    def _attempt(self, intent: EvictionIntent, *, without_gap: bool, now: float) -> None:
+        refusal = self._refusal(intent, without_gap=without_gap, now=now)
+        if isinstance(refusal, Retry):
+            self._delayed.append((now + refusal.after, intent))
+            return
+        if refusal is not None:
+            self._report(intent, refusal, now)
             return
         entry = new_entry(intent, now, workload=intent.workload, expires_at=intent.expires_at, dry_run=False)
         self._ledger = self._ledger.reserve(entry, epoch=intent.epoch)
@@ -96,9 +108,13 @@ class SimulatedBinder:
             self._ledger = self._ledger.with_surge_move(move)
 
     def carry_on(self, now: float) -> None:
-        """The next step of each open move."""
+        """The next step of each open move, and the next attempt of those that wait for others."""
         for move in self._ledger.surge_moves:
             self._advance(move, now)
+        due = [intent for time, intent in self._delayed if time <= now]
+        self._delayed = [(time, intent) for time, intent in self._delayed if time > now]
+        for intent in due:
+            self._attempt(intent, without_gap=True, now=now)
 
     def update(self, now: float) -> None:
         """Record the replacements that run, and drop the entries that no limit needs any more."""
@@ -113,7 +129,7 @@ class SimulatedBinder:
             self._ledger = self._ledger.with_replacements(replaced, now)
         self._ledger = self._ledger.retaining(self.limits.retention, now).pruned(now)
 
-    def _refusal(self, intent: EvictionIntent, *, without_gap: bool, now: float) -> Finish | None:
+    def _refusal(self, intent: EvictionIntent, *, without_gap: bool, now: float) -> Finish | Retry | None:
         limits, workload = self.limits, intent.workload
         view = self._ledger.view(
             now, dry_run=False, migration_timeout=limits.migration_timeout, grace_period=limits.startup_grace_period
@@ -127,10 +143,12 @@ class SimulatedBinder:
             cluster_pods=self.objects.pod_count,
         )
         refused = limits.refusal(eviction, view)
-        if refused is None and without_gap and workload is not None:
-            why = slot_refusal(self._ledger, workload, self.surge.max_moves)
-            return Finish(outcome=Outcome.REJECTED_LIMIT, detail=why) if why else None
-        return refused
+        if refused is not None or not without_gap or workload is None:
+            return refused
+        why = slot_refusal(self._ledger, workload, self.surge.max_moves)
+        if not why:
+            return None
+        return retry_while_fresh(intent, why, Outcome.REJECTED_LIMIT, now=now, sample_lifetime=self.sample_lifetime)
 
     def _move(self, intent: EvictionIntent, now: float) -> SurgeMove:
         pod, workload = self.objects.template(intent.pod_uid), intent.workload
