@@ -35,9 +35,9 @@ RESULTS: tuple[type[msgspec.Struct], ...] = (
 )  # fmt: skip
 
 NOT_TIMES = {
-    "age", "capacity", "cpu", "cpu_change", "high_priority", "hint_chance", "hours", "interval", "length", "lifetime",
-    "margin", "memory", "observed", "parts", "regret", "regret_median", "regret_p90", "reserved", "score", "seconds",
-    "share", "system", "valid_for",
+    "age", "capacity", "cpu", "cpu_change", "gain", "high_priority", "hint_chance", "hours", "interval",
+    "length", "lifetime", "margin", "memory", "observed", "parts", "regret", "regret_median", "regret_p90",
+    "reserved", "score", "seconds", "share", "start", "system", "valid_for",
 }  # fmt: skip
 """Fields that are numbers but no times."""
 

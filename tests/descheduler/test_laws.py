@@ -251,7 +251,8 @@ def test_plans_that_make_room_keep_the_laws(cluster: ClusterView, most: int) -> 
             node = next(node for node in cluster.nodes if node.name == for_one[0].pod.node)
             moved = {move.pod.uid for move in moves if move.pod.node == node.name}
             left = [info for info in occupying[node.name] if info.uid not in moved and info.uid not in node.going]
-            others = [pod for pod in resizing.values() if pod.info in left and pod.trigger not in by_trigger]
+            staying = {info.uid for info in left}
+            others = [pod for pod in resizing.values() if pod.info.uid in staying and pod.trigger not in by_trigger]
             requested = sum(info.request("cpu") for info in left) - sum(pod.growth.get("cpu", 0) for pod in others)
             assert requested <= 1_000 * node.allocatable["cpu"]
 

@@ -52,12 +52,16 @@ class RoomSearch:
         """The set with the fewest pods that together request what is missing; see `disruption` for equal sizes.
 
         Each pod has a target on which it fits after the moves of the others. `staying`: UIDs of pods that do not leave.
-        `priority`: that of the waiting pod. `accepts`: whether the waiting pod has room once the draft has the moves.
+        Those with a pending move leave anyway, and are no part of a set. `priority`: that of the waiting pod.
+        `accepts`: whether the waiting pod has room once the draft has the moves.
         """
         most = min(self._most, self._draft.room, self._draft.room_from(self._node))
         if most <= 0:
             return FoundSet(why=MOVES_OF_ALL if self._draft.room <= 0 else MOVES_OF_NODE)
-        movable = [pod for pod in self._node.pods if pod.uid not in staying and self._may_leave(pod, missing, priority)]
+        excluded = {*staying, *self._node.going}
+        movable = [
+            pod for pod in self._node.pods if pod.uid not in excluded and self._may_leave(pod, missing, priority)
+        ]
         for size in range(1, most + 1):
             for pods in self._sets(movable, missing, size):
                 moves = self._with_targets(pods, accepts)
