@@ -204,15 +204,18 @@ class KnownNode:
         in_plan = known(planned.cpu) is not None and known(planned.memory) is not None
         return planned if in_plan and now - planned_at <= PLAN_LIFETIME else self._load, ""
 
-    def pods(self) -> Iterator[PodRow]:
-        """Its pods; their usage is unknown until it is measured."""
-        usage = _USAGE.decode(self._usage) if self._usage else {}
-        for uid, namespace, name, workload, cpu, memory, detached in _PODS.decode(self._pods) if self._pods else ():
+    def pods(self, workload: str | None = None) -> Iterator[PodRow]:
+        """Its pods, or those of one workload; their usage is unknown until it is measured."""
+        pods = _PODS.decode(self._pods) if self._pods else ()
+        if workload is not None:
+            pods = [pod for pod in pods if pod[3] == workload]
+        usage = _USAGE.decode(self._usage) if pods and self._usage else {}
+        for uid, namespace, name, owner, cpu, memory, detached in pods:
             used = usage.get(uid, (None, None))
             yield PodRow(
                 namespace=namespace,
                 pod=name,
-                workload=workload,
+                workload=owner,
                 node=self.name,
                 cpu=known(used[0]),
                 memory=known(used[1]),

@@ -301,9 +301,7 @@ class LiveState:
         """The pods of a workload, which is given as in the rows: KIND/NAMESPACE/NAME. Reads all pods; may run in a
         thread while messages arrive."""
         for node in list(self._nodes.values()):
-            for pod in node.pods():
-                if pod.workload == workload:
-                    yield pod
+            yield from node.pods(workload)
 
     def _new_summary(self) -> ClusterSummary | None:
         if not self._summary_is_stale:
