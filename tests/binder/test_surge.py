@@ -18,6 +18,7 @@ from equipoise.binder.decisions.limits import MigratingPerWorkload, UnavailableP
 from equipoise.binder.service import SURGE_PROBE, Binder
 from equipoise.binder.shell.ledger_store import pause
 from equipoise.binder.state.ledger_json import encode
+from equipoise.binder.state.surge_move import DETACHED, READY, with_stage
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.configuration.settings import SurgeMode, SurgeSettings
@@ -36,6 +37,7 @@ from equipoise.contracts.kubernetes.objects.workload import (
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.kubernetes.client import BUDGETS, NODES, PODS
 from equipoise.runtime.kubernetes.fence import PROBE, RETRY_PERIOD
+from equipoise.testbed.memory.faults import Call
 
 WEB = LabelSelector(match_labels={"app": "web"})
 replace = msgspec.structs.replace
@@ -488,6 +490,28 @@ async def test_a_move_that_waits_for_another_begins_when_that_has_ended(world: W
     await seconds(world, 100, controllers=controllers)  # the replacement runs on the same node: the pod is restored
     assert [first.intent.pod] == [outcome.pod for outcome in world.outcomes]
     assert {"web-1", "web-2"} == {first.intent.pod, *(move.intent.pod for move in world.ledger.surge_moves)}
+
+
+async def test_a_pod_that_another_binder_evicts_meanwhile_is_reported_as_evicted(world: World) -> None:
+    """This one has read the stage before the other one wrote the next, and the pod after its eviction."""
+    controllers_of(world)
+    await world.start(surging(world))
+    await world.propose("web-1")
+
+    async def other_binder_evicts(call: Call) -> None:
+        (move,) = world.ledger.surge_moves or (None,)
+        if (
+            move is not None
+            and move.stage == DETACHED
+            and (call.verb, call.resource, call.name) == ("get", "pods", "web-1")
+        ):
+            ledger = world.ledger.with_surge_move(with_stage(move, READY, world.clock.now()))
+            world.write_ledger(msgspec.json.encode(ledger).decode())
+            world.kube.remove(PODS, "web-1", "shop")
+
+    world.kube.on_call = other_binder_evicts
+    await seconds(world, 5)
+    assert [Outcome.EVICTED] == [outcome.outcome for outcome in world.outcomes]
 
 
 async def end_moves(world: World, controllers: Controllers) -> None:

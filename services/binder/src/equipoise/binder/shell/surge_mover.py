@@ -159,7 +159,13 @@ class SurgeMover:
         return response.finish.detail
 
     async def _end(self, move: SurgeMove, end: End) -> None:
-        """Writes the outcome, publishes it, and forgets the move: a crash in between repeats the same outcome."""
+        """Writes the outcome, publishes it, and forgets the move: a crash in between repeats the same outcome.
+
+        If another binder has continued with the move, the next turn decides: the pod may have left by its eviction.
+        """
+        ledger = await self.ledger.read()
+        if isinstance(ledger, LedgerClosed) or ledger.surge_move(move.intent.id) != move:
+            return
         finish = Finish(
             outcome=end.outcome,
             detail=end.detail,
