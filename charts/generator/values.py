@@ -80,7 +80,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             " before it. `off`: not at all. `scaleDowns`: it chooses which pods a scale-down deletes (`deletionCosts`)."
             " `withoutGap`: it moves pods from hot nodes so that they serve until their replacement is ready (`surge`),"
             " and no others. `hotNodes`: it also evicts pods from hot nodes. `levelDay`: it also moves pods from nodes"
-            " that are not hot. Empty: as `mode`, `deletionCosts`, `surge` and `config.descheduler.strategies` say."
+            " that are not hot. Empty: as `mode`, `deletionCosts`, `surge` and `config.descheduler.strategies` state."
             " With a level, these may be left out, except `mode`; if they are set, they permit less, never more.",
         ),
         "deletionCosts": Value(

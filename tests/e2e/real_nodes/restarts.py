@@ -40,7 +40,7 @@ class Restarts:
     installation: Installation
 
     async def proxied(self) -> dict[str, bool]:
-        """Whether /readyz of the page, by its Service, and of each pod says so through the API server."""
+        """Whether /readyz of each pod, and of the page by its Service, answers through the API server."""
         paths = {"page": f"/api/v1/namespaces/{NAMESPACE}/services/equipoise-live-page:8765/proxy/readyz"}
         for pod in (await self.installation.api.request("GET", OWN_PODS))["items"]:
             ports = {port.get("name"): port["containerPort"] for port in pod["spec"]["containers"][0].get("ports", ())}

@@ -23,7 +23,7 @@ def endpoints_remain(history: History, guarantees: Guarantees) -> list[str]:
 
 
 def nothing_is_left(history: History, guarantees: Guarantees) -> list[str]:
-    """I25: after the recovery, every pod has a controller, or a move in the ledger that says what it waits for."""
+    """I25: after the recovery, every pod has a controller, or a move in the ledger that states what it waits for."""
     return [
         f"{pod}: no controller, {found.seconds:.0f} s after the recovery"
         for found in history.moves.left_overs

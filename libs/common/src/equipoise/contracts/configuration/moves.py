@@ -36,8 +36,8 @@ class MovesSettings(Section, frozen=True, kw_only=True):
     also moved without a gap, and none with one. hotNodes: they are also evicted (low_node_load). levelDay: pods are
     also moved from nodes that are not hot (level_day). Each includes those before it.
 
-    null: as `binder.evict`, `surge.mode`, `annotator.deletionCosts` and `descheduler.strategies` say, which by default
-    move nothing. With a level, the last three may be left out: they then permit all that the level does.
+    null: as `binder.evict`, `surge.mode`, `annotator.deletionCosts` and `descheduler.strategies` state, which by
+    default move nothing. With a level, the last three may be left out: they then permit all that the level does.
     """
 
 
