@@ -94,6 +94,7 @@ class SmallCluster:
         self.binder = SimulatedBinder(
             limits=limits,
             surge=SurgeSettings(),
+            sample_lifetime=LOAD.freshness.eviction,
             objects=objects,
             requests=self,
             publish=self._on_outcome,
