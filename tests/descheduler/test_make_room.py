@@ -100,6 +100,12 @@ def test_the_second_pod_of_a_set_fits_beside_the_first() -> None:
     assert sorted(target for _, target in moves(a_cluster(full_node(*quarters), *nodes))) == ["node-b", "node-c"]
 
 
+def test_a_pod_with_a_pending_move_is_not_moved_again() -> None:
+    """What it frees is not enough: another pod leaves, too."""
+    node = full_node(web=resizing_pod("web", "2"), going=["uid-half"])
+    assert moves(a_cluster(node, small_node("node-b"))) == [("large", "node-b")]
+
+
 def test_other_resizing_pods_of_the_node_stay() -> None:
     """A move would restart them: in-place resizes avoid just that."""
     others = [resizing_pod(name, "600m", generation=1) for name in ("x", "y", "z")]

@@ -11,7 +11,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 
     why: str
     stuck: bool = False
-    """Whether the move can perhaps only be ended by a person, who is told what to do in `why`."""
+    """Whether perhaps only a person can end the move; `why` then states what to do."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
