@@ -15,6 +15,7 @@ from equipoise.cli.tap.run import subscriptions_for
 from equipoise.cli.tap.text import describe
 from equipoise.contracts.bus.channels import CHANNELS
 from equipoise.contracts.messages.annotation import AnnotationWritten
+from equipoise.contracts.messages.consolidation import NODES_BEING_EMPTIED, NodesBeingEmptied
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.health import EffectiveConfiguration, Heartbeat
 from equipoise.contracts.messages.placement import PLACEMENT_HINTS, NodePlacement, PlacementHints
@@ -41,7 +42,11 @@ def test_without_a_subject_every_channel_is_subscribed() -> None:
         ),
         (
             "placement",
-            [("equipoise.placement.node.*", NodePlacement), ("equipoise.placement.hint.*", PlacementHints)],
+            [
+                ("equipoise.placement.node.*", NodePlacement),
+                ("equipoise.placement.hint.*", PlacementHints),
+                ("equipoise.placement.emptying", NodesBeingEmptied),
+            ],
         ),
         (
             "*.node.node-a",
@@ -101,6 +106,12 @@ def test_hints_are_described_by_the_best_node_and_numbers_of_nodes() -> None:
     """Of each workload."""
     assert "Deployment.web: best node-2.example.com, 1 preferred, 1 avoided" == describe(PLACEMENT_HINTS)
     assert "none" == describe(msgspec.structs.replace(PLACEMENT_HINTS, hints={}))
+
+
+def test_nodes_that_are_being_emptied_are_described_with_the_reason() -> None:
+    expected = "node-2.example.com is being emptied: its 6 pods fit on 4 other nodes"
+    assert describe(NODES_BEING_EMPTIED) == expected
+    assert describe(msgspec.structs.replace(NODES_BEING_EMPTIED, nodes=[])) == "no node"
 
 
 def test_every_published_message_has_a_description() -> None:

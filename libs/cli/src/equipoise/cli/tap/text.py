@@ -10,6 +10,7 @@ from equipoise.cli.terminal import amounts, json_line, percentages
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice
 from equipoise.contracts.messages.annotation import AnnotationWritten
+from equipoise.contracts.messages.consolidation import NodesBeingEmptied
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.health import EffectiveConfiguration, Heartbeat
@@ -101,6 +102,11 @@ def _cycle(message: UtilizationCycle) -> str:
 def _placement(message: NodePlacement) -> str:
     state = "deleted" if message.removed else "ready" if message.ready else "not ready"
     return f"{state}, {len(message.pods)} pods, {len(message.gone)} recently deleted"
+
+
+@describe.register
+def _emptying(message: NodesBeingEmptied) -> str:
+    return "; ".join(f"{node.node} is being emptied: {node.why}" for node in message.nodes) or "no node"
 
 
 @describe.register

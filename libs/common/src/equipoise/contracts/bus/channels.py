@@ -5,9 +5,18 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.bus.subjects import ALL_SERVICES, PLAN_PREVIEW, PREFIX, SCORE_EXPLAIN, ServiceName, matches
+from equipoise.contracts.bus.subjects import (
+    ALL_SERVICES,
+    NODES_EMPTYING,
+    PLAN_PREVIEW,
+    PREFIX,
+    SCORE_EXPLAIN,
+    ServiceName,
+    matches,
+)
 from equipoise.contracts.messages.advice import CLUSTER_REVIEW, PLACEMENT_ADVICE
 from equipoise.contracts.messages.annotation import ANNOTATION_WRITTEN
+from equipoise.contracts.messages.consolidation import NODES_BEING_EMPTIED
 from equipoise.contracts.messages.descheduling import DESCHEDULE_DECISION
 from equipoise.contracts.messages.eviction import EVICTION_INTENT, EVICTION_OUTCOME
 from equipoise.contracts.messages.example import DESCHEDULER, HOT_NODE, NOW, POD, POD_UID, WORKLOAD
@@ -105,6 +114,12 @@ NAMESPACE_HINTS = Channel(
     publishers=("scorer",),
     subscribers=("annotator",),
 )
+EMPTYING = Channel(
+    pattern=NODES_EMPTYING,
+    example=(NODES_EMPTYING, NODES_BEING_EMPTIED),
+    publishers=("descheduler",),
+    subscribers=("annotator", "scorer", "descheduler"),
+)
 RECLAIMED_NODES = Channel(
     pattern=f"{PREFIX}.reclaim.node.*",
     tokens=("node",),
@@ -191,6 +206,7 @@ CHANNELS: tuple[Channel[Any], ...] = (
     UTILIZATION_CYCLES,
     NODE_PLACEMENTS,
     NAMESPACE_HINTS,
+    EMPTYING,
     RECLAIMED_NODES,
     EVICTION_INTENTS,
     EVICTION_OUTCOMES,
