@@ -58,6 +58,15 @@ def test_a_pod_with_another_intent_is_refused() -> None:
     assert "intent other is for the same pod" in finish.detail
 
 
+def test_an_entry_that_nothing_needs_any_more_does_not_refuse_its_pod() -> None:
+    """It remains in the ledger until the next write, which may be days later if this is the only pod that moves."""
+    seconds = DEFAULT.retention + 100
+    other = {"intent_id": "other", "pod_uid": "uid-web-1", "outcome": Outcome.FAILED, "expires_at": NOW - seconds}
+    failed = long_ago(seconds, **other)
+    assert isinstance(admitted(a_ledger(failed)), Proceed)
+    assert isinstance(admitted(a_ledger(failed, retention=seconds + 600)), Finish)
+
+
 def test_a_refusal_has_the_limit_and_its_scope() -> None:
     finish = admitted(a_ledger(an_entry("web-2")))
     assert isinstance(finish, Finish)

@@ -19,7 +19,7 @@ from deployment.kustomize import read_kustomization
 from equipoise.binder.shell.ledger_store import KEY, NAME, LedgerStore, create_ledger
 from equipoise.binder.state.ledger import LedgerClosed
 from equipoise.binder.state.ledger_json import decode
-from equipoise.binder.state.surge_move import DETACHED, PLACED, READY, RESERVED
+from equipoise.binder.state.surge_move import DETACHED, PLACED, READY, RESERVED, SurgeMove
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules
 from equipoise.contracts.kubernetes.objects.metadata import is_ready
 from equipoise.contracts.kubernetes.objects.pod import Pod
@@ -40,7 +40,11 @@ STAGES = (RESERVED, DETACHED, PLACED, READY, EVICTED)
 
 ACCOUNT = "equipoise-binder"
 BINDERS = ("binder-0", "binder-1")
-LIMITS = cluster_setup.LIMITS | {"preemptions": {"max": 1, "window": "10s"}, "migrationTimeout": "10s"}
+LIMITS = cluster_setup.LIMITS | {
+    "unusualRate": {"max": "unlimited", "window": "10s"},
+    "preemptions": {"max": 1, "window": "10s"},
+    "migrationTimeout": "10s",
+}
 """A pod whose move has failed is not moved again for the longest of these times, so they are short, and a run begins
 with a new ledger, which does not remember those of other runs."""
 
@@ -270,9 +274,24 @@ class Moves:
         now = self.rig.clock.now()
         self.recorder.left_overs.append(LeftOvers(at=now, seconds=now - begin, pods=tuple(left)))
 
-    async def _left(self) -> list[str]:
+    async def has_ended(self, pod: str) -> None:
+        """Until the ledger has no move of the pod, at most for the time of the recovery."""
+
+        async def ended() -> bool:
+            await asyncio.sleep(0.2)
+            with suppress(*FAILURES):
+                return pod not in await self._open()
+            return False
+
+        await self.rig.until(ended, f"the move of {pod} has ended", seconds=RECOVERY)
+
+    async def _open(self) -> dict[str, SurgeMove]:
+        """The moves in the ledger by the name of their pod."""
         stored = await LedgerStore(self.rig.kube, OWN).read()
-        moves = {} if isinstance(stored, LedgerClosed) else {m.intent.pod: m for m in stored.ledger.surge_moves}
+        return {} if isinstance(stored, LedgerClosed) else {each.intent.pod: each for each in stored.ledger.surge_moves}
+
+    async def _left(self) -> list[str]:
+        moves = await self._open()
         ownerless = {pod.metadata.name for pod in await self.pods() if pod.metadata.controller is None}
         return [
             f"{pod} (move in stage {moves[pod].stage})" if pod in moves else pod

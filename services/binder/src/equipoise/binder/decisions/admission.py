@@ -54,7 +54,9 @@ def _decide(
 ) -> Admission:
     if ledger.paused:
         return paused(ledger.pause_reason)
-    other = next((entry for entry in view.entries if entry.pod_uid == intent.pod_uid), None)
+    # The ledger keeps older entries until it is next written.
+    kept = view.within(max(ledger.retention, limits.retention))
+    other = next((entry for entry in kept if entry.pod_uid == intent.pod_uid), None)
     if other is not None:
         detail = f"intent {other.intent_id} is for the same pod"
         return Finish(outcome=Outcome.REJECTED_LIMIT, detail=detail)
