@@ -12,6 +12,7 @@ RUN uv pip install --no-build --require-hashes -r requirements/image.txt
 COPY libs libs
 COPY services services
 RUN uv pip install --no-deps --no-index --offline --no-sources ./libs/* ./services/*
+RUN /opt/equipoise/bin/python -m requirements.trim
 RUN python -m requirements.sbom > /opt/equipoise/sbom.cdx.json
 
 FROM ${PYTHON_IMAGE}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from requirements.pins import Pin, read_pins
+from requirements.trim import NEVER_IMPORTED
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGE = "equipoise-image"
@@ -88,6 +89,8 @@ def _component(pin: Pin) -> dict[str, Any]:
         "name": pin.name,
         "version": pin.version,
         "purl": purl,
+        # What is required, and removed from the image, because nothing imports it.
+        "scope": "excluded" if pin.name in NEVER_IMPORTED else "required",
         "externalReferences": [files],
     }
 

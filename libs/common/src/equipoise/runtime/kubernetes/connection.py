@@ -1,4 +1,4 @@
-"""Opens the connection to the API server. Only this file uses kubernetes-asyncio, to read kubeconfigs and tokens."""
+"""Opens the connection to the API server. kubernetes-asyncio reads its kubeconfigs and tokens."""
 
 import asyncio
 import math
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.kubernetes.credential_loaders import CredentialLoaders, import_credential_loaders
 from equipoise.runtime.process.bounded_files import read_bounded
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.failure_reason import failure_reason
@@ -35,15 +36,14 @@ async def connect_kube(
 
     Raises KubeError when the credentials cannot be found or read.
     """
-    from kubernetes_asyncio.client.configuration import Configuration
-
     from equipoise.runtime.kubernetes.http.api_server import ApiServer
     from equipoise.runtime.kubernetes.http.requests import Requests
     from equipoise.runtime.kubernetes.http.transport import Transport
 
     agent = f"equipoise-{service}"
-    configuration = Configuration()
-    credentials = _Credentials(configuration, settings, environment, clock)
+    loaders = import_credential_loaders()
+    configuration = loaders.Configuration()
+    credentials = _Credentials(loaders, configuration, settings, environment, clock)
     await credentials.reload()
     transport = Transport(
         url=str(configuration.host),
@@ -70,7 +70,15 @@ class _Credentials:
 
     tls: ssl.SSLContext
 
-    def __init__(self, configuration: Any, settings: Kubernetes, environment: Mapping[str, str], clock: Clock) -> None:
+    def __init__(
+        self,
+        loaders: CredentialLoaders,
+        configuration: Any,
+        settings: Kubernetes,
+        environment: Mapping[str, str],
+        clock: Clock,
+    ) -> None:
+        self._loaders = loaders
         self._configuration = configuration
         self._settings = settings
         self._environment = environment
@@ -91,13 +99,10 @@ class _Credentials:
 
     async def reload(self) -> None:
         """Reads the address of the server, the token and the certificates."""
-        from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
-        from kubernetes_asyncio.config.kube_config import load_kube_config
-
         service_account = Path(self._settings.service_account)
         try:
             if self.as_service_account:
-                InClusterConfigLoader(
+                self._loaders.InClusterConfigLoader(
                     token_filename=str(service_account / "token"),
                     cert_filename=str(service_account / "ca.crt"),
                     environ=dict(self._environment),
@@ -105,7 +110,7 @@ class _Credentials:
             else:
                 for file in self._kubeconfigs():
                     read_bounded(file)  # the loader has no limit
-                await load_kube_config(
+                await self._loaders.load_kube_config(
                     config_file=self._settings.kubeconfig or None,
                     context=self._settings.context or None,
                     client_configuration=self._configuration,
