@@ -1,4 +1,4 @@
-"""`equipoise report --now` for 5,000 nodes and 150,000 pods: from the connection to the report.
+"""`equipoise report` for 5,000 nodes and 150,000 pods: from the connection to the report.
 
 A real Prometheus has two hours of samples, so two hours of the past day are measured too. The API server is in memory:
 the time of its responses is not included.

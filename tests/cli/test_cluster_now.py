@@ -279,11 +279,20 @@ def test_a_narrow_terminal_cuts_no_cell(width: int) -> None:
         assert cell in "".join(text.split()), f"{cell} is cut at {width} columns"
 
 
-@pytest.mark.parametrize("option", [("--since", "3d"), ("--html", "report.html")])
-def test_now_refuses_options_of_the_past_days(option: tuple[str, str]) -> None:
-    result = invoke("report", "--now", *option)
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--now", "--since", "3d"), "--since and --html are of the report of the past: omit them, or --now"),
+        (("--now", "--html", "report.html"), "--since and --html are of the report of the past: omit them, or --now"),
+        (("--since", "3d", "--prometheus", "http://localhost"), "--prometheus is of the report of what is uneven now"),
+        (("--nats", "nats://localhost"), "options of NATS are of the report of the past: add --since, for example"),
+    ],
+)
+def test_the_options_of_the_two_reports_exclude_one_another(options: tuple[str, ...], problem: str) -> None:
+    """Without --since, the report is that of now; --now, which stated this once, is accepted."""
+    result = invoke("report", *options)
     assert 2 == result.exit_code
-    assert f"{option[0]} is of the report of the past days: omit it, or --now" in result.output
+    assert problem in " ".join(result.output.split())
 
 
 def test_the_report_names_commands_that_exist() -> None:

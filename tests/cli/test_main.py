@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from equipoise import cli as package
 from equipoise.cli.commands.completion import complete_for_kubectl
 from equipoise.cli.commands.config import COMMON
-from equipoise.cli.main import COMMANDS, OTHERS, TASKS, main
+from equipoise.cli.main import COMMANDS, FORMER, OTHERS, TASKS, main
 from equipoise.runtime.kubernetes.client import KubeError
 
 CLI = Path(package.__file__).parent
@@ -78,6 +78,16 @@ def test_the_program_of_a_command_lies_in_one_place() -> None:
         for name in COMMANDS
     }
     assert {} == {name: found for name, found in places.items() if len(found) != 1}
+
+
+@pytest.mark.parametrize("former", FORMER)
+def test_a_former_name_of_a_command_works_and_is_not_listed(former: str) -> None:
+    listed, old, new = (invoke(*words, "--help").stdout for words in ((), (former,), FORMER[former]))
+    usages = f"Usage: main {former} ", f"Usage: main {' '.join(FORMER[former])} "
+
+    assert former not in listed.split()
+    assert [shown.startswith(usage) for shown, usage in zip((old, new), usages, strict=True)] == [True, True]
+    assert old.partition("\n")[2] == new.partition("\n")[2]
 
 
 def test_it_is_a_kubectl_plugin() -> None:

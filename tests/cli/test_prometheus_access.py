@@ -196,7 +196,7 @@ async def test_only_a_url_that_ends_in_svc_must_be_a_service(
 async def test_without_a_prometheus_the_option_is_named(cluster: HttpCluster) -> None:
     """Also if Services may not be listed."""
     put(cluster)
-    code, output = await invoked(cluster, "report", "--now")
+    code, output = await invoked(cluster, "report")
     assert 2 == code
     assert "no Service of the cluster looks like that of a Prometheus: give its address with --prometheus" in output
     cluster.refused.add("/api/v1/services")

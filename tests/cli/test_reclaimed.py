@@ -1,4 +1,4 @@
-"""`equipoise reclaimed`: totals, order, text, output formats and exit codes."""
+"""`equipoise colocation nodes`: totals, order, text, output formats and exit codes."""
 
 import io
 import json
@@ -172,29 +172,29 @@ async def published(bus: Bus, *messages: ReclaimedNode) -> None:
 
 async def test_the_user_tap_reads_the_last_evaluation_of_each_node(bus: Bus) -> None:
     """On a real bus with the permissions of an installation."""
-    code, text = await bus.run("reclaimed")
+    code, text = await bus.run("colocation", "nodes")
     assert code == 1
     assert "no node was evaluated within the last 24 h: set reclaimer.enabled to true" in text
     now = SystemClock().now()
     current = {"evaluated_at": now, "sampled_at": now}
     await published(bus, a_reclaimed_node("a", **current), a_reclaimed_node("b", written=False, **current))
 
-    code, text = await bus.run("reclaimed", NO_COLOR="1")
+    code, text = await bus.run("colocation", "nodes", NO_COLOR="1")
     assert (code, "\x1b" in text) == (0, False), text
     assert "mode enforce: written to the status of 1 of 2 nodes, 1 due" in text
-    code, text = await bus.run("reclaimed", "-o", "json", "--node", "b")
+    code, text = await bus.run("colocation", "nodes", "-o", "json", "--node", "b")
     one = json.loads(text)
     assert [node["node"] for node in one["nodes"]] == ["b"]
     assert (one["summary"]["nodes"], one["summary"]["due"], one["summary"]["written"]) == (1, 1, 0)
     assert one["nodes"][0]["batch"]["requested"] == msgspec.to_builtins(Resources(cpu=1.0, memory=4 * GIB))
     assert one["nodes"][0]["evaluated_at"].endswith("Z")
-    code, text = await bus.run("reclaimed", "-o", "yaml", "--sort", "name")
+    code, text = await bus.run("colocation", "nodes", "-o", "yaml", "--sort", "name")
     assert [node["node"] for node in yaml.safe_load(text)["nodes"]] == ["a", "b"]
-    code, text = await bus.run("reclaimed", "--node", "nobody")
+    code, text = await bus.run("colocation", "nodes", "--node", "nobody")
     assert code == 2
     assert "--node nobody: the reclaimer has not evaluated a node of this name" in text
 
 
 def test_an_unknown_order_is_invalid_input() -> None:
-    result = invoke("reclaimed", "--sort", "color")
+    result = invoke("colocation", "nodes", "--sort", "color")
     assert result.exit_code == 2

@@ -55,7 +55,7 @@ async def test_with_a_reclaimer_the_status_has_its_mode_and_what_nodes_offer(bus
     assert "\nreclaimer: on, mode enforce: written to the status of 1 of 2 nodes, 1 due; the latest " in text
     assert "\n  mid: 1.00 cores, 4.00 GiB can still be requested for 24 h; " in text
     assert "\n  batch: 0.50 cores, 2.00 GiB can still be requested for 6 h; " in text
-    assert "\n  1 node not in these totals: `equipoise reclaimed` states why\n" in text
+    assert "\n  1 node not in these totals: `equipoise colocation nodes` states why\n" in text
     assert f"\n{AGENTS}\n" in text
     _, encoded = await bus.run("status", "-o", "json", KUBECONFIG=str(cluster.file))
     found = json.loads(encoded)["reclaimer"]

@@ -330,14 +330,14 @@ async def test_the_user_tap_may_read_the_report(world: NatsWorld, tmp_path: Path
     async with connect(as_user(world, "reclaimer", tmp_path), "reclaimer") as bus:
         message = a_reclaimed_node("hot", evaluated_at=SystemClock().now())
         await bus.publish(subjects.reclaimed_node("hot"), message)
-    _, text = await run("report", *options)
+    _, text = await run("report", "--since", "7d", *options)
     assert "Idle capacity: unknown of 1 node: its usage is known for 0 of 24 hours." in text
 
 
 async def test_without_advice_the_exit_code_is_1(world: NatsWorld, tmp_path: Path) -> None:
     """The error states what to check; an invalid period is exit code 2."""
     options = ("--nats", world.settings.url, "--user", "tap", "--password-file", tmp_path / "password")
-    code, text = await run("report", *options)
+    code, text = await run("report", "--since", "7d", *options)
     invalid, error = await run("report", "--since", "a week")
 
     assert code == 1

@@ -1,4 +1,4 @@
-"""The commands at the end of `report --now`, and requests that are many times the usage."""
+"""The commands at the end of `report`, and requests that are many times the usage."""
 
 import shlex
 from typing import Any

@@ -1,4 +1,4 @@
-"""`equipoise report --now` on a real API server and a real Prometheus."""
+"""`equipoise report` on a real API server and a real Prometheus."""
 
 import asyncio
 import json
@@ -121,7 +121,7 @@ async def now(
     cluster: Cluster, configuration: Path, *arguments: str, kubeconfig: Path | None = None, **variables: str
 ) -> tuple[int, str]:
     return await invoked(
-        "report", "--now", "--config", configuration, "--prometheus", cluster.prometheus_url, *arguments,
+        "report", "--config", configuration, "--prometheus", cluster.prometheus_url, *arguments,
         KUBECONFIG=str(kubeconfig or cluster.kubeconfig), **variables,
     )  # fmt: skip
 
@@ -237,7 +237,7 @@ async def fails(cluster: Cluster, *arguments: str, text: str) -> str:
     """Exit code 1, once the message contains the text: Prometheus may just have started."""
     async with asyncio.timeout(100):
         while True:
-            code, output = await invoked("report", "--now", *arguments, KUBECONFIG=str(cluster.kubeconfig))
+            code, output = await invoked("report", *arguments, KUBECONFIG=str(cluster.kubeconfig))
             assert code == 1, output
             if text in output:
                 return output
@@ -355,7 +355,7 @@ async def test_nothing_but_the_kubeconfig_is_needed(
     await reported(cluster, configuration, lambda found: True)
     access = {"KUBECONFIG": str(cluster.kubeconfig)}
     note = f"Prometheus {in_cluster}, found in the cluster. Choose another one with --prometheus URL"
-    code, output = await run("report", "--now", "--config", configuration, "-o", "json", **access)
+    code, output = await run("report", "--config", configuration, "-o", "json", **access)
     assert 0 == code, output
     first, text = output.split("\n", maxsplit=1)
     assert note == first
@@ -379,7 +379,7 @@ async def test_nothing_but_the_kubeconfig_is_needed(
     assert ("warning", "ok") == (found[in_cluster], found["Kubernetes"])
 
     kubeconfig = await a_reader(cluster, "no-forwards", rights(*READER, "services"), tmp_path)
-    code, output = await run("report", "--now", KUBECONFIG=str(kubeconfig))
+    code, output = await run("report", KUBECONFIG=str(kubeconfig))
     assert 1 == code
     assert "needed are the rights to get and create pods/portforward" in output
 

@@ -70,7 +70,7 @@ def test_no_pod_is_moved_to_a_node_on_which_another_still_terminates(
 
 
 def test_what_is_shown_of_a_node_includes_a_terminating_pod() -> None:
-    """By `equipoise nodes` and `equipoise report --now`: of 8 cores, 6 are of a pod that may run for hours."""
+    """By `equipoise nodes` and `equipoise report`: of 8 cores, 6 are of a pod that may run for hours."""
     pods = [a_pod("web-2", placed_at=LONG_AGO), terminating(a_pod("old-1", placed_at=LONG_AGO), NOW + 3_600)]
     snapshot = a_snapshot(*pods)
     snapshot = msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, "node-a": UTILIZATION})

@@ -29,7 +29,6 @@ OTHERS = (
     "hints",
     "lab",
     "prepare",
-    "reclaimed",
     "run",
     "scheduler",
     "setup",
@@ -64,6 +63,9 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
 }
 """Commands that require an extra of the distribution `equipoise`, with a module that the extra installs."""
 
+FORMER: Mapping[str, tuple[str, str]] = {"reclaimed": ("colocation", "nodes")}
+"""Former names, which still work and are not listed: each with the group and the command in it."""
+
 PLUGIN = "kubectl-equipoise"
 """kubectl runs a program of this name for `kubectl equipoise`."""
 
@@ -75,6 +77,10 @@ class Program(click.Group):
         return [name for name in COMMANDS if _is_installed(name)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in FORMER:
+            group, name = FORMER[cmd_name]
+            found = self.get_command(ctx, group)
+            return found.get_command(ctx, name) if isinstance(found, click.Group) else None
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
         if not _is_installed(cmd_name):

@@ -4,10 +4,15 @@ from typing import IO
 
 import click
 
+from equipoise.cli.reclaimed.command import reclaimed
+
 
 @click.group()
 def colocation() -> None:
     """Pods that run on what others have requested but do not use."""
+
+
+colocation.add_command(reclaimed)
 
 
 @colocation.command()

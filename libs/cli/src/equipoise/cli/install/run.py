@@ -66,7 +66,7 @@ async def run_install(cluster: Kubernetes, request: Request, *, confirmed: bool)
     if shutil.which("helm") is None:
         raise CommandFailed(f"there is no program helm here: install it, and run `{shlex.join(command)}`")
     await run_helm(command, cluster.kubeconfig)
-    click.echo("next: `equipoise doctor` checks the installation, `equipoise report --now` shows what is uneven")
+    click.echo("next: `equipoise doctor` checks the installation, `equipoise report` shows what is uneven")
 
 
 async def checks(kube: Kube, namespace: str, clock: Clock) -> list[Finding]:

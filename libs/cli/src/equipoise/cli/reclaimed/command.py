@@ -1,4 +1,4 @@
-"""`equipoise reclaimed`."""
+"""`equipoise colocation nodes`."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from equipoise.cli.reclaimed.nodes import SortBy
 
 
-@click.command()
+@click.command("nodes")
 @click.option(
     "--node",
     "only",

@@ -61,5 +61,5 @@ def reclaimer_lines(found: ReclaimerState, now: float) -> Iterator[str]:
         yield f"reclaimer: {found.state}, {first}"
         yield from (f"  {line}" for line in others)
         if number := len(found.summary.not_counted):
-            yield f"  {count(number, 'node')} not in these totals: `equipoise reclaimed` states why"
+            yield f"  {count(number, 'node')} not in these totals: `equipoise colocation nodes` states why"
     yield AGENTS

@@ -15,49 +15,63 @@ from equipoise.cli.options import (
     prometheus_option,
 )
 
+PERIOD = "7d"
+"""The usual period."""
+
+OF_THE_BUS = ("url", "user", "password_file", "ca_file")
+"""The parameters of `nats_options`."""
+
 
 @click.command()
-@click.option("--now", is_flag=True, help="Report the cluster as it is now: requires only Prometheus, no services.")
+@click.option(
+    "--since", help=f"Report the past instead, for example 30m, 12h or {PERIOD}. Advice is retained for 8 days."
+)
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=f"Also write the report of the past to this file; without --since that of {PERIOD}.",
+)
+@click.option("--now", is_flag=True, hidden=True, help="What the command does without --since.")
 @prometheus_option
-@click.option("--since", default="7d", show_default=True, help="Period: 30m, 12h, 7d. Advice is retained for 8 days.")
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Also write the report to this file.")
 @nats_options
 @cluster_options
 @json_option
 @click.pass_context
 def report(
     context: click.Context,
+    since: str | None,
+    html: Path | None,
     now: bool,
     prometheus_url: str | None,
-    since: str,
-    html: Path | None,
     bus: BusOptions,
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
-    """Report what is uneven (--now), or where the scorer would have placed pods.
+    """Report what is uneven now, or where pods of the past days would have been placed (--since).
 
-    Without --now: where it would have placed those of the past days. Needs no extender entry in kube-scheduler and no
-    permission to evict.
+    Now: which nodes are uneven, which workloads make them so, and what the descheduler would change. Reads Prometheus
+    and the API server; needs nothing else, and writes nothing.
 
-    With --now: report which nodes of the cluster of the kubeconfig are uneven now, which workloads make them so, and
-    what the descheduler would change. Reads Prometheus and the API server; needs nothing else, and writes nothing.
+    With --since: which pods the scorer would have placed elsewhere, which it publishes while it runs. Reads the bus.
+    Needs no extender entry in kube-scheduler and no permission to evict.
     """
     import asyncio
 
-    if now:
+    past = since is not None or html is not None
+    if past and now:
+        raise click.UsageError("--since and --html are of the report of the past: omit them, or --now")
+    if past and prometheus_url is not None:
+        raise click.UsageError("--prometheus is of the report of what is uneven now: omit it, or --since and --html")
+    if not past and any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in OF_THE_BUS):
+        raise click.UsageError(
+            f"options of NATS are of the report of the past: add --since, for example --since {PERIOD}"
+        )
+    if not past:
         from equipoise.cli.cluster_now.options import NowOptions
         from equipoise.cli.report.now.run import run_report_now
 
-        if html is not None:
-            raise click.UsageError("--html is of the report of the past days: omit it, or --now")
-        if context.get_parameter_source("since") is not ParameterSource.DEFAULT:
-            raise click.UsageError("--since is of the report of the past days: omit it, or --now")
         asyncio.run(run_report_now(NowOptions(prometheus_url=prometheus_url, cluster=cluster), as_json=as_json))
         return
-    if prometheus_url is not None:
-        raise click.UsageError("--prometheus is only used with --now")
-
     if html is not None and find_spec("equipoise.lab") is None:
         raise click.UsageError("--html is a part of the lab: run pip install 'equipoise[lab]'")
 
@@ -66,7 +80,7 @@ def report(
     from equipoise.contracts.configuration.duration import Duration
 
     try:
-        period = Duration.parse(since)
+        period = Duration.parse(since or PERIOD)
     except ValueError as error:
         raise click.UsageError(f"--since: {error}") from None
     run_with_bus(bus, cluster, lambda server: run_report(period, server, as_json=as_json, html=html))

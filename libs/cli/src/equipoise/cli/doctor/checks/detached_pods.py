@@ -11,10 +11,14 @@ from equipoise.cli.terminal import count
 from equipoise.contracts.eviction.detached import DETACHED_HASH, is_marked_detached
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
-from equipoise.runtime.kubernetes.client import PODS, Kube, KubeError, find, metadata_of
+from equipoise.runtime.kubernetes.client import PODS, Forbidden, Kube, KubeError, find, metadata_of
 
 SUBJECT = "detached pods"
 
+PERMITTED = (
+    "run `equipoise doctor detached` as a user who may list all pods. `helm test` may not: a list of pods has the "
+    "environment variables of all containers"
+)
 MOST_PODS = 20
 """The largest number of pods that are named: any tenant can create many with the annotation."""
 
@@ -23,6 +27,8 @@ async def detached_pods(environment: Environment) -> list[Finding]:
     try:
         namespace = environment.settings.shared.kubernetes.namespace
         return await _findings(environment.api(), namespace, environment.clock.now())
+    except Forbidden as error:
+        return [Finding("unknown", SUBJECT, f"not checked: {error}", PERMITTED)]
     except (KubeError, NotInstalled) as error:
         return [Finding("unknown", SUBJECT, f"not checked: {error}")]
 

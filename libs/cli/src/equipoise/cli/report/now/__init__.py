@@ -1,1 +1,1 @@
-"""`equipoise report --now`: what is uneven in the cluster now, why, and what the descheduler would change."""
+"""`equipoise report`: what is uneven in the cluster now, why, and what the descheduler would change."""

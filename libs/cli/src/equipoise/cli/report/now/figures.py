@@ -1,4 +1,4 @@
-"""The figures of `report --now`. Pure."""
+"""The figures of `report`. Pure."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The text of `report --now`."""
+"""The text of `report`."""
 
 import math
 from collections.abc import Iterator
