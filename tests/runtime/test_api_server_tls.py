@@ -40,6 +40,12 @@ class TlsServer:
         self.refuses: bytes | None = None
         """The certificate (DER) of a client whose requests get a 401."""
 
+        self.token = ""
+        """The only token that gets no 401; empty: none is required."""
+
+        self.unauthorized = 0
+        """The number of responses with 401."""
+
         self.go = asyncio.Event()
         """Ends the requests for pods named slow, and lets watches continue."""
 
@@ -87,8 +93,8 @@ class TlsServer:
     async def _on_get(self, request: web.Request) -> web.Response:
         assert request.transport is not None
         presented = request.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        if self.refuses is not None and presented == self.refuses:
-            response = web.json_response({"kind": "Status", "code": 401, "reason": "Unauthorized"}, status=401)
+        if self._refuses_token(request) or (self.refuses is not None and presented == self.refuses):
+            response = self._unauthorized()
         else:
             name = request.match_info["name"]
             if name == "slow":
@@ -99,12 +105,21 @@ class TlsServer:
         return response
 
     async def _on_watch(self, request: web.Request) -> web.StreamResponse:
+        if self._refuses_token(request):
+            return self._unauthorized()
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(event("a"))
         await self.go.wait()
         await response.write(event("b"))
         return response
+
+    def _refuses_token(self, request: web.Request) -> bool:
+        return self.token != "" and request.headers.get("Authorization") != f"Bearer {self.token}"
+
+    def _unauthorized(self) -> web.Response:
+        self.unauthorized += 1
+        return web.json_response({"kind": "Status", "code": 401, "reason": "Unauthorized"}, status=401)
 
 
 def pod(name: str) -> dict[str, object]:

@@ -149,6 +149,14 @@ class RealCluster:
         """Kill the kubelet of a node, which the node starts again a second later. Raises ClusterError."""
         await self.run(*self._inside(node), "/usr/bin/pkill", "--signal", "KILL", "--exact", "kubelet")
 
+    def stop_dns(self) -> None:
+        """End the DNS server."""
+        self.cluster.guard.stop(self._pids.pop("dns"))
+
+    def start_dns(self) -> None:
+        """Start the DNS server for the Services of the cluster."""
+        self._launch("dns", [sys.executable, "-m", "equipoise.testbed.real_nodes.dns", self.cluster.kubeconfig, HUB])
+
     def power_off(self, node: str) -> None:
         """End a node and its containers at once. What is on its disk remains."""
         self.cluster.guard.stop(self._pids.pop(node), number=signal.SIGKILL)
@@ -198,6 +206,8 @@ class RealCluster:
                     "--disable-admission-plugins=",
                     "--enable-admission-plugins=NodeRestriction",
                     "--allow-privileged=true",
+                    # Otherwise a token for an hour, as Kubernetes mounts it by itself, is valid for a year.
+                    "--service-account-extend-token-expiration=false",
                     f"--client-ca-file={certificates.ca}",
                     f"--kubelet-certificate-authority={certificates.ca}",
                     f"--kubelet-client-certificate={certificates.certificate('kubelet-client')}",
@@ -216,7 +226,7 @@ class RealCluster:
         await self.cluster.apply(objects.first_objects())
         await self.cluster.service_account_token(objects.MONITORING, objects.PROMETHEUS)
         self._write_programs()
-        self._launch("dns", [sys.executable, "-m", "equipoise.testbed.real_nodes.dns", self.cluster.kubeconfig, HUB])
+        self.start_dns()
         for number in self._nodes:
             self._launch_node(number)
         self._launch_proxy()
