@@ -21,8 +21,20 @@ class Output(NamedTuple):
     """What it printed, errors included."""
 
 
+CHECK = "-check"
+
+
 def prepare_documents(helm: Helm, values: Document | None = None) -> list[Document]:
-    """The objects of the hook that Helm creates before all others."""
+    """The objects of the hook that Helm creates before all others, but for `check_jobs`."""
+    return [each for each in _hook(helm, values) if not each["metadata"]["name"].endswith(CHECK)]
+
+
+def check_jobs(helm: Helm, values: Document | None = None) -> list[Document]:
+    """The Job without pods that the API server must admit before the others are created."""
+    return [each for each in _hook(helm, values) if each["metadata"]["name"].endswith(CHECK)]
+
+
+def _hook(helm: Helm, values: Document | None) -> list[Document]:
     found = documents_in(helm.text(values))
     return [each for each in found if "pre-install" in each["metadata"].get("annotations", {}).get("helm.sh/hook", "")]
 

@@ -13,9 +13,11 @@ from deployment.base import BASE, NAMESPACE, ROOT
 from deployment.helm import ALL_ON, CHART, RELEASE, Helm, HelmError, documents_in
 from deployment.kustomize import Document, read_documents
 from deployment.prepare import ACCOUNT, prepare_documents, run_prepare
+from deployment.programs import program
 
 from equipoise.runtime.bus.permissions import USERS
 from equipoise.testbed.api import Api
+from equipoise.testbed.binaries.build import HELM_3
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import node
 
@@ -104,20 +106,26 @@ async def test_own_secrets_are_kept_by_an_upgrade_from_a_chart_that_expected_the
         await asyncio.to_thread(helm.run, "uninstall", RELEASE, *options)
 
 
-async def test_the_rights_of_the_setup_job_end_when_it_fails(cluster: Cluster, helm: Helm) -> None:
-    """Takes seconds: helm waits for a Job that gets no pod. The Job remains, with why."""
+@pytest.mark.parametrize(
+    ("refused", "problem"), [("pods", "pre-install"), ("count/jobs.batch", "prepare-check.*exceeded quota")]
+)
+async def test_the_rights_of_the_setup_job_end_when_it_fails(
+    cluster: Cluster, helm: Helm, refused: str, problem: str
+) -> None:
+    """Takes seconds: helm waits for a Job that gets no pod. Where the Job itself is refused, they never exist: Helm
+    deletes nothing then."""
     helm = replace(helm, kubeconfig=cluster.kubeconfig)
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
-        "metadata": {"name": "no-pods", "namespace": NAMESPACE},
-        "spec": {"hard": {"pods": "0"}},
+        "metadata": {"name": "none", "namespace": NAMESPACE},
+        "spec": {"hard": {refused: "0"}},
     }
     async with cluster.api() as api:
         await api.apply([*read_documents(BASE / "namespace.yaml"), quota])
         path = await api.path(quota)
         await api.wait(path, lambda found: bool(found.get("status", {}).get("hard")), what="the quota is in effect")
-        with pytest.raises(HelmError, match="pre-install"):
+        with pytest.raises(HelmError, match=problem):
             await asyncio.to_thread(helm.run, "install", RELEASE, CHART, *TARGET, "--timeout", "5s", values={})
         assert await names_of_rights(api) == set()
         await api.request("DELETE", path)
@@ -129,3 +137,20 @@ def test_rendering_again_changes_nothing(helm: Helm) -> None:
     first, again = (helm.text(ALL_ON) for _ in range(2))
     assert first == again
     assert "Secret" not in {each["kind"] for each in documents_in(first)}
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("values", [{}, {"moves": "levelDay"}, ALL_ON], ids=["default", "levelDay", "all"])
+def test_helm_3_renders_the_same_objects(helm: Helm, tmp_path: Path, values: Document) -> None:
+    """In another order."""
+    older = Helm(program=program(HELM_3, installed=False), home=tmp_path)
+    assert by_name(older.text(values)) == by_name(helm.text(values))
+
+
+def by_name(text: str) -> dict[tuple[str, str, str], Document]:
+    documents = documents_in(text)
+    found = {
+        (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each for each in documents
+    }
+    assert len(found) == len(documents)
+    return found

@@ -12,7 +12,7 @@ from deployment.base import BASE, NAMESPACE, ROOT
 from deployment.chart_differences import comparable
 from deployment.helm import Helm
 from deployment.kustomize import Document, read_documents, read_kustomization
-from deployment.prepare import ACCOUNT, prepare_documents, run_prepare
+from deployment.prepare import ACCOUNT, check_jobs, prepare_documents, run_prepare
 
 from equipoise.cli.cluster_now.reading import detected_profile
 from equipoise.cli.prepare.discovery import discover
@@ -104,9 +104,31 @@ def test_secrets_with_a_name_of_your_own_are_not_created(helm: Helm, values: Doc
     }
 
 
+def test_a_job_without_pods_is_created_before_the_rights(helm: Helm) -> None:
+    """It differs in nothing that a quota or a policy may refuse, so that these rights never exist without the Job."""
+    (check,) = check_jobs(helm, WITH_WEBHOOK)
+    documents = prepare_documents(helm, WITH_WEBHOOK)
+    (job,) = (each for each in documents if each["kind"] == "Job")
+    weights = [int(each["metadata"]["annotations"].get("helm.sh/hook-weight", "0")) for each in (check, *documents)]
+
+    assert weights[0] < min(weights[1:])
+    assert (check["spec"].pop("completions"), check["metadata"]["name"]) == (0, f"{job['metadata']['name']}-check")
+    assert (check["spec"], check["metadata"]["labels"]) == (job["spec"], job["metadata"]["labels"])
+
+
+def test_argo_cd_deletes_the_rights_when_a_sync_has_failed(helm: Helm) -> None:
+    """It deletes no hook without `hook-failed` then, also none that has succeeded. The Job remains, for its log."""
+    kept = {
+        each["kind"]
+        for each in prepare_documents(helm)
+        if "hook-failed" not in each["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
+    }
+    assert kept == {"Job"}
+
+
 @pytest.mark.parametrize("values", [{"prepare": {"enabled": False}}, {"rbac": {"create": False}}])
 def test_it_can_be_left_out(helm: Helm, values: Document) -> None:
-    assert not prepare_documents(helm, values)
+    assert not [*check_jobs(helm, values), *prepare_documents(helm, values)]
 
 
 async def test_without_storage_for_nats_it_fails_at_once(cluster: Cluster, helm: Helm) -> None:

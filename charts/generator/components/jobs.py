@@ -42,7 +42,9 @@ def prepare_changes() -> Iterator[Change]:
     """Before anything else is created: a pod that waits for a Secret looks for it less and less often."""
     kind, name, values = "Job", "equipoise-prepare", "$.Values.prepare"
     for each, its_name in PREPARE:
-        yield Change(each, its_name, "metadata/annotations", {**HOOK, "helm.sh/hook-weight": "-1"})
+        # Argo CD deletes only hooks with `hook-failed` if the sync has failed.
+        policy = {"helm.sh/hook-delete-policy": f"{HOOK['helm.sh/hook-delete-policy']},hook-failed"}
+        yield Change(each, its_name, "metadata/annotations", {**HOOK, **policy, "helm.sh/hook-weight": "-1"})
     # Helm 4 prints its log when it has failed.
     yield Change(kind, name, "metadata/annotations", {**HOOK, "helm.sh/hook-output-log-policy": "hook-failed"})
     yield Change(kind, name, "spec/template/metadata/labels/more", More("$.Values.commonLabels"))
