@@ -97,7 +97,7 @@ def imported_names(packages: Path) -> set[str]:
 
 def remove_bytecode_of_others(packages: Path) -> None:
     """Removes the bytecode of modules that are not imported now. If one is imported after all, Python compiles it."""
-    imported = {getattr(module, "__cached__", None) for module in sys.modules.values()}
+    imported = {spec.cached for each in sys.modules.values() if (spec := getattr(each, "__spec__", None))}
     for file in packages.rglob("*.pyc"):
         if str(file) not in imported:
             file.unlink()
