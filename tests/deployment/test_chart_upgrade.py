@@ -13,7 +13,7 @@ from deployment.base import BASE, NAMESPACE, ROOT
 from deployment.helm import ALL_ON, CHART, RELEASE, Helm, HelmError, documents_in
 from deployment.kustomize import Document, read_documents
 from deployment.prepare import ACCOUNT, prepare_documents, run_prepare
-from deployment.programs import program
+from programs import program
 
 from equipoise.runtime.bus.permissions import USERS
 from equipoise.testbed.api import Api

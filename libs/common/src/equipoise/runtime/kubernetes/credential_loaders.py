@@ -19,7 +19,7 @@ class CredentialLoaders(NamedTuple):
 
     Configuration: Callable[[], Any]
     InClusterConfigLoader: Callable[..., Any]
-    load_kube_config: Callable[..., Awaitable[None]]
+    load_kube_config: Callable[..., Awaitable[Any]]
 
 
 def import_credential_loaders() -> CredentialLoaders:
