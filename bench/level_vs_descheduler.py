@@ -18,16 +18,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.leveling_run import (
-    GRID,
-    Contender,
-    Placement,
-    Result,
-    constant_trace,
-    contenders,
-    run_contender,
-    stock_placement,
-)
+from bench.initial_placement import Placement, stock_placement
+from bench.leveling_run import GRID, Contender, Result, constant_trace, contenders, run_contender
 from bench.output import report
 
 MIN_SCRAPES = 0.95

@@ -8,19 +8,19 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import aiohttp
 import msgspec
 import yaml
 
+from bench.initial_placement import Document, Placement, all_pods, bind, create_fleet, placement
 from bench.output import progress
 from bench.upstream_descheduler import build_descheduler, prometheus_policy, start_descheduler
 from equipoise.cli.commands.setup import create_resources
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.configuration import EXTENDER_TIMEOUT, compressed_document, scheduler_configuration
 from equipoise.cli.demo.example import example_trace
-from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE, namespace_documents, node_documents, workload_documents
+from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE
 from equipoise.cli.demo.node_loads import NodeLoads, trace_cores
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
@@ -30,10 +30,6 @@ from equipoise.runtime.bus import Delivery, connect
 from equipoise.runtime.configuration import Nats
 from equipoise.testbed.api import Api
 from equipoise.testbed.cluster import Cluster
-
-Document = dict[str, Any]
-Placement = dict[str, list[str]]
-"""The nodes of each workload's pods, by `namespace/workload`."""
 
 EQUIPOISE_INTERVAL = 120.0
 DESCHEDULER_INTERVAL = 30.0
@@ -76,7 +72,7 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
     """The strategies of the descheduler; empty: the default."""
 
     settings: Document = {}
-    """Further sections of the configuration, instead of their defaults."""
+    """Further settings by section, instead of their defaults."""
 
     descheduler: tuple[str, float, float, bool, int] | None = None
     """A row of GRID."""
@@ -205,27 +201,10 @@ class LevelingRun:
         await asyncio.to_thread(self.cluster.kill, "kube-scheduler")
         await create_fleet(self.cluster, self.api, self.trace)
         expected = len(self.trace.pods) + len(self.trace.nodes)
-        await self._bind(await _pods(self.api, expected), start)
+        await bind(self.api, await all_pods(self.api, expected), start)
         await asyncio.to_thread(self.cluster.restart_scheduler, {})
-        if placement(await _pods(self.api, expected, running=True)) != start:
+        if placement(await all_pods(self.api, expected, running=True)) != start:
             raise RuntimeError("the pods do not run on the nodes of the initial placement")
-
-    async def _bind(self, pods: Sequence[Document], start: Placement) -> None:
-        remaining = {workload: list(nodes) for workload, nodes in start.items()}
-        for pod in pods:
-            # Pods of a DaemonSet select their node themselves.
-            if (workload := _workload(pod)) in remaining:
-                metadata = pod["metadata"]
-                await self.api.request(
-                    "POST",
-                    f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding",
-                    {
-                        "apiVersion": "v1",
-                        "kind": "Binding",
-                        "metadata": {"name": metadata["name"]},
-                        "target": {"apiVersion": "v1", "kind": "Node", "name": remaining[workload].pop()},
-                    },
-                )
 
     async def loads(self) -> dict[str, float]:
         """Percent of each node's cores over the last interval, at most 100: fake nodes have no physical limit."""
@@ -325,7 +304,7 @@ class LevelingRun:
         chosen = self.contender.strategies
         strategies = {"strategies": list(chosen)} if chosen else {}
         excluded = ["kube-system", "kube-public", "kube-node-lease", "equipoise-system", EXCLUDED_NAMESPACE]
-        return {
+        document: Document = {
             "apiVersion": "equipoise.dev/v1alpha1",
             "kind": "EquipoiseConfiguration",
             "nats": {"url": self.cluster.nats_url},
@@ -336,7 +315,10 @@ class LevelingRun:
             "scorer": health["scorer"] | {"listen": f"127.0.0.1:{ports['extender']}"},
             "descheduler": health["descheduler"] | strategies,
             "binder": health["binder"] | {"evict": True},
-        } | self.contender.settings
+        }
+        for section, settings in self.contender.settings.items():
+            document[section] = document.get(section, {}) | settings
+        return document
 
     def _failed_cycles(self) -> list[str]:
         """Log lines of the descheduler about cycles that ended with an error."""
@@ -386,49 +368,6 @@ def _level_after(spreads: Sequence[float], half: float) -> int | None:
     above = [number for number, spread in enumerate(spreads, 1) if spread > half]
     level = above[-1] + 1 if above else 1
     return level if level <= len(spreads) else None
-
-
-def _workload(pod: Document) -> str:
-    """`namespace/deployment`, or "" for a DaemonSet's pod."""
-    metadata = pod["metadata"]
-    of_daemon_set = any(owner["kind"] == "DaemonSet" for owner in metadata["ownerReferences"])
-    return "" if of_daemon_set else f"{metadata['namespace']}/{metadata['labels']['app']}"
-
-
-def placement(pods: Sequence[Document]) -> Placement:
-    """The nodes of these pods, without those of DaemonSets."""
-    nodes_of: Placement = defaultdict(list)
-    for pod in pods:
-        if workload := _workload(pod):
-            nodes_of[workload].append(pod["spec"]["nodeName"])
-    return {workload: sorted(nodes) for workload, nodes in sorted(nodes_of.items())}
-
-
-async def create_fleet(cluster: Cluster, api: Api, trace: Trace) -> None:
-    """Creates the nodes, namespaces and workloads of a trace."""
-    await cluster.add_nodes(node_documents(trace))
-    await api.apply(namespace_documents())
-    await api.apply(workload_documents(trace, epoch=0, step_seconds=60))
-
-
-async def _pods(api: Api, expected: int, *, running: bool = False) -> list[Document]:
-    """All pods, as soon as this many exist, or run."""
-
-    def complete(response: Any) -> bool:
-        pods = response["items"]
-        return sum(1 for pod in pods if not running or pod["status"].get("phase") == "Running") >= expected
-
-    what = f"{expected} pods {'run' if running else 'exist'}"
-    response = await api.wait("/api/v1/pods", complete, timeout=120, what=what)
-    pods: list[Document] = response["items"]
-    return pods
-
-
-async def stock_placement(trace: Trace) -> Placement:
-    """The placement of the pods by the stock scheduler. It chooses randomly among equal nodes, so each call differs."""
-    async with Cluster() as cluster, cluster.api() as api:
-        await create_fleet(cluster, api, trace)
-        return placement(await _pods(api, len(trace.pods) + len(trace.nodes), running=True))
 
 
 async def run_contender(

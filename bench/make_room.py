@@ -25,15 +25,8 @@ import aiohttp
 import msgspec
 import numpy as np
 
-from bench.leveling_run import (
-    EQUIPOISE_INTERVAL,
-    Contender,
-    Document,
-    LevelingRun,
-    Placement,
-    create_fleet,
-    placement,
-)
+from bench.initial_placement import Document, Placement, create_fleet, placement
+from bench.leveling_run import EQUIPOISE_INTERVAL, Contender, LevelingRun
 from bench.output import progress, report
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.manifests import DAEMON_SET, NAMESPACE

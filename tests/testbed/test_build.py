@@ -176,6 +176,18 @@ def test_the_error_for_an_old_go_contains_its_version(tmp_path: Path) -> None:
     assert old.exists()
 
 
+def test_a_module_is_not_built_with_an_older_go_than_its_go_mod_requires(source: Path, tmp_path: Path) -> None:
+    """Here the patch version is too old, which is new enough for other modules."""
+    go, without_pip = program(tmp_path / "go", "go1.26.8"), shutil.which("false")
+    assert without_pip is not None
+    offline, progress = {**os.environ, "PATH": str(tmp_path), "UV": ""}, Progress(io.StringIO())
+    assert find_go(tmp_path / "cache", progress, offline, without_pip, minimum=greet(source).minimum_go) == go
+
+    (source / "go.mod").write_text("module example.test/greet\n\ngo 1.26.9\n")
+    with pytest.raises(NoGoError, match=r"1\.26\.9 or newer: .*go is 1\.26\.8"):
+        find_go(tmp_path / "cache", progress, offline, without_pip, minimum=greet(source).minimum_go)
+
+
 def test_the_result_has_the_paths_of_programs_that_are_built_later(tmp_path: Path) -> None:
     """Here of all: nothing is built now."""
     binaries = build((), cache=tmp_path, environment={"PATH": ""})

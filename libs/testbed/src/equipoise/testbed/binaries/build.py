@@ -64,7 +64,16 @@ class Module:
     def name(self) -> str:
         if self.requirements is not None:
             return f"kubernetes-{self.requirements.stem}"
+        if len(self.programs) == 1:
+            return next(iter(self.programs))
         return self.source.name if self.package == "." else self.package.rsplit("/", 1)[1]
+
+    @property
+    def minimum_go(self) -> tuple[int, ...]:
+        """The oldest version of Go that its go.mod permits, such as (1, 26, 9); empty if it names none."""
+        requirements = self.requirements or self.source / "go.mod"
+        found = re.search(r"^go ([\d.]+)$", requirements.read_text(), re.MULTILINE)
+        return tuple(map(int, found[1].split("."))) if found else ()
 
     def directory(self, cache: Path) -> Path:
         """The directory of its programs. It exists if they have been built."""
@@ -144,6 +153,14 @@ DESCHEDULER = Module(
     "-X sigs.k8s.io/descheduler/pkg/descheduler/client.K8sPodCAFilePath=ca.crt",
 )
 """The upstream descheduler. It is no part of a cluster: `build` omits it, and only comparisons build it."""
+
+KARPENTER = Module(
+    source=SOURCES / "karpenter",
+    package="sigs.k8s.io/karpenter/kwok",
+    programs={"karpenter": (1, 15)},
+    link="-s -w -X sigs.k8s.io/karpenter/pkg/operator.Version=1.15.0",
+)
+"""Karpenter with the provider whose nodes are those of kwok. Like DESCHEDULER, only comparisons build it."""
 
 HELM = Module(
     source=SOURCES / "helm",
@@ -240,7 +257,7 @@ def build_module(
     began = time.monotonic()
 
     def compile_programs(result: Path) -> None:
-        go = find_go(cache, progress, environment)
+        go = find_go(cache, progress, environment, minimum=module.minimum_go)
         progress.note(f"{module.name}: building {', '.join(module.programs)} with {go}, once")
         result.mkdir()
         _run_go(module, go, result / "binary", result.parent, environment, progress)

