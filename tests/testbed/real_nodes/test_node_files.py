@@ -33,6 +33,20 @@ def test_the_kubelet_is_the_user_of_its_node(certificates: ClusterCertificates) 
     assert user["client-certificate"] == f"{FOLDER}/n2-client.crt"
 
 
+def test_settings_of_a_node_replace_the_usual_ones_and_containerd_has_the_cgroup_driver_of_the_kubelet(
+    certificates: ClusterCertificates,
+) -> None:
+    usual = node_files(1, certificates, 6443)
+    files = node_files(2, certificates, 6443, {"cgroupDriver": "systemd", "cpuManagerPolicy": "static"})
+    kubelet = json.loads(files[f"{FOLDER}/kubelet.yaml"])
+
+    assert (kubelet["cgroupDriver"], kubelet["cpuManagerPolicy"]) == ("systemd", "static")
+    assert kubelet["tlsCertFile"] == f"{FOLDER}/n2-server.crt"
+    assert "SystemdCgroup = true" in files["/etc/containerd/config.toml"]
+    assert "SystemdCgroup = false" in usual["/etc/containerd/config.toml"]
+    assert json.loads(usual[f"{FOLDER}/kubelet.yaml"])["cgroupDriver"] == "cgroupfs"
+
+
 def test_the_pods_of_two_nodes_have_different_addresses(certificates: ClusterCertificates) -> None:
     networks = [
         json.loads(node_files(number, certificates, 6443)["/etc/cni/net.d/10-bridge.conflist"]) for number in (1, 2)

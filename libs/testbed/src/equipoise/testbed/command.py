@@ -89,6 +89,11 @@ def build_command(kubernetes: str | None, output: str) -> None:
     type=click.IntRange(1, MAXIMUM_NODES),
     help="Instead of fake nodes, this many with a kubelet and containers. Needs root. In a clone they have its image.",
 )
+@click.option(
+    "--vm",
+    is_flag=True,
+    help="With --real-nodes: one more node, a virtual machine with cgroup v2 and systemd, which boots in minutes.",
+)
 def up(
     name: str,
     kubernetes: str | None,
@@ -100,6 +105,7 @@ def up(
     scheduler_configuration: Path | None,
     directory: Path | None,
     real_nodes: int | None,
+    vm: bool,
 ) -> None:
     """Start a cluster and run it until Ctrl-C or `down`. No process outlives this command."""
     import asyncio
@@ -126,8 +132,10 @@ def up(
         if real_nodes is not None:
             if kubernetes:
                 raise click.UsageError("--real-nodes has kubelets of the newest Kubernetes: leave out --kubernetes")
-            _real_nodes(name, real_nodes)
+            _real_nodes(name, real_nodes, virtual_machine=vm)
             return
+        if vm:
+            raise click.UsageError("--vm adds a virtual machine to real nodes: add --real-nodes 1")
         cluster = Cluster(
             binaries=build(kubernetes=kubernetes or ""),
             scheduler=yaml.safe_load(scheduler_configuration.read_text()) if scheduler_configuration else {},
@@ -150,14 +158,14 @@ def up(
         raise click.ClickException(str(error)) from error
 
 
-def _real_nodes(name: str, number: int) -> None:
+def _real_nodes(name: str, number: int, *, virtual_machine: bool) -> None:
     """Run a cluster with real nodes until the first interrupt of this process, which cancels it."""
     import asyncio
 
     from equipoise.testbed.real_nodes.cluster import RealCluster, prepare
 
     clone = Path.cwd()
-    prepared = prepare(clone if (clone / "Dockerfile").exists() else None)
+    prepared = prepare(clone if (clone / "Dockerfile").exists() else None, virtual_machine=virtual_machine)
 
     async def run(cluster: RealCluster) -> None:
         began = time.monotonic()

@@ -6,12 +6,14 @@ import os
 import shutil
 import signal
 import sys
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any, Self
 from urllib.parse import urlsplit
 
-from equipoise.testbed.binaries.build import HELM, NODE, Binaries, build, build_module, default_cache
+from equipoise.testbed.binaries.build import HELM, NODE, Binaries, build, build_module, default_cache, minutes
 from equipoise.testbed.binaries.toolchain import Progress
 from equipoise.testbed.cluster import Cluster, ClusterError
 from equipoise.testbed.objects import Manifest
@@ -27,13 +29,18 @@ from equipoise.testbed.real_nodes.addresses import (
 from equipoise.testbed.real_nodes.certificates import create_certificates
 from equipoise.testbed.real_nodes.images import Images
 from equipoise.testbed.real_nodes.network import enter_private_network
-from equipoise.testbed.real_nodes.requirements import check_machine, search_path
+from equipoise.testbed.real_nodes.requirements import REAL_NODES, VIRTUAL_MACHINE, check_machine, search_path
 from equipoise.testbed.real_nodes.tree import NODE_TREE, debian_tree
+from equipoise.testbed.real_nodes.virtual_machine.disk import MachineDisk, machine_disk
+from equipoise.testbed.real_nodes.virtual_machine.machine import VirtualMachine
 
 NODE_SCRIPT = Path(__file__).with_name("node.sh")
 SCRAPE_SECONDS = 30.0
 """Most installations have this interval. A kubelet measures pods every 10 to 20 seconds, at random."""
 READY_SECONDS = 180.0
+MACHINE_READY_SECONDS = 1800.0
+"""A virtual machine boots in two minutes on two idle cores, and computes twenty times slower than the machine."""
+
 LOG_LINES = 10
 """Number of lines of each log that an error shows if the nodes are not ready."""
 
@@ -51,23 +58,29 @@ class Prepared:
     archives: tuple[Path, ...]
     """Archives of the images that each node has."""
 
+    disk: MachineDisk | None
+    """The disk of a virtual machine; None without one."""
 
-def prepare(clone: Path | None) -> Prepared:
+
+def prepare(clone: Path | None, *, virtual_machine: bool = False) -> Prepared:
     """Take everything from the cache, or build it once. With a `clone`, this includes an image of Equipoise.
 
     Raises RealNodesError with everything that the machine lacks, BuildError and NoGoError.
     """
-    check_machine()
+    check_machine(VIRTUAL_MACHINE if virtual_machine else REAL_NODES)
     leftovers.remove_leftovers()
     cache = default_cache()
     with Progress() as progress:
         images = Images(cache, progress)
+        programs = build_module(NODE, cache=cache, progress=progress)
+        archives = (images.sandbox(), images.busybox(), images.nats(), *([images.product(clone)] if clone else ()))
         return Prepared(
             binaries=build(progress=progress),
-            programs=build_module(NODE, cache=cache, progress=progress),
+            programs=programs,
             helm=build_module(HELM, cache=cache, progress=progress) / "helm",
             tree=debian_tree(NODE_TREE, cache, progress),
-            archives=(images.sandbox(), images.busybox(), images.nats(), *([images.product(clone)] if clone else ())),
+            archives=archives,
+            disk=machine_disk(programs, archives, cache, progress) if virtual_machine else None,
         )
 
 
@@ -79,23 +92,28 @@ class RealCluster:
     """
 
     def __init__(self, prepared: Prepared, nodes: int) -> None:
-        """`nodes` is at least 1."""
+        """`nodes` is at least 1. If a disk was prepared, the next node is a virtual machine."""
         self._prepared = prepared
-        self._nodes = range(1, nodes + 1)
-        self._network = enter_private_network(nodes)
+        self._nodes = range(1, nodes + 1 + (prepared.disk is not None))
+        self._network = enter_private_network(len(self._nodes))
         self._name = leftovers.own_name()
         self._pids: dict[str, int] = {}
         self.directory = leftovers.create_folder(self._name)
-        self._certificates = create_certificates(self.directory / "cluster" / "certs", nodes)
+        self._certificates = create_certificates(self.directory / "cluster" / "certs", len(self._nodes))
+        self._machine: VirtualMachine | None = None
+        if prepared.disk is not None:
+            folder = self.directory / "nodes" / node_name(nodes + 1)
+            self._machine = VirtualMachine(number=nodes + 1, folder=folder, disk=prepared.disk)
+        self._ready_seconds = MACHINE_READY_SECONDS if self._machine else READY_SECONDS
         self.cluster = self._control_plane()
 
     async def __aenter__(self) -> Self:
         try:
-            async with asyncio.timeout(READY_SECONDS):
+            async with asyncio.timeout(self._ready_seconds):
                 await self._start()
         except TimeoutError:
             await asyncio.to_thread(self.stop)
-            raise ClusterError(f"the nodes are not ready after {READY_SECONDS:g} s\n{self._tails}") from None
+            raise ClusterError(f"the nodes are not ready after {self._ready_seconds:g} s\n{self._tails}") from None
         except BaseException:
             await asyncio.to_thread(self.stop)
             raise
@@ -120,7 +138,9 @@ class RealCluster:
         return self.directory / "helm"
 
     def node_log(self, node: str, program: str) -> Path:
-        """The log of `containerd`, `kubelet` or `kube-proxy` of a node."""
+        """The log of `containerd`, `kubelet` or `kube-proxy` of a node; in a virtual machine they share one."""
+        if self._is_virtual(node):
+            return self._virtual_machine.journal
         return self.directory / "nodes" / node / "changes" / "var" / "log" / f"{program}.log"
 
     async def run(self, *argv: str | Path, stdin: IO[bytes] | None = None) -> str:
@@ -162,12 +182,28 @@ class RealCluster:
         self.cluster.guard.stop(self._pids.pop(node), number=signal.SIGKILL)
         leftovers.remove_groups(f"{self._name}/{node}")
 
-    def power_on(self, node: str) -> None:
-        """Start a node that was powered off."""
-        self._launch_node(next(number for number in self._nodes if node_name(number) == node))
+    def power_on(self, node: str, kubelet: Mapping[str, Any] | None = None) -> None:
+        """Start a node that was powered off, with other settings of its kubelet if `kubelet` has some."""
+        self._launch_node(next(number for number in self._nodes if node_name(number) == node), kubelet)
+
+    @property
+    def virtual_node(self) -> str:
+        """The name of the node that is a virtual machine. Raises ClusterError if there is none."""
+        return node_name(self._virtual_machine.number)
+
+    @property
+    def _virtual_machine(self) -> VirtualMachine:
+        if self._machine is None:
+            raise ClusterError("this cluster has no virtual machine")
+        return self._machine
+
+    def _is_virtual(self, node: str) -> bool:
+        return self._machine is not None and node == self.virtual_node
 
     def _inside(self, node: str) -> tuple[str, ...]:
         """The first words of a command that runs in a node."""
+        if self._is_virtual(node):
+            raise ClusterError(f"{node} is a virtual machine: commands run in its pods, by kubectl exec")
         pid = self._pids[node]
         return ("nsenter", f"--target={pid}", "--mount", f"--pid=/proc/{pid}/ns/pid_for_children")
 
@@ -230,12 +266,24 @@ class RealCluster:
         for number in self._nodes:
             self._launch_node(number)
         self._launch_proxy()
-        await self.cluster.wait(
-            "/api/v1/nodes",
-            lambda nodes: sum(_is_ready(node) for node in nodes["items"]) == len(self._nodes),
-            timeout=READY_SECONDS,
-            what=f"{len(self._nodes)} nodes are ready",
-        )
+        began = time.monotonic()
+        with Progress() as progress:
+
+            def all_are_ready(nodes: Manifest) -> bool:
+                self.check()
+                ready = sum(_is_ready(node) for node in nodes["items"])
+                if self._machine is not None:
+                    passed = minutes(time.monotonic() - began)
+                    line = self._machine.last_line
+                    progress.show(f"{ready} of {len(self._nodes)} nodes are ready, {passed} {line}".rstrip())
+                return ready == len(self._nodes)
+
+            await self.cluster.wait(
+                "/api/v1/nodes",
+                all_are_ready,
+                timeout=self._ready_seconds,
+                what=f"{len(self._nodes)} nodes are ready",
+            )
 
     def _launch(self, name: str, argv: list[str | Path], **environment: str) -> None:
         guard = self.cluster.guard
@@ -243,11 +291,19 @@ class RealCluster:
             argv, log=self.cluster.log(name), environment={"PATH": search_path(), **environment}
         )
 
-    def _launch_node(self, number: int) -> None:
+    def _launch_node(self, number: int, kubelet: Mapping[str, Any] | None = None) -> None:
         name, data = node_name(number), self.directory / "nodes" / node_name(number)
         port = urlsplit(self.cluster.url).port
         assert port is not None
-        for path, text in node_files.node_files(number, self._certificates, port).items():
+        if self._is_virtual(name):
+            machine = self._virtual_machine
+            settings = {"cgroupDriver": "systemd", **(kubelet or {})}
+            files = node_files.node_files(number, self._certificates, port, settings)
+            machine.write_files(files, others=number - 1)
+            groups = " ".join(map(str, leftovers.create_groups(self._name, name)))
+            self._launch(name, machine.command, GROUPS=groups, **machine.environment)
+            return
+        for path, text in node_files.node_files(number, self._certificates, port, kubelet).items():
             file = data / "changes" / path.removeprefix("/")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
@@ -285,7 +341,10 @@ class RealCluster:
 
     def _tail(self, node: str) -> str:
         lines = []
-        for log in (self.cluster.log(node), self.node_log(node, "containerd"), self.node_log(node, "kubelet")):
+        logs = [self.cluster.log(node), self.node_log(node, "containerd"), self.node_log(node, "kubelet")]
+        if self._is_virtual(node):
+            logs = [self.cluster.log(node), self._virtual_machine.console, self._virtual_machine.journal]
+        for log in logs:
             text = log.read_text(errors="replace") if log.exists() else ""
             lines += [f"the last lines of {log}:", *(f"  {line[:400]}" for line in text.splitlines()[-LOG_LINES:])]
         return "\n".join(lines)

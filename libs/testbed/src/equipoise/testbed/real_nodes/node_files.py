@@ -12,10 +12,10 @@ FOLDER = "/etc/kubernetes"
 
 SANDBOX_IMAGE = "localhost/pause:1"
 
-_CONTAINERD = f"""\
+_CONTAINERD = """\
 version = 2
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{SANDBOX_IMAGE}"
+  sandbox_image = "%(sandbox)s"
   # A process without CAP_SYS_RESOURCE may not lower its oom_score_adj.
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
@@ -26,22 +26,30 @@ version = 2
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-        SystemdCgroup = false
+        SystemdCgroup = %(systemd)s
 """
 
 
-def node_files(number: int, certificates: ClusterCertificates, api_server_port: int) -> Mapping[str, str]:
-    """The texts of the files, by their paths in the node. Documents are JSON, which is valid YAML."""
+def node_files(
+    number: int, certificates: ClusterCertificates, api_server_port: int, kubelet: Mapping[str, Any] | None = None
+) -> Mapping[str, str]:
+    """The texts of the files, by their paths in the node. Documents are JSON, which is valid YAML.
+
+    `kubelet`: settings of a KubeletConfiguration that replace the usual ones. containerd gets the same cgroup driver.
+    """
     name = node_name(number)
+    settings = {**_kubelet(), **(kubelet or {})}
+    systemd = "true" if settings["cgroupDriver"] == "systemd" else "false"
     server = f"https://{HUB}:{api_server_port}"
     files: dict[str, Any] = {
         "/etc/hostname": name,
         "/etc/hosts": f"127.0.0.1 localhost\n{node_address(number)} {name}\n",
-        "/etc/containerd/config.toml": _CONTAINERD,
+        "/etc/containerd/config.toml": _CONTAINERD % {"sandbox": SANDBOX_IMAGE, "systemd": systemd},
         "/etc/cni/net.d/10-bridge.conflist": _network(number),
         f"{FOLDER}/resolv.conf": "",
         f"{FOLDER}/ca.crt": certificates.ca.read_text(),
-        f"{FOLDER}/kubelet.yaml": _kubelet(),
+        f"{FOLDER}/kubelet.yaml": settings
+        | {"tlsCertFile": f"{FOLDER}/{name}-server.crt", "tlsPrivateKeyFile": f"{FOLDER}/{name}-server.key"},
         f"{FOLDER}/kubelet.kubeconfig": kubeconfig(server, certificates, f"{name}-client"),
         f"{FOLDER}/kube-proxy.yaml": kube_proxy(name, f"{FOLDER}/kube-proxy.kubeconfig"),
         f"{FOLDER}/kube-proxy.kubeconfig": kubeconfig(server, certificates, "kube-proxy"),
@@ -49,10 +57,6 @@ def node_files(number: int, certificates: ClusterCertificates, api_server_port: 
     for pair in (f"{name}-client", f"{name}-server", "kube-proxy"):
         files[f"{FOLDER}/{pair}.crt"] = certificates.certificate(pair).read_text()
         files[f"{FOLDER}/{pair}.key"] = certificates.key(pair).read_text()
-    files[f"{FOLDER}/kubelet.yaml"] |= {
-        "tlsCertFile": f"{FOLDER}/{name}-server.crt",
-        "tlsPrivateKeyFile": f"{FOLDER}/{name}-server.key",
-    }
     return {path: text if isinstance(text, str) else json.dumps(text, indent=1) for path, text in files.items()}
 
 

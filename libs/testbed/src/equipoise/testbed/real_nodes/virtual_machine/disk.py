@@ -1,0 +1,88 @@
+"""The disk of a virtual machine: a Debian with the programs of a node and the images, unpacked. It is made once."""
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from equipoise.testbed.binaries.build import minutes
+from equipoise.testbed.binaries.toolchain import Progress, made_once
+from equipoise.testbed.real_nodes import steps
+from equipoise.testbed.real_nodes.tree import NODE_TREE, Tree, debian_tree
+
+MACHINE_TREE = Tree(
+    name="machine-tree",
+    packages=(*NODE_TREE.packages, "dbus", "e2fsprogs", "linux-image-cloud-amd64", "systemd-sysv", "udev"),
+    change=Path(__file__).with_name("tree.sh"),
+)
+"""The tree of a node with a kernel, and with systemd, which starts the programs of the node."""
+
+DISK_SCRIPT = Path(__file__).with_name("disk.sh")
+SIZE = "6G"
+"""The size of the file system. The file is as large as its contents, because it is sparse."""
+
+KEPT = 2
+"""Number of disks in the cache. Every change of an image creates a new one of more than a gigabyte."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineDisk:
+    """A folder with the disk, and the kernel and initial RAM disk with which QEMU boots it."""
+
+    folder: Path
+
+    @property
+    def image(self) -> Path:
+        return self.folder / "disk"
+
+    @property
+    def kernel(self) -> Path:
+        return self.folder / "kernel"
+
+    @property
+    def initrd(self) -> Path:
+        return self.folder / "initrd"
+
+
+def machine_disk(programs: Path, archives: Sequence[Path], cache: Path, progress: Progress) -> MachineDisk:
+    """The disk in the cache. Raises BuildError.
+
+    containerd unpacks the images here: in the virtual machine it would take minutes.
+    """
+    tree = debian_tree(MACHINE_TREE, cache, progress)
+    inputs = [MACHINE_TREE.key(), SIZE, DISK_SCRIPT.read_text(), programs.name, *(archive.name for archive in archives)]
+    key = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:16]
+    began = time.monotonic()
+
+    def make(folder: Path) -> None:
+        progress.note("machine-disk: making the disk of a virtual machine, once")
+        folder.mkdir()
+        steps.run(
+            "machine-disk",
+            ["sh", DISK_SCRIPT],
+            folder.parent,
+            progress,
+            TREE=str(tree),
+            PROGRAMS=str(programs),
+            IMAGES=" ".join(map(str, archives)),
+            SCRATCH=str(folder.parent),
+            RESULT=str(folder),
+            SIZE=SIZE,
+        )
+        progress.note(f"machine-disk: made in {minutes(time.monotonic() - began)}")
+
+    folder = made_once(
+        cache / f"machine-disk-{key}",
+        make,
+        lambda: progress.show(f"machine-disk: another process makes it, {minutes(time.monotonic() - began)}"),
+    )
+    os.utime(folder)
+    folders = sorted(
+        (path for path in cache.glob("machine-disk-*") if path.is_dir()), key=lambda path: path.stat().st_mtime
+    )
+    for old in folders[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return MachineDisk(folder=folder)
