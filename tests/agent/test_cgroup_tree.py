@@ -242,3 +242,29 @@ def test_a_pod_that_does_not_end_counts_as_released_for_two_minutes(tmp_path: Pa
     agent.round(2)
 
     assert (before, agent.api.evicted) == ([], ["batch-2"])
+
+
+@pytest.mark.parametrize(
+    ("busy", "idle", "cores"),
+    [
+        (100, 300, 1.0),
+        (185, 0, 4.0),  # the rest of the time, the hypervisor ran something else
+        (100, 100, 2.0),
+        (0, 400, 0.0),
+    ],
+)
+def test_time_that_a_hypervisor_takes_without_reporting_it_is_not_idle(
+    tmp_path: Path, busy: int, idle: int, cores: float
+) -> None:
+    """The node has four CPUs, and a tick is a hundredth of a second."""
+    root, proc, system = tmp_path / "cgroup", tmp_path / "proc", tmp_path / "sys"
+    for folder in (root, proc, system / "devices" / "system" / "cpu"):
+        folder.mkdir(parents=True)
+    (system / "devices" / "system" / "cpu" / "online").write_text("0-3\n")
+    FakeCgroups(root, 2).make("kubepods")
+    agent = AgentWorld(root, "", proc=str(proc), system=str(system))
+    for rounds in (0, 1):
+        (proc / "stat").write_text(f"cpu {rounds * busy} 0 0 {rounds * idle} 0 0 0 0 0 0\n")
+        agent.round()
+
+    assert agent.metrics.get("equipoise_agent_cpu_usage_cores", group="node") == pytest.approx(cores)

@@ -8,7 +8,7 @@ from equipoise.agent.decisions.pressure import PodPressure, highest_pressure, st
 from equipoise.agent.decisions.suppression import CpuUsage
 from equipoise.agent.shell.cgroups.cgroup_files import CgroupFiles
 from equipoise.agent.shell.cgroups.cgroup_tree import CgroupTree, PodCgroup, PodGroups
-from equipoise.agent.shell.cgroups.node_usage import count_cpus, read_cpu_seconds
+from equipoise.agent.shell.cgroups.node_usage import cores_in_use, count_cpus, read_cpu_times
 from equipoise.agent.state.rates import Rates
 
 CONTAINERS_ROUNDS = 10
@@ -63,9 +63,12 @@ class Meter:
         best_effort = 0.0 if groups.best_effort is None else self._cores(groups.best_effort, now)
         # Three pods suffice, even if one has just ended: the kernel reports pressure for all of them or for none.
         has_pressure = not sensitive or any(self._files.read(self._pressure_file(group)) for group in sensitive[:3])
+        capacity, times = float(count_cpus(self._system)), read_cpu_times(self._proc)
+        busy = self._rates.rate("busy", None if times is None else times.busy, now)
+        idle = self._rates.rate("idle", None if times is None else times.idle, now)
         return NodeMeasurement(
-            capacity=float(count_cpus(self._system)),
-            node=self._rates.rate("node", read_cpu_seconds(self._proc), now),
+            capacity=capacity,
+            node=cores_in_use(capacity, busy, idle),
             pods=self._cores(groups.kubepods, now),
             best_effort=best_effort,
             pressure=highest_pressure(known),

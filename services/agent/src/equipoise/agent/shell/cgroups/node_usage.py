@@ -17,6 +17,14 @@ _GUEST = 8
 _LONGEST_LINE = 4_096
 
 
+class CpuTimes(msgspec.Struct, frozen=True):
+    """Seconds of all CPUs since the boot."""
+
+    busy: float
+    idle: float
+    """Idle, or waiting for I/O."""
+
+
 class NodeMemory(msgspec.Struct, frozen=True):
     """Bytes."""
 
@@ -25,14 +33,26 @@ class NodeMemory(msgspec.Struct, frozen=True):
     """MemTotal − MemAvailable: what could not be given to a new process."""
 
 
-def read_cpu_seconds(proc: str) -> float | None:
-    """Seconds in which a CPU was busy, of all CPUs."""
+def read_cpu_times(proc: str) -> CpuTimes | None:
     with suppress(OSError, ValueError, IndexError), open(f"{proc}/stat", encoding="ascii") as file:
         times = [int(word) for word in file.readline(_LONGEST_LINE).split()[1 : _GUEST + 1]]
         if len(times) <= max(_IDLE):
             return None
-        return sum(time for place, time in enumerate(times) if place not in _IDLE) / os.sysconf("SC_CLK_TCK")
+        idle = sum(times[place] for place in _IDLE)
+        ticks = os.sysconf("SC_CLK_TCK")
+        return CpuTimes(busy=(sum(times) - idle) / ticks, idle=idle / ticks)
     return None
+
+
+def cores_in_use(capacity: float, busy: float | None, idle: float | None) -> float | None:
+    """The cores of a node that are in use. `busy`, `idle`: seconds per second of all CPUs.
+
+    The rest of the time was taken by a hypervisor that reports no steal time. No pod could have used it, so a node
+    without idle time is full. Source: the percentages of top(1).
+    """
+    if busy is None or idle is None or busy + idle == 0:
+        return None
+    return capacity * busy / (busy + idle)
 
 
 def read_memory(proc: str) -> NodeMemory | None:
