@@ -5,8 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 from lab.traces import a_trace
+from msgspec import structs
 
 from equipoise.cli.lab.record import next_step
 from equipoise.cli.lab.replays import replay_settings
@@ -159,3 +161,32 @@ def test_a_plugin_is_compared_and_its_problems_are_printed(tmp_path: Path) -> No
     [run] = [run for run in json.loads(printed.stdout) if run["policy"] == "Broken"]
     assert [problem] == list(run["plugin_problems"])
     assert (2, True) == (unknown.exit_code, "has no class Unknown" in unknown.output)
+
+
+def test_requests_are_proposed_proved_by_replay_and_written_as_manifests(tmp_path: Path) -> None:
+    """A pod uses a tenth of the CPU that it requests, and half of the memory."""
+    trace = a_trace(nodes=4, curves=((500.0,) * 192,), replicas=(6,), placed=(0, 0, 1, 1, 2, 3), memory_mib=1_000.0)
+    workload = structs.replace(
+        trace.workloads[0], request_cpu_milli=4_000, request_memory_mib=2_000, containers=("main",)
+    )
+    write(structs.replace(trace, workloads=(workload,)), tmp_path)
+
+    done = lab("whatif", str(tmp_path), "--requests", "--descheduler", "without", "--processes", "1", "-o", "json")
+
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)["requests"]
+    assert not answer["in_sample"]
+    [found] = answer["workloads"]
+    assert found["proposal"]["proposed"] == {"cpu_milli": 575, "memory_mib": 1_150}
+    assert found["scaling"]["target"] == round(80 * 4_000 / 575)
+    assert answer["fits"]["present"]["cpu_slack"] == 0.875
+    needed = {case["requests"]: case["needed"] for case in answer["nodes_needed"] if case["policy"] == "stock"}
+    assert needed == {"present": 4, "proposed": 1, "recommended": 1}
+    manifests = [
+        list(yaml.safe_load_all((tmp_path / "report" / name).read_text()))
+        for name in ("vertical-pod-autoscalers.yaml", "requests-patches.yaml")
+    ]
+    assert [[each["metadata"]["name"] for each in documents] for documents in manifests] == [["web-0"], ["web-0"]]
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "Proposed requests, by team" in page
+    assert "out of sample" in page

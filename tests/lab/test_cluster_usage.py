@@ -8,6 +8,8 @@ from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 
 RISING = tuple(float(step) for step in range(96))
 
+GIB = 2.0**30
+
 
 def test_a_mean_over_parts_of_steps_is_exact() -> None:
     """From the middle of step 1 to the middle of step 3, the curve 0, 1, 2, 3, … has the mean (1 + 2·2 + 3) / 4."""
@@ -62,3 +64,17 @@ def test_demand_above_the_capacity_is_lost() -> None:
     usage.pass_time(60.0)
 
     assert pytest.approx(120.0) == usage.lost
+
+
+def test_the_highest_memory_since_the_last_time_is_known_however_short_it_was() -> None:
+    trace = a_trace(replicas=(4,), memory_mib=1_024.0)
+    usage = ClusterUsage(trace, UsageCurves(trace))
+    pods = [usage.add_pod(0) for _ in range(3)]
+    for pod in pods:
+        usage.start(pod, 0, now=0.0)
+    usage.stop(pods[0], now=1.0)
+    usage.pass_time(60.0)
+
+    assert [3 * GIB, 0.0, 0.0, 0.0] == usage.take_memory_peak().tolist()
+    usage.pass_time(120.0)
+    assert [2 * GIB, 0.0, 0.0, 0.0] == usage.take_memory_peak().tolist()

@@ -12,6 +12,7 @@ from lab.traces import a_trace
 from equipoise.lab.capacity.fewer_nodes import cases, most_removed, nodes_needed, replays_at_most
 from equipoise.lab.compare import ComparisonRequest
 from equipoise.lab.model.node_removal import with_fewer_nodes
+from equipoise.lab.model.resource_requests import RequestsVariant, ResourceRequests
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay_plan import ReplayPlan, Settings
 from equipoise.lab.results import Run, RunFigures
@@ -109,6 +110,71 @@ def test_the_configured_policy_is_compared_with_the_stock_scheduler_unless_other
     request = ComparisonRequest(scenarios=("churn",), policies=policies)
     found = [(plans[0].policy, plans[0].descheduler) for plans in cases(request, Settings())]
     assert found == [("stock", False), (expected, False), (expected, True)]
+
+
+def test_the_search_with_moves_begins_at_the_answer_without_them() -> None:
+    """Here moves change nothing: one replay confirms the answer, and one with a node less is too few."""
+    replays, trace = Replays(), a_trace(nodes=16, curves=(IDLE,), replicas=(16,))
+    request = msgspec.structs.replace(REQUEST, descheduler=(False, True))
+
+    found = nodes_needed(
+        trace, cases(request, Settings()), replays, time_left=lambda: True, on_replay=lambda figures: None
+    )
+
+    assert [(each.policy, each.descheduler, each.needed) for each in found] == [
+        ("stock", False, 16),
+        ("profile", False, 14),
+        ("profile", True, 14),
+    ]
+    assert [plan.removed_nodes for plan in replays.plans if plan.descheduler] == [2, 3]
+
+
+def test_several_sizes_are_replayed_at_a_time_if_that_many_replays_run_in_parallel() -> None:
+    rounds: list[int] = []
+
+    class Rounds(Replays):
+        def __call__(self, trace: Trace, plans: Sequence[ReplayPlan]) -> Iterator[tuple[int, Run]]:
+            rounds.append(len(plans))
+            return super().__call__(trace, plans)
+
+    found = nodes_needed(
+        a_trace(nodes=16, curves=(IDLE,), replicas=(16,)),
+        cases(REQUEST, Settings()),
+        Rounds(),
+        time_left=lambda: True,
+        on_replay=lambda figures: None,
+        parallel=4,
+    )
+    assert [each.needed for each in found] == [16, 14]
+    assert rounds[0] == 2
+    assert max(rounds) == 4
+
+
+def test_the_limits_are_those_of_the_present_requests_whatever_requests_are_replayed() -> None:
+    """With less CPU requested, more nodes can be removed; recommended requests are not replayed with moves."""
+    trace = a_trace(nodes=16, curves=(IDLE,), replicas=(16,), request_cpu_milli=7_600)
+    lower = (ResourceRequests(cpu_milli=100, memory_mib=1),)
+    variants = (
+        RequestsVariant(),
+        RequestsVariant(name="proposed", requests=lower),
+        RequestsVariant(name="recommended", requests=lower),
+    )
+    request = msgspec.structs.replace(REQUEST, descheduler=(False, True))
+    compared = cases(request, Settings(), variants)
+    found = nodes_needed(trace, compared, Replays(), time_left=lambda: True, on_replay=lambda figures: None)
+
+    needed = {(each.policy, each.descheduler, each.requests): each.needed for each in found}
+    assert needed == {
+        ("stock", False, "present"): 16,
+        ("stock", False, "proposed"): 16,
+        ("stock", False, "recommended"): 16,
+        ("profile", False, "present"): 16,
+        ("profile", False, "proposed"): 14,
+        ("profile", False, "recommended"): 14,
+        ("profile", True, "present"): 16,
+        ("profile", True, "proposed"): 14,
+    }
+    assert {each.allowed_hours_above_80 for each in found} == {5.0}
 
 
 def test_a_policy_that_is_worse_on_the_present_cluster_needs_more_nodes() -> None:

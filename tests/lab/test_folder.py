@@ -129,6 +129,9 @@ def traces(draw: st.DrawFn) -> Trace:
                 topology_spread=st.lists(SPREAD, max_size=2).map(tuple),
                 extended_resources=RESOURCES,
                 gang=st.just("") | UNUSUAL_NAMES,
+                start_cpu_milli=AMOUNTS,
+                start_memory_mib=AMOUNTS,
+                containers=st.lists(NAMES, max_size=2).map(tuple),
             ),
             min_size=1,
             max_size=5,
@@ -213,7 +216,12 @@ def test_gaps_of_a_recording_are_empty_cells(tmp_path: Path) -> None:
 
     cells = gzip.decompress((tmp_path / "cpu_milli.csv.gz").read_bytes()).decode()
     assert "workload,t0,t1,t2\nweb-0,0,,2\nweb-1,1,,3\n" == cells
-    assert [[0.0, 1.0, 2.0], [1.0, 2.0, 3.0]] == load_trace(tmp_path).cpu_milli.tolist()
+    trace = load_trace(tmp_path)
+    assert [[0.0, 1.0, 2.0], [1.0, 2.0, 3.0]] == trace.cpu_milli.tolist()
+    assert trace.gaps is not None
+    assert [[[False, True, False]] * 2, [[False] * 3] * 2] == trace.gaps.tolist()
+    write(trace, tmp_path / "again")
+    assert cells == gzip.decompress((tmp_path / "again" / "cpu_milli.csv.gz").read_bytes()).decode()
 
 
 def test_workloads_that_share_a_name_have_full_keys() -> None:

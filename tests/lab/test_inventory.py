@@ -8,9 +8,15 @@ import pytest
 from scheduling.pods import a_node, a_pod
 
 from equipoise.contracts.kubernetes.labels import ZONE
-from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta, SelectorRequirement
+from equipoise.contracts.kubernetes.objects.metadata import (
+    LabelSelector,
+    ObjectMeta,
+    ResourceRequirements,
+    SelectorRequirement,
+)
 from equipoise.contracts.kubernetes.objects.pod import (
     Affinity,
+    Container,
     Pod,
     PodAffinity,
     PodAffinityTerm,
@@ -52,6 +58,24 @@ def test_gangs_are_recorded() -> None:
     found = [inventory([a_node("node-1")], [pod], {"default/web": ("default", "Pod", "web")}) for pod in pods]
 
     assert [each.workloads[0].gang for each in found] == ["PodGroup train", "PodGroup of KAI a b ", ""]
+
+
+def test_the_names_of_containers_and_what_starts_before_them_are_recorded() -> None:
+    """Sidecars run beside the containers; an init container and the overhead are needed to start."""
+    container, sidecar, init = (
+        Container(
+            name=name, resources=ResourceRequirements(requests={"cpu": cpu, "memory": "1Gi"}), restart_policy=policy
+        )
+        for name, cpu, policy in (("main", "100m", ""), ("proxy", "50m", "Always"), ("migrate", "2", ""))
+    )
+    pod = a_pod("web", node_name="node-1", overhead={"cpu": "10m", "memory": "1Mi"}).pod
+    spec = msgspec.structs.replace(pod.spec, containers=[container], init_containers=[sidecar, init])
+    pod = msgspec.structs.replace(pod, spec=spec)
+    (workload,) = inventory([a_node("node-1")], [pod], {"default/web": ("default", "Pod", "web")}).workloads
+
+    assert workload.containers == ("main", "proxy")
+    assert (workload.start_cpu_milli, workload.start_memory_mib) == (2_060, 2_049)
+    assert (workload.request_cpu_milli, workload.request_memory_mib) == (2_060, 2_049)
 
 
 def test_zones_and_regions_are_recorded() -> None:

@@ -11,6 +11,7 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Protection, ResourceThresholds, SurgeSettings, Thresholds
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.example import example_trace
+from equipoise.lab.model.resource_requests import RequestsVariant, ResourceRequests
 from equipoise.lab.model.trace import AntiAffinity, Trace
 from equipoise.lab.replay import Replay
 from equipoise.lab.replay_plan import ReplayPlan, Settings
@@ -252,3 +253,22 @@ def test_steps_that_do_not_divide_a_day_are_refused() -> None:
 
     with pytest.raises(ValueError, match="do not divide a day"):
         replayed(trace, "given")
+
+
+def test_node_hours_in_which_memory_exceeds_what_is_allocatable_are_counted() -> None:
+    """Pods of 12 GiB that request 1 MiB: three do not fit into a node of 32 GiB."""
+    trace = a_trace(curves=(IDLE,), replicas=(5,), placed=(0, 0, 0, 1, 1), memory_mib=12_288.0)
+    workload = msgspec.structs.replace(trace.workloads[0], request_memory_mib=1)
+
+    figures = replayed(msgspec.structs.replace(trace, workloads=(workload,)), "given").figures
+
+    assert 24 == figures.memory_hours_above_100
+
+
+def test_a_trace_is_replayed_with_other_requests() -> None:
+    """Each pod then needs a node of its own."""
+    trace = a_trace(nodes=2, curves=(IDLE,), replicas=(4,))
+    requests = RequestsVariant(name="proposed", requests=(ResourceRequests(cpu_milli=5_000, memory_mib=1),))
+    plan = ReplayPlan(scenario="fresh", policy=STOCK, requests=requests)
+
+    assert 2 == Replay(trace, plan).run().figures.unplaced

@@ -28,10 +28,9 @@ from equipoise.lab.model.descheduling.simulated_binder import MoveCounts, Simula
 from equipoise.lab.model.descheduling.simulated_descheduler import SimulatedDescheduler, paced
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.load_figures import cpu_loads, hourly_load, load_figures, spread
-from equipoise.lab.model.node_removal import with_fewer_nodes
-from equipoise.lab.model.replicas.autoscaling import autoscaled
 from equipoise.lab.model.trace import Array, Trace
 from equipoise.lab.replay_plan import ReplayPlan, Settings
+from equipoise.lab.replayed_trace import replayed_trace
 from equipoise.lab.results import GREEDY, Run, RunFigures
 from equipoise.lab.scenarios import DAY, SCENARIOS
 from equipoise.lab.schedulers import GreedyScheduler, SimulatedScheduler
@@ -70,8 +69,7 @@ class Replay:
         if DAY % trace.seconds_per_step:
             raise ValueError(f"steps of {trace.seconds_per_step:g} s do not divide a day: resample the trace")
         settings = plan.settings
-        trace = _shuffled(with_fewer_nodes(trace, plan.removed_nodes).in_whole_days)
-        self._trace = trace = autoscaled(trace) if plan.scenario == "autoscaled" else trace
+        self._trace = trace = replayed_trace(trace, plan)
         self._plan = plan
         self._origin = trace.starts_at or _DEFAULT_START
         self._tick = min(_FINEST_TICK, trace.seconds_per_step) if plan.descheduler else trace.seconds_per_step
@@ -114,6 +112,8 @@ class Replay:
         self._end = max(3, days) * DAY
         self._sample: Literal["in", "out"] = "out" if days > _DAYS_BEFORE_MEASUREMENT else "in"
         self._hours: list[Array] = []
+        self._memory_peaks: list[Array] = []
+        """The highest memory usage of each node in each measured hour."""
 
     def run(self) -> Run:
         """Run the replay."""
@@ -338,6 +338,9 @@ class Replay:
 
     def _record_hour(self, now: float) -> None:
         self._cluster.pass_time(now)
+        peak = self._cluster.take_memory_peak()
+        if self._hours:
+            self._memory_peaks.append(peak)
         self._hours.append(self._cluster.used.copy())
 
     def _update_hints(self, now: float) -> None:
@@ -378,6 +381,7 @@ class Replay:
             preempted=self._kubernetes.preempted,
             plugin_problems=dict(self._scheduling.plugin_problems.most_common()),
             violations=self._scheduling.anti_affinity.violations(),
+            memory_hours_above_100=float((np.array(self._memory_peaks) > cluster.base[:, 1]).sum()),
             seconds=round(seconds, 2),
             **load_figures(load, cluster.base),
         )
@@ -389,13 +393,3 @@ class Replay:
             after=after,
             spread=tuple(round(float(value), 2) for value in spread(load[:, :, 0])),
         )
-
-
-def _shuffled(trace: Trace) -> Trace:
-    """The same nodes in random order.
-
-    kube-scheduler considers only a part of the nodes at a time, and some traces list all small nodes first.
-    """
-    nodes = list(trace.nodes)
-    random.Random(0).shuffle(nodes)
-    return msgspec.structs.replace(trace, nodes=tuple(nodes))

@@ -8,6 +8,7 @@ from equipoise.binder.decisions.limits import Limits
 from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.configuration.settings import LoadSettings, Protection, Section, SurgeSettings, Thresholds
 from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.lab.model.resource_requests import RequestsVariant
 from equipoise.lab.results import ForecastSource, PlacementMode, Scenario
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.settings import ScorerSettings
@@ -67,4 +68,5 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     removed_nodes: int = 0
     """Number of nodes that are removed from the trace, see `with_fewer_nodes`."""
 
+    requests: RequestsVariant = RequestsVariant()
     settings: Settings = Settings()

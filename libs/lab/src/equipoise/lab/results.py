@@ -62,6 +62,9 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Node-hours with a mean CPU load above 80 %."""
 
     hours_above_90: float
+    memory_hours_above_100: float = 0.0
+    """Node-hours in which the memory in use exceeded what is allocatable, for however short a time."""
+
     work_lost: float
     """Share (0..1) of the CPU demand that nodes above 100 % could not serve."""
 

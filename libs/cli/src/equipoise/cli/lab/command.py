@@ -9,6 +9,7 @@ import click
 
 from equipoise.cli import completed_names
 from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.lab.question_options import question_options
 from equipoise.cli.options import (
     Function,
     configuration_option,
@@ -19,7 +20,7 @@ from equipoise.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from equipoise.cli.lab.replays import Questions
+    from equipoise.cli.lab.answers import Questions
     from equipoise.lab.model.trace import Trace
     from equipoise.lab.replay_plan import Settings
     from equipoise.lab.results import PlacementMode, Scenario
@@ -50,6 +51,13 @@ descheduler_option = click.option(
     callback=lambda context, parameter, value: {"without": (False,), "with": (True,), "both": (False, True)}[value],
     help="Replay without Equipoise's descheduler, with it, or both.",
 )
+policy_option = click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    shell_complete=completed_names.policies,
+    help="stock, greedy or a scoring policy. May be repeated.  [default: all]",
+)
 processes_option = click.option(
     "--processes", type=click.IntRange(1), default=os.cpu_count() or 1, help="Parallel replays.  [default: CPUs]"
 )
@@ -73,59 +81,6 @@ def trace_options(command: Function) -> Function:
     return with_trace
 
 
-def question_options(command: Function) -> Function:
-    """Adds --batch, --fewer-nodes and their options, whose values are passed as `questions`."""
-
-    @click.option("--batch", is_flag=True, help="Show how much batch work would fit, and for how long.")
-    @click.option(
-        "--batch-pod",
-        default="1,2Gi",
-        show_default=True,
-        metavar="CPU,MEMORY",
-        help="What a batch pod requests.",
-    )
-    @click.option(
-        "--batch-hours", type=click.IntRange(1, 24), default=6, show_default=True, help="How long a batch pod runs."
-    )
-    @click.option(
-        "--batch-threshold",
-        "batch_thresholds",
-        multiple=True,
-        type=click.IntRange(1, 100),
-        default=(50, 65, 80, 90),
-        help="Percent of a node that all pods together may use. May be repeated; the chart is of 65, or else of the "
-        "first.  [default: 50, 65, 80, 90]",
-    )
-    @click.option(
-        "--fewer-nodes", is_flag=True, help="Find how many nodes fewer would do. Replays the trace with several sizes."
-    )
-    @click.option(
-        "--fewer-nodes-minutes",
-        type=click.FloatRange(min=0),
-        default=30.0,
-        show_default=True,
-        help="After this time, no more sizes are replayed.",
-    )
-    @wraps(command)
-    def with_questions(
-        *,
-        batch: bool,
-        batch_pod: str,
-        batch_hours: int,
-        batch_thresholds: tuple[int, ...],
-        fewer_nodes: bool,
-        fewer_nodes_minutes: float,
-        **values: Any,
-    ) -> Any:
-        from equipoise.cli.lab.replays import Questions, batch_request
-
-        request = batch_request(batch_pod, batch_hours, batch_thresholds) if batch else None
-        questions = Questions(batch=request, fewer_nodes=fewer_nodes, minutes=fewer_nodes_minutes)
-        return command(questions=questions, **values)
-
-    return with_questions
-
-
 @click.group()
 def lab() -> None:
     """Replay a recorded cluster with different policies."""
@@ -134,13 +89,7 @@ def lab() -> None:
 @lab.command()
 @trace_options
 @scenario_option
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    shell_complete=completed_names.policies,
-    help="stock, greedy or a scoring policy. May be repeated.  [default: all]",
-)
+@policy_option
 @click.option(
     "--placement",
     "placements",
@@ -231,6 +180,7 @@ def record(**options: Any) -> None:
 
 @lab.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@policy_option
 @descheduler_option
 @replay_configuration_option
 @question_options
@@ -241,6 +191,7 @@ def record(**options: Any) -> None:
 @json_option
 def whatif(
     folder: Path,
+    policies: tuple[str, ...],
     descheduler: tuple[bool, ...],
     configuration: Path | None,
     processes: int,
@@ -248,11 +199,11 @@ def whatif(
     as_json: bool,
     questions: "Questions",
 ) -> None:
-    """Compare all policies on a recording of `lab record`."""
+    """Compare policies on a recording of `lab record`."""
     from equipoise.cli.lab.replays import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
-    request = ComparisonRequest(scenarios=("given", "churn"), descheduler=descheduler)
+    request = ComparisonRequest(scenarios=("given", "churn"), policies=policies, descheduler=descheduler)
     trace, settings = _recorded(folder), _settings(configuration)
     out = out or folder / "report"
     run_compare(trace, request, settings, processes=processes, out=out, as_json=as_json, questions=questions)

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from itertools import product
@@ -10,61 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 import yaml
 from rich.text import Text
 
 from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.lab.answers import Questions, answered, title, write_manifests
 from equipoise.cli.progress import progress
 from equipoise.cli.service_settings import all_settings
 from equipoise.cli.terminal import FittedTable, VisibleConsole, result_console
 from equipoise.contracts.configuration.moves import deletion_costs
-from equipoise.contracts.kubernetes.quantity import parse_quantity
-from equipoise.lab.capacity.answers import CapacityAnswers
-from equipoise.lab.capacity.batch_work import BatchCapacity, BatchRequest, BatchSimulation
-from equipoise.lab.capacity.fewer_nodes import NodesNeeded, cases, nodes_needed, replays_at_most
 from equipoise.lab.compare import ComparisonRequest, check_plugins, plans, with_baseline
 from equipoise.lab.model.load_figures import placement_figures
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay_plan import ReplayPlan, Settings
 from equipoise.lab.report import write_report
-from equipoise.lab.report.capacity_tables import as_table, capacity_notes, capacity_rows
+from equipoise.lab.report.capacity_tables import capacity_notes, capacity_rows
 from equipoise.lab.report.comparison import BEST
+from equipoise.lab.report.rows import as_table
 from equipoise.lab.report.table import encoded, plugin_problems, table
-from equipoise.lab.results import PlacementMode, RunFigures
+from equipoise.lab.results import PlacementMode
 from equipoise.lab.runners import on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
 from equipoise.scheduling.settings.document import InvalidConfiguration
-
-
-class Questions(msgspec.Struct, frozen=True, kw_only=True):
-    """Questions that are answered in addition to the comparison."""
-
-    batch: BatchRequest | None = None
-    fewer_nodes: bool = False
-    minutes: float = 30.0
-    """Minutes after which `fewer_nodes` replays no further cluster size."""
-
-    @property
-    def any(self) -> bool:
-        return self.batch is not None or self.fewer_nodes
-
-
-def batch_request(pod: str, hours: int, thresholds: Sequence[int]) -> BatchRequest:
-    """`pod`: "CPU,MEMORY"; `thresholds`: percent. Raises InvalidInput for amounts that are not positive quantities."""
-    try:
-        cores, memory = map(parse_quantity, pod.split(","))
-    except ValueError:
-        cores = memory = 0.0
-    if cores <= 0.0 or memory <= 0.0:
-        raise InvalidInput(f"--batch-pod: {pod!r} is not CPU,MEMORY, two positive quantities (example: 500m,1Gi)")
-    return BatchRequest(
-        thresholds=tuple(percent / 100.0 for percent in thresholds),
-        frontier=(65 if 65 in thresholds else thresholds[0]) / 100.0,
-        hours=hours,
-        pod_cores=cores,
-        pod_memory_mib=memory / 2.0**20,
-    )
 
 
 def replay_settings(document: Mapping[str, Any]) -> Settings:
@@ -111,7 +77,7 @@ def run_compare(
             report(title(run.figures))
     runs = with_baseline(runs)
     figures = [run.figures for run in runs]
-    capacity = _answers(trace, request, settings, questions, processes) if questions.any else None
+    capacity = answered(trace, request, settings, questions, processes) if questions.any else None
     if as_json:
         click.echo(encoded(figures, capacity), nl=False)
     else:
@@ -128,43 +94,9 @@ def run_compare(
     if out is not None:
         notes, command = (*trace.notes, *plugin_problems(figures)), shlex.join(["equipoise", *sys.argv[1:]])
         page = write_report(runs, notes, title=trace.name, command=command, folder=out, capacity=capacity)
+        if capacity is not None and capacity.requests is not None:
+            write_manifests(capacity.requests, questions.update_mode, out)
         stderr.print(f"report: {page}", soft_wrap=True)
-
-
-def _answers(
-    trace: Trace, request: ComparisonRequest, settings: Settings, questions: Questions, processes: int
-) -> CapacityAnswers:
-    batch: BatchCapacity | None = None
-    needed: tuple[NodesNeeded, ...] = ()
-    if questions.batch is not None:
-        batch = _batch(trace, questions.batch)
-    if questions.fewer_nodes:
-        compared = cases(request, settings)
-        end = time.monotonic() + 60.0 * questions.minutes
-        with progress(replays_at_most(trace, compared)) as report:
-            needed = tuple(
-                nodes_needed(
-                    trace,
-                    compared,
-                    on_processes(processes),
-                    time_left=lambda: time.monotonic() < end,
-                    on_replay=lambda figures: report(f"{figures.nodes:,} nodes, {title(figures)}"),
-                )
-            )
-    return CapacityAnswers(batch=batch, nodes_needed=needed)
-
-
-def _batch(trace: Trace, request: BatchRequest) -> BatchCapacity:
-    run = BatchSimulation(trace, request)
-    with progress(run.hours, "simulating batch work", "hours") as report:
-        for hour in run.advance():
-            report(f"hour {hour} of batch work")
-    return run.result()
-
-
-def title(figures: RunFigures) -> str:
-    """The title of a run: its scenario, its policy, and whether the descheduler runs."""
-    return f"{figures.scenario}, {figures.policy}{' + descheduler' if figures.descheduler else ''}"
 
 
 def describe(trace: Trace) -> str:

@@ -61,6 +61,7 @@ class TraceDraft(msgspec.Struct, frozen=True, kw_only=True):
             )
         kept = [key for key in self.workloads if is_known(cpu.rows[key]) and is_known(memory.rows[key])]
         index = {key: position for position, key in enumerate(kept)}
+        gaps = np.array([[np.isnan(curves.rows[key]) for key in kept] for curves in (cpu, memory)], dtype=np.bool_)
         return Trace(
             name=self.name,
             nodes=tuple(self.nodes),
@@ -87,6 +88,7 @@ class TraceDraft(msgspec.Struct, frozen=True, kw_only=True):
             ),
             cpu_milli=filled(cpu, kept),
             memory_mib=filled(memory, kept),
+            gaps=gaps if gaps.any() else None,
             seconds_per_step=self.seconds_per_step,
             starts_at=self.starts_at,
             notes=(*self.notes, *self._omitted(index)),

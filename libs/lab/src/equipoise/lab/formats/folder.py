@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
+import numpy as np
 
 from equipoise.contracts.bounds import MAX_BYTES
 from equipoise.contracts.kubernetes.labels import is_label_value, selects
@@ -61,7 +62,11 @@ WORKLOADS = (
     "preemption_policy",
     "extended_resources",
     "gang",
+    "start_cpu_milli",
+    "start_memory_mib",
+    "containers",
 )
+AMOUNTS = ("limit_cpu_milli", "limit_memory_mib", "start_cpu_milli", "start_memory_mib")
 PODS = ("name", "workload", "node")
 POLICIES = frozenset({"PreemptLowerPriority", "Never"})
 LOWEST_PRIORITY = -(2**31)
@@ -120,7 +125,8 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
 
 
 def write(trace: Trace, folder: Path) -> None:
-    """Write a folder from which `read` returns the same trace. NaN in a curve of a recording becomes an empty cell.
+    """Write a folder from which `read` returns the same trace. NaN in a curve of a recording, and gaps, become empty
+    cells.
 
     trace.json is written last, so that a folder without it is incomplete. Raises TraceError for invalid values and
     duplicate names.
@@ -153,8 +159,9 @@ def write(trace: Trace, folder: Path) -> None:
         ),
     )
     header = ("workload", *(f"t{step}" for step in range(trace.steps)))
-    for table, curves in (("cpu_milli", trace.cpu_milli), ("memory_mib", trace.memory_mib)):
-        rows = ((key, *map(_usage, curve.tolist())) for key, curve in zip(keys, curves, strict=True))
+    for resource, (table, curves) in enumerate((("cpu_milli", trace.cpu_milli), ("memory_mib", trace.memory_mib))):
+        measured = curves if trace.gaps is None else np.where(trace.gaps[resource], np.nan, curves)
+        rows = ((key, *map(_usage, curve.tolist())) for key, curve in zip(keys, measured, strict=True))
         write_table(path_of(folder, table), header, rows)
     about = About(
         name=trace.name, seconds_per_step=trace.seconds_per_step, starts_at=trace.starts_at, notes=trace.notes
@@ -215,12 +222,13 @@ def _workloads(folder: Path) -> tuple[dict[str, TraceWorkload], dict[str, str]]:
             request_cpu_milli=row.integer("request_cpu_milli"),
             request_memory_mib=row.integer("request_memory_mib"),
             **_optional(row, ("namespace", "kind", "gang"), row.name),
-            **_optional(row, ("limit_cpu_milli", "limit_memory_mib"), row.integer),
+            **_optional(row, AMOUNTS, row.integer),
             tolerations=_from_json(row, "tolerations", tuple[Toleration, ...]),
             topology_spread=_from_json(row, "topology_spread", tuple[TraceSpreadConstraint, ...], _SPREAD),
             **_optional(row, ("priority",), partial(row.integer, least=LOWEST_PRIORITY)),
             **_optional(row, ("preemption_policy",), partial(_policy, row)),
             extended_resources=_extended_resources(row),
+            containers=_from_json(row, "containers", tuple[str, ...], 'a JSON list of names, such as ["main"]'),
         )
         row.new_name("name", seen, within=f"{workload.namespace}/{workload.kind}")
         _check_selectors(row, workload)

@@ -57,6 +57,9 @@ class ClusterUsage:
         self.used = np.zeros_like(self.base)
         """nodes × (core seconds, byte seconds) since the first `now`."""
 
+        self._memory_peak = np.zeros(len(self.base))
+        """nodes × bytes: the highest memory usage since `take_memory_peak`."""
+
         self.lost = 0.0
         """Core seconds of demand above the capacity of the nodes."""
 
@@ -111,5 +114,11 @@ class ClusterUsage:
         passed = now - self._at
         if passed > 0.0:
             self.used += self.usage * passed
+            np.maximum(self._memory_peak, self.usage[:, 1], out=self._memory_peak)
             self.lost += float(np.maximum(self.usage[:, 0] - self.base[:, 0], 0.0).sum()) * passed
             self._at = now
+
+    def take_memory_peak(self) -> Array:
+        """The highest memory usage of each node (bytes) since the last call, until the last `pass_time`."""
+        peak, self._memory_peak = self._memory_peak, np.zeros(len(self.base))
+        return peak

@@ -5,6 +5,7 @@ import msgspec
 from equipoise.contracts.numeric import Array, np
 from equipoise.lab.model.batch_demand import STEPS_PER_DAY, NodeDays
 from equipoise.lab.model.cluster_usage import MIB
+from equipoise.lab.model.period_means import period_means
 from equipoise.lab.model.trace import Trace
 
 NOISE = 0.1
@@ -74,13 +75,7 @@ def _quarters(usage: Array, seconds_per_step: float) -> Array:
     whole = usage[:, : usage.shape[1] // per_day * per_day]
     if not whole.shape[1]:
         whole = np.tile(usage, (1, -(-per_day // usage.shape[1])))[:, :per_day]
-    sums = np.concatenate([np.zeros((len(whole), 1)), np.cumsum(whole, axis=1)], axis=1) * seconds_per_step
-    ends = np.arange(whole.shape[1] // per_day * STEPS_PER_DAY + 1) * _QUARTER
-    step = np.minimum((ends // seconds_per_step).astype(np.intp), whole.shape[1] - 1)
-    # The usage until each end: that of whole steps, and of a part of the next step.
-    until = sums[:, step] + whole[:, step] * (ends - step * seconds_per_step)
-    quarters: Array = np.diff(until, axis=1) / _QUARTER
-    return quarters
+    return period_means(whole, seconds_per_step, _QUARTER)
 
 
 def _counts(trace: Trace) -> Array:

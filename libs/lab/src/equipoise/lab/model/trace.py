@@ -75,6 +75,15 @@ class TraceWorkload(msgspec.Struct, frozen=True, kw_only=True):
     gang: str = ""
     """The gang of its pods, which are then never moved; empty: none."""
 
+    start_cpu_milli: int = 0
+    """What a pod requests only to start, by its init containers, and its overhead: it never requests less."""
+
+    start_memory_mib: int = 0
+    """The same as `start_cpu_milli`, for memory."""
+
+    containers: tuple[str, ...] = ()
+    """The names of the containers of a pod; empty: not known."""
+
 
 class TracePod(msgspec.Struct, frozen=True, kw_only=True):
     """A pod and its node."""
@@ -126,6 +135,10 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: Array
     """The same as `cpu_milli`, for memory in MiB."""
 
+    gaps: npt.NDArray[np.bool_] | None = None
+    """(CPU, memory) × workloads × steps: where nothing was measured, and the usage is the mean of the row; None:
+    nowhere."""
+
     replicas_by_step: npt.NDArray[np.intp] | None = None
     """workloads × steps: the number of pods, where an autoscaler changes it; None: the number of `pods`."""
 
@@ -150,4 +163,13 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         steps = self.steps - self.steps % round(86_400.0 / self.seconds_per_step)
         if not steps:
             return self
-        return msgspec.structs.replace(self, cpu_milli=self.cpu_milli[:, :steps], memory_mib=self.memory_mib[:, :steps])
+        return self.with_steps(np.arange(steps))
+
+    def with_steps(self, steps: npt.NDArray[np.intp]) -> "Trace":
+        """The trace with the usage of these steps only, in this order."""
+        return msgspec.structs.replace(
+            self,
+            cpu_milli=self.cpu_milli[:, steps],
+            memory_mib=self.memory_mib[:, steps],
+            gaps=None if self.gaps is None else self.gaps[:, :, steps],
+        )

@@ -221,6 +221,9 @@ def _budget_notes(omitted: Sequence[str], *, known: bool) -> list[str]:
 def _workload(key: Key, pod: Pod, spread: tuple[TraceSpreadConstraint, ...]) -> TraceWorkload:
     namespace, kind, name = key
     requests = pod_requests(pod)
+    start = pod_requests(
+        msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=[], resources=None))
+    )
     cpu_limit, memory_limit = pod_limit(pod, "cpu"), pod_limit(pod, "memory")
     return TraceWorkload(
         name=name,
@@ -236,6 +239,12 @@ def _workload(key: Key, pod: Pod, spread: tuple[TraceSpreadConstraint, ...]) -> 
         preemption_policy="Never" if pod.spec.preemption_policy == "Never" else "PreemptLowerPriority",
         extended_resources=_extended_resources(requests),
         gang=gang_of(pod).replace("/", " "),  # names of a trace have no slashes
+        start_cpu_milli=_whole(start.get("cpu", 0.0), 1e-3),
+        start_memory_mib=_whole(start.get("memory", 0.0), MIB),
+        containers=(
+            *(container.name for container in pod.spec.containers or ()),
+            *(sidecar.name for sidecar in pod.spec.init_containers if sidecar.restart_policy == "Always"),
+        ),
     )
 
 

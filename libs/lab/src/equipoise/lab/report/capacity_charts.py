@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from equipoise.lab.capacity.answers import CapacityAnswers
 from equipoise.lab.capacity.batch_work import RULES, BatchCapacity, BatchOutcome, Rule
 from equipoise.lab.capacity.fewer_nodes import NodesNeeded
-from equipoise.lab.report.capacity_tables import LIMITS
+from equipoise.lab.report.capacity_tables import LIMITS, nodes_text
 from equipoise.lab.report.drawing import WIDTH, Chart, Theme, chart
 from equipoise.lab.report.drawing import figure as new_figure
 from equipoise.lab.results import STOCK
@@ -23,8 +23,13 @@ _SIDES = ((1, "CPU alone"), (2, "CPU and memory"))
 def capacity_charts(answers: CapacityAnswers, width: int = WIDTH) -> list[Chart]:
     """A chart for each answer."""
     batch, needed = answers.batch, answers.nodes_needed
+    by_requests = answers.requests.nodes_needed if answers.requests is not None else ()
     charts = [] if batch is None else [chart("batch", lambda theme: _frontier(batch, theme), width)]
-    return [*charts, *([chart("nodes", lambda theme: _nodes(needed, theme), width)] if needed else [])]
+    if needed:
+        charts.append(chart("nodes", lambda theme: nodes_chart(needed, theme), width))
+    if by_requests:
+        charts.append(chart("requests", lambda theme: nodes_chart(by_requests, theme), width))
+    return charts
 
 
 def _frontier(batch: BatchCapacity, theme: Theme) -> tuple[Figure, str]:
@@ -99,7 +104,7 @@ def _line(axis: Axes, rule: Rule, line: Sequence[BatchOutcome], color: str, them
     )
 
 
-def _nodes(needed: Sequence[NodesNeeded], theme: Theme) -> tuple[Figure, str]:
+def nodes_chart(needed: Sequence[NodesNeeded], theme: Theme) -> tuple[Figure, str]:
     """The chart of fewer nodes: a bar for each case."""
     whole = needed[0].nodes
     answered = [case for case in needed if case.needed is not None and case.policy != STOCK]
@@ -134,9 +139,7 @@ def _nodes(needed: Sequence[NodesNeeded], theme: Theme) -> tuple[Figure, str]:
 
 
 def _bar(case: NodesNeeded) -> str:
-    if case.needed is None:
-        return "more than now"
-    amount = f"{case.needed:,}" if case.exact else f"at most {case.needed:,}"
+    amount = nodes_text(case)
     return f"{amount} · {LIMITS[case.limited_by]}" if case.limited_by else amount
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-import msgspec
-from rich.table import Table
-
 from equipoise.lab.capacity.answers import CapacityAnswers
 from equipoise.lab.capacity.batch_work import RULES, STILL_THERE_HOURS, BatchCapacity, BatchOutcome
 from equipoise.lab.capacity.fewer_nodes import NodesNeeded
+from equipoise.lab.report.requests_tables import VARIANTS, requests_notes, requests_rows
+from equipoise.lab.report.rows import Rows
 from equipoise.lab.results import PODS_PER_TOLERATED
 
 LIMITS = {"hours": "hours above 80 %", "requests": "requests", "violations": "anti-affinity", "": "not known"}
@@ -15,51 +14,30 @@ LIMITS = {"hours": "hours above 80 %", "requests": "requests", "violations": "an
 _NAMES = {"cpu": "CPU", "memory": "memory"}
 
 
-class Rows(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of text."""
-
-    title: str
-    heads: tuple[str, ...]
-    """The heads of the columns, with ` · ` where a terminal breaks the line."""
-
-    names: int
-    """The number of columns with names, which come first; the others have numbers."""
-
-    rows: tuple[tuple[str, ...], ...]
-    ours: frozenset[int] = frozenset()
-    """Rows that are highlighted."""
-
-
 def capacity_rows(answers: CapacityAnswers) -> list[Rows]:
-    """A table or two for each answer."""
-    batch, needed = answers.batch, answers.nodes_needed
+    """The tables of each answer."""
+    batch, needed, requests = answers.batch, answers.nodes_needed, answers.requests
     found = [] if batch is None else [_idle(batch), _work(batch)]
-    return [*found, *([_nodes(needed)] if needed else [])]
+    found += [_nodes(needed, "How many nodes would do")] if needed else []
+    if requests is not None:
+        title = "How many nodes would do with other requests, on the last day"
+        found += [*requests_rows(requests), _nodes(requests.nodes_needed, title)]
+    return found
 
 
 def capacity_notes(answers: CapacityAnswers) -> tuple[str, ...]:
     """What a reader of the figures has to know."""
     notes = () if answers.batch is None else answers.batch.notes
-    if not answers.nodes_needed:
+    if answers.requests is not None:
+        notes = (*notes, *requests_notes(answers.requests))
+    if not (answers.nodes_needed or answers.requests):
         return notes
     return (
         *notes,
         "Nodes needed: the smallest cluster with the same mix of nodes that has no more hours above 80 % than the "
         f"present one with the stock scheduler, and at most one pod in {PODS_PER_TOLERATED} more without a node. "
-        "Found by halving: a smaller one that was not replayed may do as well.",
+        "Not all sizes were replayed: a smaller one may do as well.",
     )
-
-
-def as_table(rows: Rows, kind: type[Table] = Table) -> Table:
-    """The table for terminals."""
-    shown = kind(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    for number, head in enumerate(rows.heads):
-        shown.add_column(
-            head.replace(" · ", "\n"), justify="left" if number < rows.names else "right", no_wrap=number < rows.names
-        )
-    for number, row in enumerate(rows.rows):
-        shown.add_row(*row, style="bold green" if number in rows.ours else "")
-    return shown
 
 
 def _idle(batch: BatchCapacity) -> Rows:
@@ -105,7 +83,14 @@ def _cells(work: BatchOutcome) -> tuple[str, ...]:
     return (*shares, f"{work.core_hours:,.0f}", f"{work.suppressed_core_hours:,.0f}")
 
 
-def _nodes(needed: Sequence[NodesNeeded]) -> Rows:
+def nodes_text(case: NodesNeeded) -> str:
+    """The number of nodes that are needed, and what is known about it."""
+    if case.needed is None:
+        return "more" if any(size.nodes == case.nodes for size in case.tried) else "not known"
+    return f"{case.needed:,}" if case.exact else f"at most {case.needed:,}"
+
+
+def _nodes(needed: Sequence[NodesNeeded], title: str) -> Rows:
     rows = []
     for each in needed:
         size = next((size for size in each.tried if size.nodes == each.needed), None)
@@ -114,8 +99,9 @@ def _nodes(needed: Sequence[NodesNeeded]) -> Rows:
                 each.scenario,
                 each.policy + (" (hints)" if each.placement == "hints" else ""),
                 "yes" if each.descheduler else "no",
+                VARIANTS[each.requests],
                 f"{each.nodes:,}",
-                "more" if each.needed is None else f"{each.needed:,}" if each.exact else f"at most {each.needed:,}",
+                nodes_text(each),
                 "" if each.needed is None else f"{each.nodes - each.needed:,}",
                 f"{each.allowed_hours_above_80:,.0f}",
                 "" if size is None else f"{size.hours_above_80:,.0f}",
@@ -123,11 +109,11 @@ def _nodes(needed: Sequence[NodesNeeded]) -> Rows:
             )
         )
     return Rows(
-        title="How many nodes would do",
+        title=title,
         heads=(
-            "scenario", "policy", "de- · scheduler", "nodes · now", "nodes · needed", "fewer", "hours >80 % · allowed",
-            "hours >80 % · needed", "limited by",
+            "scenario", "policy", "de- · scheduler", "requests", "nodes · now", "nodes · needed", "fewer",
+            "hours >80 % · allowed", "hours >80 % · needed", "limited by",
         ),
-        names=3,
+        names=4,
         rows=tuple(rows),
     )  # fmt: skip

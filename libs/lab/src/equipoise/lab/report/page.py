@@ -97,6 +97,8 @@ def _capacity(answers: CapacityAnswers, more: Sequence[Chart]) -> list[str]:
         body += ["<h2>Batch work</h2>", _image(charts["batch"])]
     if answers.nodes_needed:
         body += ["<h2>Fewer nodes</h2>", _image(charts["nodes"])]
+    if answers.requests is not None:
+        body += ["<h2>Requests</h2>", _image(charts["requests"])]
     for rows in capacity_rows(answers):
         cells = [
             ("best" if number in rows.ours else "", list(map(escape, row))) for number, row in enumerate(rows.rows)

@@ -61,6 +61,9 @@ class ApiObjects:
         self._pods: dict[str, Pod] = {}
         self._reader = PodReader()
         self._infos: dict[str, PodInfo] = {}
+        self._restricted_pods: dict[str, tuple[Pod, tuple[str, ...], PodInfo]] = {}
+        """By UID: a pod, the nodes that are excluded for it, and the pod with an affinity that excludes them."""
+
         self._owners: dict[Workload, list[OwnerReference]] = {}
         self._selectors: dict[Workload, LabelSelector] = {}
         """The selectors of the workloads whose pods kube-scheduler spreads by default."""
@@ -140,16 +143,24 @@ class ApiObjects:
         )
 
     def _restricted(self, workloads: Collection[Workload]) -> dict[str, PodInfo]:
-        """The pods whose nodes the anti-affinity rules of the trace restrict, with an equivalent node affinity."""
-        affinity = {
-            workload: _affinity_without(nodes) for workload in workloads if (nodes := tuple(self.excluded(workload)))
-        }
-        return {
-            pod.uid: self._reader.read(_with_affinity(self._pods[pod.uid], affinity[pod.workload]))
-            for placed in (self._placed.values() if affinity else ())
-            for pod in placed.values()
-            if pod.workload in affinity
-        }
+        """The pods whose nodes the anti-affinity rules of the trace restrict, with an equivalent node affinity.
+
+        Most of them are those of the evaluation before, which are kept.
+        """
+        excluded = {workload: nodes for workload in workloads if (nodes := tuple(self.excluded(workload)))}
+        before, self._restricted_pods = self._restricted_pods, {}
+        affinity: dict[Workload, Affinity] = {}
+        for placed in self._placed.values() if excluded else ():
+            for uid, pod in placed.items():
+                if pod.workload is None or (nodes := excluded.get(pod.workload)) is None:
+                    continue
+                unrestricted = self._pods[uid]
+                known = before.get(uid)
+                if known is None or known[0] is not unrestricted or known[1] != nodes:
+                    rule = affinity.setdefault(pod.workload, _affinity_without(nodes))
+                    known = unrestricted, nodes, self._reader.read(_with_affinity(unrestricted, rule))
+                self._restricted_pods[uid] = known
+        return {uid: info for uid, (_, _, info) in self._restricted_pods.items()}
 
     def _pod(self, placed: PlacedPod, node: str) -> Pod:
         workload = placed.workload

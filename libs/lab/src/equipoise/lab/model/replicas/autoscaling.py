@@ -33,19 +33,28 @@ def autoscaled(trace: Trace) -> Trace:
     memory of a pod does not change.
     """
     most = trace.replicas()
-    steps = round(DOWNSCALE_STABILIZATION // trace.seconds_per_step)
+    steps = stabilization_steps(trace)
     replicas = np.repeat(most[:, np.newaxis], trace.steps, axis=1)
     for number, workload in enumerate(trace.workloads):
         target = trace.cpu_milli[number].max()
         if workload.kind in _KINDS and most[number] > 1 and target > 0.0:
-            replicas[number] = _replicas(trace.cpu_milli[number] * most[number] / target, int(most[number]), steps)
+            needed = trace.cpu_milli[number] * most[number] / target
+            replicas[number] = replicas_by_step(needed, int(most[number]), steps, most=int(most[number]))
     cpu_milli = trace.cpu_milli * most[:, np.newaxis] / np.maximum(replicas, 1)
     return msgspec.structs.replace(trace, cpu_milli=cpu_milli, replicas_by_step=replicas)
 
 
-def _replicas(needed: Array, most: int, stabilization: int) -> npt.NDArray[np.intp]:
-    """The replicas in each step. `needed`: the usage of all pods, as a multiple of the target."""
-    current, desired, by_step = most, list[int](), list[int]()
+def stabilization_steps(trace: Trace) -> int:
+    """The number of steps before the present one whose desired replicas count for a scale-down."""
+    return round(DOWNSCALE_STABILIZATION // trace.seconds_per_step)
+
+
+def replicas_by_step(needed: Array, replicas: int, stabilization: int, *, most: int) -> npt.NDArray[np.intp]:
+    """The replicas in each step, from 1 to `most`. `needed`: the usage of all pods, as a multiple of the target.
+
+    `replicas`: their number at the start; `stabilization`: see `stabilization_steps`.
+    """
+    current, desired, by_step = replicas, list[int](), list[int]()
     for usage in np.tile(needed, _DAYS).tolist():
         steady = abs(usage / current - 1.0) <= TOLERANCE
         # Rounding errors must not add a pod.
