@@ -152,8 +152,9 @@ class ApiObjects:
         affinity: dict[Workload, Affinity] = {}
         for placed in self._placed.values() if excluded else ():
             for uid, pod in placed.items():
-                if pod.workload is None or (nodes := excluded.get(pod.workload)) is None:
+                if pod.workload not in excluded:
                     continue
+                nodes = excluded[pod.workload]
                 unrestricted = self._pods[uid]
                 known = before.get(uid)
                 if known is None or known[0] is not unrestricted or known[1] != nodes:
