@@ -29,7 +29,7 @@ class SizeSearch:
         return max((removed for removed, good in self._good_enough.items() if good and removed < below), default=-1)
 
     def next_sizes(self, guess: int, width: int) -> Set[int]:
-        """At most `width` sizes to replay next; none if the answer is known. `guess` counts for the first time."""
+        """The sizes to replay next, at most `width`; none if the answer is known. `guess` counts for the first time."""
         low, high = self.enough, self.too_few
         if high - low <= 1:
             return set()

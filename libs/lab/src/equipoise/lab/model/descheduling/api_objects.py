@@ -62,7 +62,7 @@ class ApiObjects:
         self._reader = PodReader()
         self._infos: dict[str, PodInfo] = {}
         self._restricted_pods: dict[str, tuple[Pod, tuple[str, ...], PodInfo]] = {}
-        """By UID: a pod, the nodes that are excluded for it, and the pod with an affinity that excludes them."""
+        """Pods by UID: each with the nodes that are excluded for it, and itself with an affinity that excludes them."""
 
         self._owners: dict[Workload, list[OwnerReference]] = {}
         self._selectors: dict[Workload, LabelSelector] = {}
