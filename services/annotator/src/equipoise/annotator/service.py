@@ -35,6 +35,7 @@ from equipoise.annotator.shell.deletion_cost_writer import DeletionCostWriter
 from equipoise.annotator.shell.hint_writer import HintWriter
 from equipoise.annotator.shell.membership import Membership
 from equipoise.annotator.shell.object_client import RESOURCES, ObjectClient
+from equipoise.annotator.shell.taint_writer import TaintWriter
 from equipoise.annotator.shell.webhook_guard import WebhookGuard
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
@@ -139,6 +140,7 @@ class Annotator:
             writes=RateLimiter(clock, lambda: self._interval(settings.writes_per_second)),
             results=results,
         )
+        self._taints = TaintWriter(runtime, is_ours=self._owns, client=self._client)
         self._hints = HintWriter(runtime, is_ours=self._owns, interval=self._interval, results=results)
         self._deletion_costs: DeletionCostWriter | None = None
         costs = deletion_costs(runtime.configuration.shared.moves.level, settings.deletion_costs)
@@ -163,6 +165,7 @@ class Annotator:
 
     async def attach(self) -> None:
         follow = self._bus.follow
+        await follow(channels.EMPTYING, self._taints.on_emptying)
         if self._settings.crane:
             await follow(channels.NODE_PLACEMENTS.reading(PlacedTimes), self._hot_values.on_placement)
         # Before the values, because a skew may forbid to write them.
@@ -257,6 +260,7 @@ class Annotator:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._installation.run(), name="check for other installations")
                 tasks.create_task(self._renew_membership(), name="membership")
+                tasks.create_task(self._taints.run(), name="taints")
                 if self._deletion_costs is not None:
                     tasks.create_task(self._deletion_costs.run(), name="deletion costs")
                 if self._writes_hints:

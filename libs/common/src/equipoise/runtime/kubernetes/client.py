@@ -13,7 +13,7 @@ from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIN
 from equipoise.contracts.kubernetes.objects.access import AccessReview, AdmissionPolicy, Role
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Event, Lease, Namespace, ResourceQuota
 from equipoise.contracts.kubernetes.objects.metadata import ExplainedCondition, Object
-from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.node import Node, Taint
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.storage import (
     CSINode,
@@ -357,6 +357,14 @@ class Kube(Protocol):
         """Patches these amounts in the status of a node, as capacity and as allocatable; None removes one.
 
         Raises Conflict if the node does not have this `uid`.
+        """
+        ...
+
+    async def set_taint(self, node: Node, taint: Taint, *, present: bool) -> None:
+        """Adds a taint to a node, or removes it, and changes no other taint. Taints are identified by key and effect.
+
+        Raises Conflict if the node is not as it was read (`node`: its UID and resourceVersion), and UnreadableObject
+        for one that was not decoded completely.
         """
         ...
 

@@ -7,7 +7,18 @@ import msgspec
 from equipoise.runtime.kubernetes.client import KubeError, error_for_status
 
 Verb = Literal[
-    "discover", "get", "list", "watch", "create", "replace", "annotate", "update_status", "bind", "delete", "evict"
+    "discover",
+    "get",
+    "list",
+    "watch",
+    "create",
+    "replace",
+    "annotate",
+    "taint",
+    "update_status",
+    "bind",
+    "delete",
+    "evict",
 ]
 
 

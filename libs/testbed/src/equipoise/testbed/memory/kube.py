@@ -14,6 +14,7 @@ import msgspec
 from equipoise.contracts.kubernetes.objects.access import AccessReview, AccessReviewSpec, AccessReviewStatus
 from equipoise.contracts.kubernetes.objects.cluster import Event
 from equipoise.contracts.kubernetes.objects.metadata import Condition, ExplainedCondition, Object, ObjectReference
+from equipoise.contracts.kubernetes.objects.node import Node, Taint
 from equipoise.contracts.kubernetes.objects.pod import Pod, PodStatus
 from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
 from equipoise.contracts.kubernetes.objects.workload import CustomWorkload
@@ -261,6 +262,18 @@ class MemoryKube:
             if status != node.status:
                 self._store.write(NODES, msgspec.structs.replace(node, status=status))
 
+    async def set_taint(self, node: Node, taint: Taint, *, present: bool) -> None:
+        name = node.metadata.name
+        async with self._request("taint", NODES, "", name):
+            required_readable(node, f"taint {name}", self.unreadable, NODES.plural)
+            found = self._with_uid(NODES, "", name, node.metadata.uid)
+            if found.metadata.resource_version != node.metadata.resource_version:
+                raise _conflict(NODES, name, "the object has been modified")
+            changed = _with_taint(found.spec.taints, taint, present=present)
+            if changed != found.spec.taints:
+                spec = msgspec.structs.replace(found.spec, taints=changed)
+                self._store.write(NODES, msgspec.structs.replace(found, spec=spec))
+
     async def bind(self, namespace: str, name: str, node: str, *, uid: str) -> None:
         async with self._request("bind", PODS, namespace, name):
             pod = self._pod(namespace, name, uid)
@@ -393,6 +406,15 @@ def _merged(quantities: Mapping[str, str], amounts: Mapping[str, int | None]) ->
     """The quantities after a patch, which removes those whose amount is None."""
     kept = {name: text for name, text in quantities.items() if name not in amounts}
     return kept | {name: str(amount) for name, amount in amounts.items() if amount is not None}
+
+
+def _with_taint(taints: Sequence[Taint], taint: Taint, *, present: bool) -> list[Taint]:
+    """The taints with this one, which replaces one with the same key and effect, or without it."""
+    same = (taint.key, taint.effect)
+    changed = [taint if present and (each.key, each.effect) == same else each for each in taints]
+    if not present:
+        return [each for each in taints if (each.key, each.effect) != same]
+    return changed if taint in changed else [*changed, taint]
 
 
 def _with_condition(status: PodStatus, condition: Condition) -> PodStatus:

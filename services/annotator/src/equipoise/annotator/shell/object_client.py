@@ -1,6 +1,6 @@
 """Reads and PATCHes objects at the configured rates, and reports what the API server refuses."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from prometheus_client import Counter
 from equipoise.annotator.decisions.annotation_target import AnnotationTarget
 from equipoise.annotator.decisions.existing_value import Precondition
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.runtime.async_tools.rate_limiter import RateLimiter
 from equipoise.runtime.kubernetes.client import NODES, WORKLOAD_RESOURCES, Kube, KubeError, Resource
 from equipoise.runtime.kubernetes.paced_requests import PacedRequests, concerns_one_object
@@ -31,6 +32,9 @@ class ObjectClient:
     results: Counter
     """Writes by kind and result."""
 
+    on_node: Callable[[Node], None] = lambda node: None
+    """A function that gets each node that is read."""
+
     def __post_init__(self) -> None:
         self._requests = PacedRequests(self.clock, self.reads, self.writes)
 
@@ -38,6 +42,8 @@ class ObjectClient:
         reading = self.kube.get(RESOURCES[target.group, target.kind], target.name, target.namespace)
         annotated = await self._requests.send(reading)
         self.health.set_problem("api server", None)
+        if isinstance(annotated, Node):
+            self.on_node(annotated)
         metadata: ObjectMeta = annotated.metadata
         return metadata
 

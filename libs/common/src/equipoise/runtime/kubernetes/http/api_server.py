@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import aiohttp
 
 from equipoise.contracts.kubernetes.objects.metadata import ExplainedCondition, Object
+from equipoise.contracts.kubernetes.objects.node import Node, Taint
 from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
 from equipoise.contracts.kubernetes.objects.workload import CustomWorkload
 from equipoise.contracts.unreadable.lenient_decoding import read_object
@@ -28,7 +29,7 @@ from equipoise.runtime.kubernetes.client import (
     Resource,
     path_of,
 )
-from equipoise.runtime.kubernetes.http import responses
+from equipoise.runtime.kubernetes.http import patches, responses
 from equipoise.runtime.kubernetes.http.requests import CONNECT_SECONDS, Requests, raise_for_status
 from equipoise.runtime.kubernetes.unreadable_objects import UnreadableInLists, required_readable
 from equipoise.runtime.process.unreadable import UnreadableThings
@@ -174,7 +175,7 @@ class ApiServer:
         version: str = "",
         expected: Mapping[str, str] | None = None,
     ) -> None:
-        content_type, body = responses.annotation_patch(annotations, uid=uid, version=version, expected=expected)
+        content_type, body = patches.annotation_patch(annotations, uid=uid, version=version, expected=expected)
         try:
             await self.requests.request(
                 _what("annotate", resource, namespace, name),
@@ -231,6 +232,21 @@ class ApiServer:
             accept=METADATA_ONLY,
         )
 
+    async def set_taint(self, node: Node, taint: Taint, *, present: bool) -> None:
+        name = node.metadata.name
+        what = _what("taint" if present else "remove the taint of", NODES, "", name)
+        required_readable(node, what, self.unreadable, NODES.plural)
+        await self.requests.request(
+            what,
+            "PATCH",
+            NODES.path(name=name),
+            bytes,
+            query={"fieldManager": self._agent},
+            body=patches.taint_patch(node, taint, present=present),
+            content_type="application/json-patch+json",
+            accept=METADATA_ONLY,
+        )
+
     async def bind(self, namespace: str, name: str, node: str, *, uid: str) -> None:
         body = {
             "apiVersion": "v1",
@@ -256,7 +272,7 @@ class ApiServer:
             PODS.path(namespace, name, "status"),
             bytes,
             query={"fieldManager": self._agent},
-            body=responses.pod_status_patch(uid=uid, condition=condition, nominated_node=nominated_node),
+            body=patches.pod_status_patch(uid=uid, condition=condition, nominated_node=nominated_node),
             content_type="application/strategic-merge-patch+json",
             accept=METADATA_ONLY,
         )
@@ -269,7 +285,7 @@ class ApiServer:
             VOLUMES.path(name=name),
             bytes,
             query={"fieldManager": self._agent},
-            body=responses.reservation_patch(volume, claim),
+            body=patches.reservation_patch(volume, claim),
             content_type="application/merge-patch+json",
             accept=METADATA_ONLY,
         )

@@ -8,8 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects.metadata import ExplainedCondition, Object, ObjectMeta, ObjectReference
-from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
+from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
 from equipoise.contracts.kubernetes.objects.workload import CustomWorkload
 from equipoise.contracts.plain_text import plain_text
 from equipoise.contracts.unreadable.lenient_decoding import (
@@ -251,64 +250,6 @@ def as_body(resource: Resource[T], value: T) -> dict[str, Any]:
     version = f"{resource.group}/{resource.version}" if resource.group else resource.version
     body = _with_text_times(msgspec.to_builtins(value, builtin_types=(datetime,)))
     return {**body, "apiVersion": version, "kind": resource.kind}
-
-
-def annotation_patch(
-    annotations: Mapping[str, str | None], *, uid: str, version: str, expected: Mapping[str, str] | None
-) -> tuple[str, Any]:
-    """The content type and the body of a patch. Only a JSON patch can require the value of an annotation."""
-    required = {name: text for name, text in (("uid", uid), ("resourceVersion", version)) if text}
-    if not expected:
-        return "application/merge-patch+json", {"metadata": {"annotations": dict(annotations), **required}}
-    tests = {f"/metadata/{name}": text for name, text in required.items()}
-    tests |= {_annotation_path(key): text for key, text in expected.items()}
-    changes = [
-        {"op": "remove", "path": _annotation_path(key)}
-        if text is None
-        else {"op": "add", "path": _annotation_path(key), "value": text}
-        for key, text in annotations.items()
-    ]
-    return "application/json-patch+json", [
-        *({"op": "test", "path": path, "value": text} for path, text in tests.items()),
-        *changes,
-    ]
-
-
-def pod_status_patch(*, uid: str, condition: ExplainedCondition | None, nominated_node: str | None) -> dict[str, Any]:
-    """The body of a strategic merge patch, which leaves conditions of other types as they are."""
-    status: dict[str, Any] = {}
-    if condition is not None:
-        # The API server refuses fractions of a second.
-        moment = condition.last_transition_time
-        condition = msgspec.structs.replace(condition, last_transition_time=moment and moment.replace(microsecond=0))
-        status["conditions"] = [condition]
-    if nominated_node is not None:
-        status["nominatedNodeName"] = nominated_node or None
-    return {"metadata": {"uid": uid}, "status": status}
-
-
-def reservation_patch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> dict[str, Any]:
-    """The body of a merge patch, as kube-scheduler writes it: the annotation marks a binding that may be undone."""
-    metadata = claim.metadata
-    reference = ObjectReference(
-        api_version="v1",
-        kind="PersistentVolumeClaim",
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=metadata.uid,
-    )
-    return {
-        "metadata": {
-            "uid": volume.metadata.uid,
-            "resourceVersion": volume.metadata.resource_version,
-            "annotations": {"pv.kubernetes.io/bound-by-controller": "yes"},
-        },
-        "spec": {"claimRef": reference},
-    }
-
-
-def _annotation_path(key: str) -> str:
-    return "/metadata/annotations/" + key.replace("/", "~1")  # a key contains no ~
 
 
 def _with_text_times(value: Any) -> Any:
