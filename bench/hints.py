@@ -76,7 +76,7 @@ def changed_node(state: ScoringState, message: NodePlacement, generator: random.
     workloads = list(state.nodes.messages.workloads)
 
     def seconds() -> float:
-        snapshot = node_snapshot(state, {}, NOW)
+        snapshot = node_snapshot(state, {}, (), NOW)
         started = time.process_time()
         for _ in scores.update(snapshot, workloads, lambda workload: demands.demand(workload, None, NOW)):
             pass

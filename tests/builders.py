@@ -7,6 +7,7 @@ from equipoise.contracts.kubernetes.objects.metadata import SelectorRequirement
 from equipoise.contracts.kubernetes.objects.node import NodeSelectorTerm
 from equipoise.contracts.kubernetes.objects.pod import Affinity, NodeAffinity, PreferredNodes
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.consolidation import NodeBeingEmptied, NodesBeingEmptied
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode
@@ -113,6 +114,15 @@ def a_placement(node: str = "node-a", pods: list[PlacedPod] | None = None, **fie
         "sequence": 1,
     }
     return NodePlacement(**(defaults | fields))
+
+
+def nodes_being_emptied(*names: str, at: float = NOW, validity: float = 600.0, **fields: Any) -> NodesBeingEmptied:
+    """The message about nodes that are being emptied since `at`."""
+    nodes = [
+        NodeBeingEmptied(**({"node": name, "uid": f"uid-{name}", "since": at, "why": "few pods"} | fields))
+        for name in names
+    ]
+    return NodesBeingEmptied(evaluated_at=at, valid_until=at + validity, nodes=nodes)
 
 
 def an_intent(pod: str = "web-1", node: str = "node-a", **fields: Any) -> EvictionIntent:

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 from annotator.worlds import ROUND, World
+from builders import nodes_being_emptied
 
 from equipoise.annotator.shell.taint_writer import CHECK_PERIOD, LONGEST_BACKOFF, READ_PERIOD
 from equipoise.contracts.bus.subjects import NODES_EMPTYING
 from equipoise.contracts.kubernetes.nodes.consolidation_taint import consolidation_taint, is_consolidation
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, Taint
-from equipoise.contracts.messages.consolidation import NodeBeingEmptied, NodesBeingEmptied
 from equipoise.runtime.kubernetes.client import NODES
 from equipoise.testbed.memory.faults import Call
 
@@ -27,15 +27,11 @@ class EmptyingWorld(World):
         metadata = ObjectMeta(name=name, uid=uid or f"uid-{name}")
         self.kube.put(NODES, Node(metadata=metadata, spec=NodeSpec(taints=[FOREIGN, *taints])))
 
-    async def publish(self, *names: str, uid: str = "", since: float | None = None) -> None:
+    async def publish(self, *names: str, uid: str = "") -> None:
         """What the descheduler publishes now."""
         now = self.clock.now()
-        nodes = [
-            NodeBeingEmptied(node=name, uid=uid or f"uid-{name}", since=now if since is None else since, why="few pods")
-            for name in names
-        ]
-        message = NodesBeingEmptied(evaluated_at=now, valid_until=now + VALIDITY, nodes=nodes)
-        await self.bus.publish(NODES_EMPTYING, message)
+        fields = {"uid": uid} if uid else {}
+        await self.bus.publish(NODES_EMPTYING, nodes_being_emptied(*names, at=now, validity=VALIDITY, **fields))
         await self.clock.advance(SOON)
 
     def taints(self, name: str = "node-a") -> list[Taint]:

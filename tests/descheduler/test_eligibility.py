@@ -8,6 +8,7 @@ from builders import NOW, a_workload
 from descheduler.cluster import a_node_object, a_pod_object, a_ready, a_workload_object, moment
 
 from equipoise.contracts.eviction.candidate import Candidate
+from equipoise.contracts.kubernetes.nodes.consolidation_taint import consolidation_taint
 from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, NodeStatus, Taint
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, PodDisruptionBudgetStatus
@@ -94,10 +95,11 @@ def test_a_node_that_was_created_while_a_clock_was_ahead_is_not_new_until_then()
     [
         a_node_object("node-a", NOW, spec=NodeSpec(unschedulable=True)),
         tainted("DeletionCandidateOfClusterAutoscaler"),
+        a_node_object("node-a", NOW, spec=NodeSpec(taints=[consolidation_taint(NOW)])),
         tainted("virtual-kubelet.io/provider"),
     ],
 )
-def test_cordoned_nodes_virtual_ones_and_candidates_for_removal_are_only_no_target(node: Node) -> None:
+def test_cordoned_and_virtual_nodes_and_those_that_will_be_removed_are_only_no_target(node: Node) -> None:
     """They may be relieved, but not filled."""
     assert source_refusal(node, now=NOW, settling=300) == ""
     assert target_refusal(node, now=NOW, settling=300)

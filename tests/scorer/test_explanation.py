@@ -15,6 +15,7 @@ from builders import (
     a_reclaimed_node,
     a_workload,
     a_workload_utilization,
+    nodes_being_emptied,
 )
 from scorer.clusters import a_batch_request, a_cycle, a_demand, a_pod, a_scoring_state, an_outcome, evenly, node_loads
 
@@ -109,6 +110,24 @@ def test_an_explanation_does_not_change_the_state() -> None:
     other = state.prioritize(a_pod("web-3", a_workload()), list(CORES), NOW).ranking
     assert other is not None
     assert other.hint.preferred == "low"
+
+
+def test_a_node_that_is_being_emptied_is_avoided_with_the_reason() -> None:
+    """The best one, here; if it is the second one, no load would put it first."""
+    state = a_scoring_state(CORES)
+    request = ExplainRequest(pod=a_pod("web-2"))
+    best, second, *_ = (node.node for node in explain(state, request, NOW).nodes)
+    state.emptying.on_message(nodes_being_emptied(best, "over"), NOW)
+    explanation = explain(state, request, NOW)
+
+    why = "consolidation has been emptying it since 2027-01-15 08:00 UTC: few pods"
+    assert explanation.nodes[0].node == second
+    assert (of(explanation, best).status, of(explanation, best).why) == ("avoided", why)
+    assert (of(explanation, best).score, of(explanation, best).extender_score) == (0.0, 0)
+    assert explanation.rank_change is not None
+    assert explanation.rank_change.why.endswith(f"is avoided whatever the loads are: {why}")
+    decision = state.decision(state.prioritize(a_pod("web-3"), list(CORES), NOW), a_pod("web-3"), 3, NOW)
+    assert {each.node: each.why for each in decision.best}[best] == why
 
 
 def test_a_pods_own_reservation_does_not_count() -> None:

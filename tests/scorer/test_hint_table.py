@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from builders import GIB, NOW, a_placement, a_workload, an_intent
+from builders import GIB, NOW, a_placement, a_workload, an_intent, nodes_being_emptied
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -54,6 +54,54 @@ def test_a_node_of_unknown_load_is_neither_preferred_nor_avoided() -> None:
     hint = a_cluster(8.0, None, 5.0, 3.0, 2.0).update()[WEB]
 
     assert "host-node-1" not in named(hint)
+
+
+def test_every_hint_avoids_the_nodes_that_are_being_emptied() -> None:
+    """Also those of workloads that get no hint otherwise, and of unknown load. After that, they are as all others."""
+    cluster = a_cluster(8.0, 1.0, 5.0, 3.0)
+    db, other = a_workload("db"), a_workload("other")
+    for workload in (db, other):
+        cluster.measured(workload)
+    before = cluster.update()
+    cluster.node("node-4", None)
+    cluster.scoring.emptying.on_message(nodes_being_emptied("node-1", "node-4"), NOW)
+    hints = cluster.update()
+
+    assert hints.keys() == before.keys()
+    assert {tuple(avoided(hint)[:2]) for hint in hints.values()} == {("node-1", "node-4")}
+    assert preferred(hints[WEB])[:2] == ["node-3", "node-2"]
+
+    cluster.scoring.emptying.on_message(nodes_being_emptied(at=NOW + 1), NOW + 1)
+    assert cluster.update(NOW + 1) == before
+
+
+def test_hints_of_alike_nodes_avoid_only_those_that_are_being_emptied() -> None:
+    cluster = a_cluster(2.0, 2.0, 2.0, 2.0)
+    assert cluster.update() == {}
+    cluster.scoring.emptying.on_message(nodes_being_emptied("node-2"), NOW)
+
+    hint = cluster.update()[WEB]
+    assert (preferred(hint), avoided(hint)) == ([], ["node-2"])
+
+
+def test_a_new_node_of_the_name_of_one_that_was_emptied_is_not_avoided() -> None:
+    cluster = a_cluster(8.0, 1.0, 5.0, 3.0)
+    before = cluster.update()
+    cluster.scoring.emptying.on_message(nodes_being_emptied("node-1", uid="the-node-before"), NOW)
+
+    assert cluster.update() == before
+
+
+def test_replacements_of_evicted_pods_avoid_the_nodes_that_are_being_emptied() -> None:
+    """Even if one of them was the intended target before."""
+    cluster = a_cluster(8.0, 1.0, 5.0, 3.0)
+    cluster.scoring.replacements.on_intent(an_intent(node="node-0", target="node-1"), NOW)
+    assert "node-1" in preferred(cluster.update()[WEB])
+    cluster.scoring.emptying.on_message(nodes_being_emptied("node-1"), NOW)
+
+    hint = cluster.update()[WEB]
+    assert "node-1" not in preferred(hint)
+    assert set(avoided(hint)) == {"node-0", "node-1"}
 
 
 @pytest.mark.parametrize(

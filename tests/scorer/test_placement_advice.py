@@ -3,7 +3,7 @@
 from typing import Literal
 
 import pytest
-from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_workload, an_intent
+from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_workload, an_intent, nodes_being_emptied
 from scorer.clusters import a_cycle, a_pod, a_scoring_state, an_outcome
 
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
@@ -52,6 +52,15 @@ def test_regret_is_the_difference_to_the_best_node_in_points() -> None:
     assert (chosen.load.cpu, chosen.with_pod.cpu) == (pytest.approx(0.8), pytest.approx(0.9))
     assert (best.load.cpu, best.with_pod.cpu) == (pytest.approx(0.2), pytest.approx(0.3))
     assert advice.high == Resources(cpu=0.65, memory=0.8)
+
+
+def test_advice_names_no_node_that_is_being_emptied_as_the_best() -> None:
+    state = a_scoring_state(CORES)
+    state.emptying.on_message(nodes_being_emptied("level"), NOW)
+    advice = advice_on(state, placed(), "hot")
+
+    assert advice.best is not None
+    assert (advice.rank, advice.best.node) == (2, "low")
 
 
 @pytest.mark.parametrize("compensation", ["proportional", "cliff", "off"])

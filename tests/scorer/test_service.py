@@ -15,6 +15,7 @@ from builders import (
     a_workload,
     a_workload_utilization,
     an_intent,
+    nodes_being_emptied,
 )
 from scorer.clusters import a_batch_request, a_cycle, a_pod, an_outcome
 from scorer.running import Running, Start, fill
@@ -94,6 +95,21 @@ async def test_a_replacement_avoids_the_evicted_node_from_the_intent_on(start: S
     assert before[0] == 10
     assert intended[:2] == [0, 10]
     assert score(running, "web-2", workload=a_workload(), cpu=0.5) == before
+
+
+async def test_a_node_that_is_being_emptied_scores_0_until_the_message_expires(start: Start) -> None:
+    """Whatever its load is, and for pods of all workloads."""
+    running = await start()
+    await fill(running)
+    before = score(running, "new-1")
+    best = NAMES[before.index(max(before))]
+    await running.bus.publish(subjects.NODES_EMPTYING, nodes_being_emptied(best, validity=60))
+    await running.clock.advance(0)
+
+    assert score(running, "new-2")[NAMES.index(best)] == 0
+    assert max(score(running, "new-2")) > 0
+    await running.clock.advance(61)
+    assert score(running, "new-3") == before
 
 
 async def test_outdated_messages_are_dropped_and_counted(start: Start) -> None:

@@ -83,6 +83,7 @@ class Scorer:
         await follow(channels.EVICTION_INTENTS, self.on_eviction_intent)
         await follow(channels.EVICTION_OUTCOMES, self.on_eviction_outcome)
         await follow(channels.NODE_PLACEMENTS, self.on_node_placement)
+        await follow(channels.EMPTYING, self._state.emptying.on_message)
         await follow(channels.NODE_UTILIZATIONS, nodes.on_utilization)
         if self.settings.reclaimed.enabled:
             await follow(channels.RECLAIMED_NODES, nodes.on_reclaimed)

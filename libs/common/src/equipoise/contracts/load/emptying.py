@@ -11,6 +11,7 @@ class Emptying:
 
     def __init__(self) -> None:
         self._latest: NodesBeingEmptied | None = None
+        self._by_uid: Mapping[str, NodeBeingEmptied] = {}
 
     def on_message(self, message: NodesBeingEmptied, now: float) -> bool:
         """Stores a message. Returns False if it is older than the latest one, or dated in the future."""
@@ -20,7 +21,7 @@ class Emptying:
         # A latest message of the future was received while this clock was ahead.
         if self._latest is not None and message.evaluated_at < self._latest.evaluated_at <= until:
             return False
-        self._latest = message
+        self._latest, self._by_uid = message, {node.uid: node for node in message.nodes}
         return True
 
     def nodes(self, now: float) -> Mapping[str, NodeBeingEmptied]:
@@ -31,4 +32,4 @@ class Emptying:
         latest = self._latest
         if latest is None or not latest.evaluated_at - CLOCK_TOLERANCE <= now <= latest.valid_until:
             return {}
-        return {node.uid: node for node in latest.nodes}
+        return self._by_uid

@@ -1,5 +1,7 @@
 """`placement.emptying`: the nodes that consolidation is emptying."""
 
+from datetime import UTC, datetime
+
 from equipoise.contracts.bounds import Time
 from equipoise.contracts.messages.example import IDLE_NODE, NOW
 from equipoise.contracts.messages.message import Message, Value
@@ -7,6 +9,10 @@ from equipoise.contracts.messages.message import Message, Value
 MAX_VALIDITY = 3_600.0
 """Seconds for which a message about nodes that are being emptied may be valid. A descheduler that ended, or whose clock
 was ahead, must not keep pods away from nodes for longer."""
+
+
+MAX_NODES = 100
+"""The largest number of nodes that are being emptied at the same time."""
 
 
 class NodeBeingEmptied(Value, frozen=True, kw_only=True):
@@ -21,6 +27,12 @@ class NodeBeingEmptied(Value, frozen=True, kw_only=True):
 
     why: str
     """Why it was chosen, as text for people."""
+
+    @property
+    def text(self) -> str:
+        """What is shown of the node: since when it is being emptied, and why."""
+        since = datetime.fromtimestamp(self.since, UTC)
+        return f"consolidation has been emptying it since {since:%Y-%m-%d %H:%M} UTC: {self.why}"
 
 
 class NodesBeingEmptied(Message, frozen=True, kw_only=True):
@@ -47,7 +59,9 @@ class NodesBeingEmptied(Message, frozen=True, kw_only=True):
     @property
     def implausible(self) -> str:
         validity = self.valid_until - self.evaluated_at
-        return "" if validity <= MAX_VALIDITY else f"valid for {validity:.0f} s: at most {MAX_VALIDITY:.0f} s"
+        if validity > MAX_VALIDITY:
+            return f"it would be valid for {validity:.0f} s, and no message is for more than {MAX_VALIDITY:.0f} s"
+        return f"{len(self.nodes)} nodes are too many" if len(self.nodes) > MAX_NODES else ""
 
 
 NODES_BEING_EMPTIED = NodesBeingEmptied(

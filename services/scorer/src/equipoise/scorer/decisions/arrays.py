@@ -133,6 +133,10 @@ class CandidateNodes(msgspec.Struct, frozen=True, kw_only=True):
     bands: BandRoom | None = None
     """None without co-location, and for a pod that requests nothing of a band."""
 
+    emptied: Mapping[str, str] = {}
+    """The nodes that consolidation is emptying, which score 0, with a text that states why. They need not be
+    candidates."""
+
     def take(self, columns: Rows) -> "CandidateNodes":
         """The values of the candidates in these columns."""
         daily, bands = self.daily, self.bands
@@ -148,6 +152,7 @@ class CandidateNodes(msgspec.Struct, frozen=True, kw_only=True):
             recent_placements=self.recent_placements[columns],
             daily=None if daily is None else daily.take(columns),
             bands=None if bands is None else bands.take(columns),
+            emptied=self.emptied,
         )
 
 

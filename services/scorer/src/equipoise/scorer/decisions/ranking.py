@@ -50,6 +50,10 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
         order: Rows = np.lexsort((-self.points, -self.scores.scores))
         return order
 
+    def why_avoided(self, name: str) -> str:
+        """Why a node scores 0 whatever its load is; empty if it does not."""
+        return AVOIDED if name in self.hint.avoided else self.nodes.emptied.get(name, "")
+
     def shortest_window(self, index: int) -> tuple[int, Array, Array]:
         """The shortest window that is known for a node, and the node's load in it, without and with the pod."""
         load, base = self.nodes.load[index], self.nodes.base[index]
@@ -69,8 +73,8 @@ def rank(
     names = nodes.names
     points, overfull = points_of(policy, nodes, demand)
     avoided = np.zeros(len(names), np.bool_)
-    if hint.avoided:
-        avoided = np.array([name in hint.avoided for name in names], np.bool_)
+    if hint.avoided or nodes.emptied:
+        avoided = np.array([name in hint.avoided or name in nodes.emptied for name in names], np.bool_)
     preferred = names.index(hint.preferred) if hint.preferred and hint.preferred in names else None
     scores = to_integers(
         points,
@@ -172,8 +176,8 @@ def best_nodes(ranking: Ranking, why_unknown: Callable[[str], str]) -> list[Node
 def _why(ranking: Ranking, index: int, why_unknown: Callable[[str], str]) -> str:
     """The reason for a node's score; usually its load without and with the pod in the shortest known window."""
     name = ranking.names[index]
-    if name in ranking.hint.avoided:
-        return AVOIDED
+    if why := ranking.why_avoided(name):
+        return why
     bands, demand = ranking.nodes.bands, ranking.demand
     if bands is not None and demand.band is not None:
         share = share_left(bands.take(np.array([index])), demand)[0].tolist()

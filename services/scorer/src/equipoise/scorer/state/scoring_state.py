@@ -10,6 +10,7 @@ import msgspec
 from equipoise.contracts.colocation.bands import OFFERED_BANDS
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.load.emptying import Emptying
 from equipoise.contracts.load.node_coverage import coverage_problem
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
@@ -75,6 +76,7 @@ class ScoringState:
         """Reservations of amounts that are bands × resources, instead of windows × resources."""
 
         self.replacements = ExpectedReplacements(settings.replacement_hint_duration)
+        self.emptying = Emptying()
 
     def on_cycle(self, message: UtilizationCycle, now: float) -> bool:
         """False if the message is outdated."""
@@ -162,7 +164,18 @@ class ScoringState:
         if demand.band is not None:
             bands = self.band_room(rows, now, uid=pod.uid, without=without)
             nodes = msgspec.structs.replace(nodes, bands=bands)
+        if emptied := self.emptied(now):
+            nodes = msgspec.structs.replace(nodes, emptied=emptied)
         return demand, nodes, rows
+
+    def emptied(self, now: float) -> dict[str, str]:
+        """The nodes that consolidation is emptying, by name, with a text that states why."""
+        placements = self.nodes.messages.placements
+        return {
+            node.node: node.text
+            for uid, node in self.emptying.nodes(now).items()
+            if (placement := placements.get(node.node)) is not None and placement.uid == uid
+        }
 
     def band_room(
         self, rows: Rows, now: float, *, uid: str = "", without: NegativeReservation | None = None

@@ -38,7 +38,7 @@ from equipoise.scorer.decisions.explanations.rank_change import rank_change
 from equipoise.scorer.decisions.load_correction import base_of, included_usage, weighted_pods
 from equipoise.scorer.decisions.neutral_scores import neutral
 from equipoise.scorer.decisions.node_messages import find_pod, latest_messages
-from equipoise.scorer.decisions.ranking import AVOIDED, PREFERRED, Ranking, rank
+from equipoise.scorer.decisions.ranking import PREFERRED, Ranking, rank
 from equipoise.scorer.state.band_rows import requested
 from equipoise.scorer.state.scoring_state import ScoringState
 
@@ -272,8 +272,8 @@ class _View:
         self, index: int, why_unknown: str, band: BandExplanation | None
     ) -> tuple[Literal["", "unknown", "avoided", "overfull", "preferred"], str]:
         nodes, hint, expected = self._ranking.nodes, self._ranking.hint, self._expected[index]
-        if nodes.names[index] in hint.avoided:
-            return "avoided", AVOIDED
+        if avoided := self._ranking.why_avoided(nodes.names[index]):
+            return "avoided", avoided
         if band is not None:
             if band.unknown_reason:
                 return "unknown", band.unknown_reason

@@ -11,7 +11,7 @@ from equipoise.contracts.messages.score import RankChange
 from equipoise.contracts.numeric import Array, Rows, np
 from equipoise.scorer.decisions.arrays import CandidateNodes, ClusterLoad, Demand
 from equipoise.scorer.decisions.policies import ScoringPolicy
-from equipoise.scorer.decisions.ranking import AVOIDED, PREFERRED, Ranking, points_of
+from equipoise.scorer.decisions.ranking import PREFERRED, Ranking, points_of
 from equipoise.scorer.state.node_table import UNCHANGED_BY_PODS
 
 _STEPS = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0, 55.0, 89.0)
@@ -35,8 +35,8 @@ def rank_change(policy: ScoringPolicy, ranking: Ranking, rows: Rows) -> RankChan
         return result(f"every node has the same score: {ranking.scores.why}")
     if first == hint.preferred:
         return result(f"{first} is preferred whatever its load: {PREFERRED}")
-    if runner_up in hint.avoided:
-        return result(f"{runner_up} is avoided whatever the loads are: {AVOIDED}")
+    if why := ranking.why_avoided(runner_up):
+        return result(f"{runner_up} is avoided whatever the loads are: {why}")
     change = smallest_change(policy, ranking.nodes, ranking.demand, np.array([best, second]), int(rows[best]))
     if change is None:
         return result(f"no CPU load of {first} alone would put {runner_up} first")

@@ -5,7 +5,7 @@ all of them choose the same nodes, and the pods of a burst between two updates a
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -71,6 +71,9 @@ class HintTable:
         self._nodes: dict[str, HintNode] = {}
         self._choices: dict[Block, _Choice] = {}
         self._hostnames: Mapping[str, str] = {}
+        self._emptied: tuple[str, ...] = ()
+        """Hostnames of the nodes that consolidation is emptying, which every hint avoids."""
+
         self._hints: Mapping[Workload, WorkloadHint] = {}
         self.problem = "no hints were computed yet"
         """Why there are no hints; empty when there are."""
@@ -97,6 +100,7 @@ class HintTable:
             hint = self._hints.get(workload)
             # The hostnames of both lists of nodes, as far as they are known.
             first, vacated = ([*filter(None, map(self._hostnames.get, nodes))] for nodes in (targets, vacated_nodes))
+            vacated += self._emptied
             others = self._other_targets(workload, hint, {*first, *vacated})
             if replaced := hint_for_replacements(hint, first, others, vacated, self._settings):
                 found[workload] = replaced
@@ -128,7 +132,9 @@ class HintTable:
             self._scores.clear()
             self._choices, self._hints = {}, {}
             return
-        snapshot = node_snapshot(self._scoring, self._nodes, now)
+        emptied = self._scoring.emptied(now)
+        self._use_emptied(emptied)
+        snapshot = node_snapshot(self._scoring, self._nodes, emptied, now)
         yield
         self._use_names(snapshot)
         workloads = self._hinted_workloads()
@@ -150,6 +156,13 @@ class HintTable:
             for choice in self._choices.values():
                 before = choice.selection
                 choice.selection = Selection(best=moved[before.best], grades=before.grades, worst=moved[before.worst])
+
+    def _use_emptied(self, emptied: Iterable[str]) -> None:
+        """Chooses the nodes of all hints again if other nodes are being emptied than before."""
+        nodes = (self._nodes.get(name) for name in sorted(emptied))
+        hostnames = tuple(node.hostname for node in nodes if node is not None and node.hostname)
+        if hostnames != self._emptied:
+            self._emptied, self._choices = hostnames, {}
 
     # workloads
 
@@ -182,7 +195,7 @@ class HintTable:
         yield
         for block in self._scores.blocks:
             pods = np.array([expected[workload] for workload in block.workloads])
-            previous = before.get(block) or _no_choice(len(pods), self._settings.preferred_nodes)
+            previous = before.get(block) or self._no_choice(len(pods))
             usage = block.demands.usage[:, 0] * pods[:, np.newaxis]
             self._choices[block] = self._choose(
                 block, previous, usage, _parts(pods), snapshot, constraints, ready_platforms, sent
@@ -211,7 +224,8 @@ class HintTable:
         """Chooses the nodes of each part of a block, with the load that the hints of all other workloads will send. A
         hint is kept unless other nodes are better by `min_change`.
 
-        A workload whose candidates differ by less than `scorer.minSpread` gets no hint.
+        A workload whose candidates differ by less than `scorer.minSpread` gets no hint, or one that avoids only the
+        nodes that are being emptied.
         """
         settings = self._settings
         candidates = snapshot.usable & _fit(block.demands, snapshot.headroom)
@@ -240,8 +254,19 @@ class HintTable:
                     for columns in (selection.best, selection.worst)
                 )
                 grades = selection.grades[row, : len(best)].tolist()
-                hints[part.start + row] = workload_hint(best, grades, worst, settings)
+                hints[part.start + row] = workload_hint(best, grades, [*self._emptied, *worst], settings)
         return _Choice(selection=joined(selections), hints=hints, usage=usage)
+
+    def _no_choice(self, workloads: int) -> _Choice:
+        """No nodes, except those that every hint avoids."""
+        settings = self._settings
+        selection = Selection(
+            best=np.full((workloads, settings.preferred_nodes), -1, np.intp),
+            grades=np.zeros((workloads, settings.preferred_nodes), np.intp),
+            worst=np.full((workloads, MAX_HOSTNAMES), -1, np.intp),
+        )
+        hint = workload_hint([], [], self._emptied, settings)
+        return _Choice(selection=selection, hints=[hint] * workloads, usage=np.zeros((workloads, len(RESOURCES))))
 
     def _add(self, sent: Array, selection: Selection, usage: Array, sign: float) -> None:
         """Adds the load that the hints of these workloads will send. A node one grade lower gets half as many pods,
@@ -252,15 +277,6 @@ class HintTable:
         for resource in range(len(RESOURCES)):
             amount = (parts * usage[:, resource, np.newaxis])[there]
             sent[:, resource] += np.bincount(selection.best[there], weights=amount, minlength=len(sent))
-
-
-def _no_choice(workloads: int, preferred: int) -> _Choice:
-    selection = Selection(
-        best=np.full((workloads, preferred), -1, np.intp),
-        grades=np.zeros((workloads, preferred), np.intp),
-        worst=np.full((workloads, MAX_HOSTNAMES), -1, np.intp),
-    )
-    return _Choice(selection=selection, hints=[None] * workloads, usage=np.zeros((workloads, len(RESOURCES))))
 
 
 def _parts(pods: Array) -> list[slice]:

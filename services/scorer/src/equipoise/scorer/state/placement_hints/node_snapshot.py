@@ -1,6 +1,6 @@
 """A snapshot of all nodes, from which hints are computed."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -20,7 +20,7 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Values of the label `kubernetes.io/hostname`; empty for a node that no hint can name."""
 
     usable: Flags
-    """The nodes whose load of both resources is known, that no autoscaler removes, and that a hint can name."""
+    """The nodes whose load of both resources is known, that remain, and that a hint can name."""
 
     headroom: Array
     """nodes × (resources, pods): what further pods can request; −∞ if the node is cordoned or not ready."""
@@ -38,8 +38,11 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """(nodes, then the cluster) × numbers: the inputs of the points."""
 
 
-def node_snapshot(scoring: ScoringState, hint_nodes: Mapping[str, HintNode], now: float) -> NodeSnapshot:
-    """The snapshot of the nodes with a measured load, whether it is fresh or not."""
+def node_snapshot(
+    scoring: ScoringState, hint_nodes: Mapping[str, HintNode], emptied: Collection[str], now: float
+) -> NodeSnapshot:
+    """The snapshot of the nodes with a measured load, whether it is fresh or not. `emptied`: the nodes that
+    consolidation is emptying."""
     table = scoring.nodes
     names = sorted(table.names)
     rows = table.rows(names)
@@ -52,7 +55,8 @@ def node_snapshot(scoring: ScoringState, hint_nodes: Mapping[str, HintNode], now
     sets: dict[frozenset[Taint], int] = {}
     taint_set = [sets.setdefault(node.taints, len(sets)) for node in ordered]
     unknown = np.any(np.isnan(nodes.load).all(axis=1), axis=1)
-    usable = np.array([node.remains and bool(node.hostname) for node in ordered], np.bool_)
+    remain = [node.remains and name not in emptied for name, node in zip(names, ordered, strict=True)]
+    usable = np.array(remain, np.bool_) & np.array([bool(node.hostname) for node in ordered], np.bool_)
     return NodeSnapshot(
         nodes=nodes,
         hostnames=tuple(node.hostname for node in ordered),
