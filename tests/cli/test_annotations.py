@@ -24,8 +24,9 @@ from equipoise.cli.annotations.clear import (
 from equipoise.contracts.eviction.deletion_cost import DELETION_COST
 from equipoise.contracts.kubernetes.annotations import LOAD, RECLAIMED, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
+from equipoise.contracts.kubernetes.nodes.consolidation_taint import consolidation_taint
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
-from equipoise.contracts.kubernetes.objects.node import Node
+from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, Taint
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.runtime.kubernetes.client import CLONE_SETS, DEPLOYMENTS, LEASES, NODES, PODS, REPLICA_SETS, KubeError
 from equipoise.testbed.memory.clock import ManualClock
@@ -94,6 +95,21 @@ async def test_it_removes_only_our_annotations(world: World) -> None:
     assert nodes["b"].keys() == set(CRANE)
     for resource in (DEPLOYMENTS, REPLICA_SETS, CLONE_SETS):
         assert world.annotations(resource) == {"web": {}}
+    assert not await find_annotated(world.kube, OURS)
+
+
+async def test_the_taint_of_nodes_that_were_being_emptied_is_removed(world: World) -> None:
+    """With and without annotations of ours. Other taints are kept."""
+    theirs, ours = Taint(key="dedicated", effect="NoSchedule"), consolidation_taint(NOW)
+    for name, annotations in (("a", {LOAD: "{}", "theirs": "1"}), ("c", {"theirs": "1"})):
+        metadata = ObjectMeta(name=name, uid=f"uid-{name}", annotations=annotations)
+        world.kube.put(NODES, Node(metadata=metadata, spec=NodeSpec(taints=[theirs, ours])))
+    result = await world.cleared(*OURS)
+
+    assert (result.found["Node"], result.removed["Node"], result.tainted) == (3, 3, 2)
+    nodes = {node.metadata.name: node for node in world.kube.stored(NODES)}
+    assert all(nodes[name].spec.taints == [theirs] for name in ("a", "c"))
+    assert nodes["a"].metadata.annotations == nodes["c"].metadata.annotations == {"theirs": "1"}
     assert not await find_annotated(world.kube, OURS)
 
 

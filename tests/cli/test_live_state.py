@@ -18,6 +18,7 @@ from equipoise.cli.views.screen_text import move_cells
 from equipoise.cli.views.state import LiveState
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings
+from equipoise.contracts.kubernetes.nodes.consolidation_taint import consolidation_taint
 from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.descheduling import (
@@ -372,6 +373,13 @@ def test_the_spread_needs_two_nodes() -> None:
 
     assert [(None, 0.9)] == [(point.cpu, point.cpu_mean) for point in one.everything().points]
     assert [(0.7, 0.55)] == [(point.cpu, point.cpu_mean) for point in two.everything().points]
+
+
+def test_the_row_of_a_node_that_is_being_emptied_states_since_when() -> None:
+    state = a_state(a_placement("node-a"), a_placement("node-b", taints=[consolidation_taint(NOW)]))
+
+    assert a_row(state).emptied == ""
+    assert a_row(state, "node-b").emptied == "being emptied by consolidation since 2027-01-15 08:00 UTC"
 
 
 def test_a_node_of_the_control_plane_does_not_count_for_the_spread() -> None:

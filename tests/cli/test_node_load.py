@@ -15,6 +15,7 @@ from equipoise.cli.effective.running import RunningConfiguration, running_config
 from equipoise.cli.explain.node import EXAMPLE, show_load
 from equipoise.cli.explain.node_load import ExplainedLoad, headline, lines, node_load
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.kubernetes.nodes.consolidation_taint import consolidation_taint
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification
 from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.contracts.messages.placement import NodePlacement
@@ -63,6 +64,13 @@ def test_the_thresholds_are_those_that_run_and_not_the_defaults() -> None:
     assert found(running=other).over == []
     assert found(running=[]).over == []
     assert found(running=[]).thresholds.startswith("not known: no descheduler has published its configuration")
+
+
+def test_a_node_that_is_being_emptied_states_since_when() -> None:
+    tainted = replace(placed(), taints=[consolidation_taint(NOW)])
+    load = node_load("node-a", usage(1.0), tainted, (), RUNNING, NOW)
+
+    assert text(load)[0] == "node: being emptied by consolidation since 2027-01-15 08:00 UTC"
 
 
 def test_its_pods_are_listed_by_usage() -> None:

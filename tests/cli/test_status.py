@@ -2,13 +2,14 @@
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from binder.ledgers import a_ledger, an_entry
-from builders import NOW, a_workload
+from builders import NOW, a_workload, nodes_being_emptied
 from cli.buses import Bus
 from cli.http_clusters import LEDGER_PATH, HttpCluster, a_kubeconfig
 from cli.narrow import assert_never_cut, printed
@@ -27,7 +28,9 @@ from equipoise.cli.cluster_access.kubeconfig import ClusterName
 from equipoise.cli.effective.running import RunningConfiguration
 from equipoise.cli.status.binder_mode import BinderMode
 from equipoise.cli.status.run import ShownStatus, combined, count_pods, read_status, show
+from equipoise.contracts.bus.subjects import NODES_EMPTYING
 from equipoise.contracts.messages.eviction import Outcome
+from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.kubernetes.client import PODS
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.clock import ManualClock
@@ -342,6 +345,23 @@ async def test_what_binders_run_with_is_shown_at_once_and_not_a_file(
     assert "not the default" not in with_file
     assert code == 0
     assert "waiting" not in plain, "it is read, not listened for"
+
+
+async def test_nodes_that_are_being_emptied_are_shown(bus: Bus, cluster: HttpCluster) -> None:
+    """As long as the message is valid, with the reason."""
+    a_stored_ledger(cluster)
+    await publish_leader(bus, cluster)
+    now = SystemClock().now()
+    async with open_bus(bus.settings("descheduler"), "descheduler", SystemClock(), None) as connection:
+        await connection.publish(NODES_EMPTYING, nodes_being_emptied("node-a", at=now))
+        _, shown = await bus.run("status", KUBECONFIG=str(cluster.file))
+        _, as_json = await bus.run("status", "-o", "json", KUBECONFIG=str(cluster.file))
+        await connection.publish(NODES_EMPTYING, nodes_being_emptied(at=now + 1))
+        _, after = await bus.run("status", KUBECONFIG=str(cluster.file))
+
+    assert re.search(r"^consolidation: node-a is being emptied by consolidation since .* UTC: few pods$", shown, re.M)
+    assert [node["node"] for node in json.loads(as_json)["emptied"]] == ["node-a"]
+    assert "consolidation" not in after
 
 
 async def test_binders_that_differ_are_both_shown(bus: Bus, cluster: HttpCluster) -> None:

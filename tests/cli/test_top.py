@@ -224,6 +224,7 @@ def test_the_summary_has_the_spread_and_what_is_known() -> None:
 
     assert summary_line(summary).startswith("spread in points: cpu 70.0 (mean 55.0%), memory 0.0")
     assert "known: 2 of 3 nodes   hot: ?" in summary_line(summary)
+    assert ["idle", "being emptied"] == state_words(NodeRow("node-a", 0.1, 0.1, state="idle", emptied="being emptied"))
     assert ["hot", "cordoned"] == state_words(NodeRow("node-a", 0.9, 0.5, state="hot", set_apart="cordoned"))
 
 

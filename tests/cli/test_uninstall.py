@@ -5,9 +5,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from binder.ledgers import a_ledger
 from binder.replica_sets import a_move
+from builders import NOW
 
 from equipoise.binder.shell.ledger_store import KEY
 from equipoise.binder.state.ledger_json import encode
@@ -20,9 +22,10 @@ from equipoise.cli.uninstall.written_amounts import ManagedFields, ManagedMeta, 
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.kubernetes.annotations import LOAD
+from equipoise.contracts.kubernetes.nodes.consolidation_taint import consolidation_taint
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Lease, LeaseSpec
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
-from equipoise.contracts.kubernetes.objects.node import NodeStatus
+from equipoise.contracts.kubernetes.objects.node import NodeSpec, NodeStatus
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.storage import PersistentVolumeClaim
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
@@ -57,7 +60,8 @@ class World:
         self.clock = ManualClock()
         self.kube = MemoryKube(self.clock)
         put = self.kube.put
-        put(NODES, offering("alpha", "equipoise-reclaimer", {LOAD: "{}", "theirs": "1"}))
+        node = offering("alpha", "equipoise-reclaimer", {LOAD: "{}", "theirs": "1"})
+        put(NODES, msgspec.structs.replace(node, spec=NodeSpec(taints=[consolidation_taint(NOW)])))
         for name in ("equipoise-ledger", "equipoise-discovered", "theirs"):
             put(CONFIG_MAPS, ConfigMap(metadata=meta(name)))
         for name in ("equipoise-descheduler", "theirs"):
@@ -88,6 +92,7 @@ async def test_it_removes_all_that_equipoise_has_written_and_nothing_else(capsys
     [node] = world.kube.stored(NODES)
     assert node.metadata.annotations == {"theirs": "1"}
     assert node.status.capacity == {"cpu": "4"}
+    assert node.spec.taints == []
     assert "deleted Secret equipoise-system/equipoise-nats\n" in capsys.readouterr().out
     found = await find_all(world.kube, NAMESPACE, crane=False)
     assert list(preview(found, NAMESPACE)) == ["nothing of Equipoise is in this cluster"]
@@ -106,7 +111,7 @@ async def test_the_preview_changes_nothing_and_lists_everything() -> None:
     before = world.names()
     lines = "\n".join(preview(await find_all(world.kube, NAMESPACE, crane=False), NAMESPACE))
     for expected in (
-        "annotations of 1 Node",
+        "annotations and taints of 1 Node",
         "reclaimed resources in the status of 1 node",
         "ConfigMap equipoise-system/equipoise-ledger",
         "Lease equipoise-system/equipoise-descheduler",

@@ -61,7 +61,7 @@ def test_a_message_with_more_nodes_than_are_emptied_at_the_same_time_is_refused(
 
 def test_the_text_of_a_node_states_since_when_and_why() -> None:
     [node] = nodes_being_emptied("a").nodes
-    assert node.text == "consolidation has been emptying it since 2027-01-15 08:00 UTC: few pods"
+    assert node.text == "being emptied by consolidation since 2027-01-15 08:00 UTC: few pods"
 
 
 @pytest.mark.parametrize(("validity", "kept"), [(600.0, 600.0), (-5.0, 1.0)])

@@ -120,7 +120,7 @@ def test_a_node_that_is_being_emptied_is_avoided_with_the_reason() -> None:
     state.emptying.on_message(nodes_being_emptied(best, "over"), NOW)
     explanation = explain(state, request, NOW)
 
-    why = "consolidation has been emptying it since 2027-01-15 08:00 UTC: few pods"
+    why = "it is being emptied by consolidation since 2027-01-15 08:00 UTC: few pods"
     assert explanation.nodes[0].node == second
     assert (of(explanation, best).status, of(explanation, best).why) == ("avoided", why)
     assert (of(explanation, best).score, of(explanation, best).extender_score) == (0.0, 0)

@@ -1,6 +1,6 @@
 // The view as the server sends it: a snapshot, then changes. Pure but for the object it changes.
 
-export const NODE = 0, CPU = 1, MEMORY = 2, UNKNOWN = 3, CPU_REQUESTS = 4, MEMORY_REQUESTS = 5, PODS = 6, STATE = 7, SET_APART = 8;
+export const NODE = 0, CPU = 1, MEMORY = 2, UNKNOWN = 3, CPU_REQUESTS = 4, MEMORY_REQUESTS = 5, PODS = 6, STATE = 7, SET_APART = 8, EMPTIED = 9;
 
 export const RESOURCES = {
   cpu: { title: "CPU", column: CPU, requests: CPU_REQUESTS },
@@ -53,6 +53,7 @@ export function describe(row, before, ago) {
   if (row[STATE] === "hot") parts.push("hot: above its threshold");
   else if (row[STATE] === "idle") parts.push("idle: takes moved pods");
   if (row[SET_APART]) parts.push(`not counted for the spread: ${row[SET_APART]}`);
+  if (row[EMPTIED]) parts.push(row[EMPTIED]);
   if (row[UNKNOWN]) parts.push(`unknown: ${row[UNKNOWN]}`);
   return parts.join(". ");
 }

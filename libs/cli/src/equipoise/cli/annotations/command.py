@@ -23,7 +23,8 @@ def annotations() -> None:
 @cluster_options
 @output_option
 def clear(crane: bool, reclaimed: bool, rate: float, confirmed: bool, cluster: ClusterOptions, output: Output) -> None:
-    """Remove Equipoise's annotations from all nodes, workloads and pods or, with --reclaimed, reclaimed resources.
+    """Remove Equipoise's annotations from all nodes, workloads and pods, and the taint of nodes that were being emptied
+    or, with --reclaimed, reclaimed resources.
 
     Stop the annotator, or the reclaimer, first: while it runs it writes them again.
     """

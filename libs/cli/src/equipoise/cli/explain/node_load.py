@@ -9,6 +9,7 @@ from equipoise.cli.cluster_now.pods import PodNow, pods_by_usage
 from equipoise.cli.effective.running import RunningConfiguration, not_known
 from equipoise.cli.effective.text import setting_at, thresholds_text
 from equipoise.cli.terminal import RESOURCES, amounts, count, duration, listed, percent, percentages
+from equipoise.contracts.kubernetes.nodes.consolidation_taint import tainted_text
 from equipoise.contracts.load.correction import known, load_of
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification
 from equipoise.contracts.messages.placement import NodePlacement
@@ -45,6 +46,9 @@ class ExplainedLoad(msgspec.Struct, frozen=True, kw_only=True):
     thresholds: str = ""
     """The thresholds of the running descheduler, or a text which states that they are not known."""
 
+    emptied: str = ""
+    """Whether consolidation is emptying the node, and since when; empty if it does not."""
+
     evaluations: list[str] = []
     """What each strategy found last."""
 
@@ -70,6 +74,7 @@ def node_load(
     explained = ExplainedLoad(
         node=node,
         thresholds=thresholds,
+        emptied="" if placement is None else tainted_text(placement.taints),
         evaluations=list(_evaluations(node, decisions, running, now)),
         pods=pods_by_usage(placement, utilization),
     )
@@ -129,6 +134,8 @@ def headline(found: ExplainedLoad) -> str:
 
 def lines(found: ExplainedLoad, now: float) -> Iterator[tuple[str, str]]:
     """Label and text."""
+    if found.emptied:
+        yield "node", found.emptied
     yield "thresholds", found.thresholds
     for each in found.evaluations or ["none of the last 10 minutes has this node"]:
         yield "evaluation", each

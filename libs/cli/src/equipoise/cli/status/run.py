@@ -22,6 +22,7 @@ from equipoise.binder.state.ledger import Ledger, LedgerClosed
 from equipoise.binder.state.ledger_entry import LedgerEntry
 from equipoise.binder.state.ledger_json import clock_time
 from equipoise.cli.bus.access import with_bus
+from equipoise.cli.bus.emptied_nodes import read_emptied
 from equipoise.cli.cluster_access.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.effective.comparison import default_lines, file_lines, several_lines, shortened
 from equipoise.cli.effective.reading import read_effective
@@ -36,6 +37,7 @@ from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
 from equipoise.cli.terminal import count, print_result, table, time_of_day
 from equipoise.contracts.configuration.moves import MovesInEffect
 from equipoise.contracts.kubernetes.nodes.occupied_nodes import occupies_node
+from equipoise.contracts.messages.consolidation import NodeBeingEmptied
 from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import ConfigurationError, Logging, Nats
@@ -67,6 +69,9 @@ class ShownStatus(LedgerStatus, frozen=True, kw_only=True, rename="camel"):
     configuration_lines: tuple[str, ...] = ()
     """How binders differ from one another, from --config and from the defaults."""
 
+    emptied: tuple[NodeBeingEmptied, ...] | None = None
+    """The nodes that consolidation is emptying; None if it is not known."""
+
     hints: HintsState | None = None
     """None: not read, because the ledger cannot be read."""
 
@@ -84,6 +89,9 @@ class OnBus(msgspec.Struct, frozen=True, kw_only=True):
     moves: MovesInEffect | None = None
     problem: str = ""
     """Why there are no configurations."""
+
+    emptied: tuple[NodeBeingEmptied, ...] | None = None
+    """The nodes that consolidation is emptying; None if it is not known."""
 
     reclaimer: ReclaimerState | UnsetType = UNSET
 
@@ -139,6 +147,7 @@ async def _read(
         status,
         configurations=on_bus.configurations,
         moves=on_bus.moves,
+        emptied=on_bus.emptied,
         configuration_problem=on_bus.problem,
         configuration_lines=tuple(lines),
         reclaimer=on_bus.reclaimer,
@@ -205,6 +214,7 @@ async def _read_bus(
             configurations=running,
             moves=None if problem else published_moves(messages, clock.now()),
             problem=problem or ("" if running else not_known("binder")),
+            emptied=tuple(await read_emptied(server, clock)),
             reclaimer=reclaimer,
         )
 
@@ -285,6 +295,8 @@ def show(status: ShownStatus, to: Console, *, now: float, wide: bool = False) ->
         to.print(Text(f"binders: {status.mode_source}"))
     if status.moves is not None:
         to.print(Text(f"moves: {status.moves}"))
+    for node in status.emptied or ():
+        to.print(Text(f"consolidation: {node.node} is {node.text}"))
     for line in _configuration(status, now):
         to.print(line)
     if status.hints is not None:

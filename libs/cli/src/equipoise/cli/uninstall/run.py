@@ -6,7 +6,7 @@ from contextlib import aclosing
 import click
 import msgspec
 
-from equipoise.cli.annotations.clear import OURS, AnnotatedObject, by_kind, clear, find_annotated
+from equipoise.cli.annotations.clear import OURS, AnnotatedObject, by_kind, clear, find_annotated, tainted
 from equipoise.cli.annotations.clear_reclaimed import ClearedNodes, clear_nodes
 from equipoise.cli.annotations.clearing import clear_each
 from equipoise.cli.cluster_now.open_moves import open_moves
@@ -102,7 +102,8 @@ def preview(contents: ClusterContents, namespace: str) -> Iterator[str]:
         lines.append(f"{text} in namespace {namespace}: {listed(contents.installation.deployments, MAX_NAMED)}")
     if contents.annotated:
         kinds = ", ".join(count(number, kind) for kind, number in by_kind(contents.annotated).items())
-        lines.append(f"annotations of {kinds}")
+        what = "annotations and taints" if tainted(contents.annotated) else "annotations"
+        lines.append(f"{what} of {kinds}")
     if contents.amounts.ours:
         lines.append(f"reclaimed resources in the status of {count(len(contents.amounts.ours), 'node')}")
     lines += map(str, contents.objects.written)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from equipoise.cli.views.rows import NodeRow, PodRow
+from equipoise.contracts.kubernetes.nodes.consolidation_taint import tainted_text
 from equipoise.contracts.load.correction import base_problem, is_fresh, known, load_of
 from equipoise.contracts.load.latest import supersedes_placement, supersedes_utilization
 from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
@@ -60,6 +61,7 @@ class KnownNode:
     __slots__ = (
         "_base",
         "_classified",
+        "_emptied",
         "_load",
         "_measured",
         "_missing",
@@ -93,6 +95,7 @@ class KnownNode:
         self._requests = Resources()
         self._ready = True
         self._set_apart = ""
+        self._emptied = ""
         self._pods = b""
         self._usage = b""
         self._missing = ""
@@ -127,7 +130,7 @@ class KnownNode:
             memory += pod.requests.memory or 0.0
         self._requests = load_of(Resources(cpu=cpu, memory=memory), message.allocatable)
         self.pod_count = len(message.pods)
-        self._ready, self._set_apart = message.ready, message.set_apart
+        self._ready, self._set_apart, self._emptied = message.ready, message.set_apart, tainted_text(message.taints)
         self._pods = _ENCODER.encode(
             [
                 (
@@ -189,6 +192,7 @@ class KnownNode:
         return NodeRow(
             self.name, _rounded(load.cpu), _rounded(load.memory), why,
             _rounded(self._requests.cpu), _rounded(self._requests.memory), self.pod_count, state, self._set_apart,
+            self._emptied,
         )  # fmt: skip
 
     def _known_load(self, now: float, max_age: float) -> tuple[Resources, str]:

@@ -32,6 +32,9 @@ class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     set_apart: str = ""
     """Why kube-scheduler places no ordinary pods on the node, so that it does not count for the spread."""
 
+    emptied: str = ""
+    """Whether consolidation is emptying the node, and since when; empty if it does not."""
+
 
 class MoveRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A proposed eviction, and what became of it."""

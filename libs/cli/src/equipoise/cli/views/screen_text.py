@@ -42,7 +42,7 @@ def node_cells(row: NodeRow) -> tuple[str, ...]:
 
 def state_words(row: NodeRow) -> list[str]:
     words: list[str] = [] if row.state is None or row.unknown else [row.state]
-    return [*words, *([row.set_apart] if row.set_apart else []), *([f"unknown: {row.unknown}"] if row.unknown else [])]
+    return [*words, *filter(None, (row.set_apart, row.emptied)), *([f"unknown: {row.unknown}"] if row.unknown else [])]
 
 
 def bar(load: float | None, length: int = BAR) -> Text:

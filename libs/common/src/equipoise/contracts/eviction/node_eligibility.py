@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from equipoise.contracts.kubernetes.nodes.consolidation_taint import CONSOLIDATION, is_consolidation
+from equipoise.contracts.kubernetes.nodes.consolidation_taint import tainted_text
 from equipoise.contracts.kubernetes.nodes.taints import UNSCHEDULABLE, being_removed, may_be_removed
 from equipoise.contracts.kubernetes.nodes.virtual_nodes import virtual_node
 from equipoise.contracts.kubernetes.objects.node import Taint
@@ -48,7 +48,7 @@ def closed_reason(*, cordoned: bool, labels: Mapping[str, str], taints: Sequence
         return "node is cordoned"
     if virtual := virtual_node(labels, taints):
         return virtual
-    if any(map(is_consolidation, taints)):
-        return f"node is being emptied (taint {CONSOLIDATION})"
+    if emptying := tainted_text(taints):
+        return f"node is {emptying}"
     taint = may_be_removed(taints)
     return f"node is a candidate for removal by an autoscaler (taint {taint})" if taint else ""

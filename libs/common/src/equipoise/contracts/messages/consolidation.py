@@ -1,8 +1,7 @@
 """`placement.emptying`: the nodes that consolidation is emptying."""
 
-from datetime import UTC, datetime
-
 from equipoise.contracts.bounds import Time
+from equipoise.contracts.kubernetes.nodes.consolidation_taint import emptying_text
 from equipoise.contracts.messages.example import IDLE_NODE, NOW
 from equipoise.contracts.messages.message import Message, Value
 
@@ -31,8 +30,7 @@ class NodeBeingEmptied(Value, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """What is shown of the node: since when it is being emptied, and why."""
-        since = datetime.fromtimestamp(self.since, UTC)
-        return f"consolidation has been emptying it since {since:%Y-%m-%d %H:%M} UTC: {self.why}"
+        return f"{emptying_text(self.since)}: {self.why}"
 
 
 class NodesBeingEmptied(Message, frozen=True, kw_only=True):

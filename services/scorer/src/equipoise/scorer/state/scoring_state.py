@@ -172,7 +172,7 @@ class ScoringState:
         """The nodes that consolidation is emptying, by name, with a text that states why."""
         placements = self.nodes.messages.placements
         return {
-            node.node: node.text
+            node.node: f"it is {node.text}"
             for uid, node in self.emptying.nodes(now).items()
             if (placement := placements.get(node.node)) is not None and placement.uid == uid
         }

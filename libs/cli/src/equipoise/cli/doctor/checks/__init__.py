@@ -7,6 +7,7 @@ from equipoise.cli.doctor.checks.clocks import clocks
 from equipoise.cli.doctor.checks.colocation import colocation
 from equipoise.cli.doctor.checks.configuration import configuration
 from equipoise.cli.doctor.checks.detached_pods import detached_pods
+from equipoise.cli.doctor.checks.emptied_nodes import emptied_nodes
 from equipoise.cli.doctor.checks.extender import extender
 from equipoise.cli.doctor.checks.hints import hints
 from equipoise.cli.doctor.checks.kubernetes import kubernetes
@@ -26,6 +27,7 @@ CHECKS: Mapping[str, Check] = {
     "permissions": permissions,
     "approvals": approvals,
     "detached": detached_pods,
+    "emptying": emptied_nodes,
     "bus": streams,
     "configuration": configuration,
     "trust": next_level,

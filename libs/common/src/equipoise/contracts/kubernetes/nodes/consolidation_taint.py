@@ -27,6 +27,18 @@ def is_consolidation(taint: Taint) -> bool:
     return taint.key == CONSOLIDATION and taint.effect == EFFECT
 
 
+def emptying_text(since: float | None) -> str:
+    """What is shown of a node that is being emptied since this time (Unix seconds; None: unknown)."""
+    text = "being emptied by consolidation"
+    return text if since is None else f"{text} since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def tainted_text(taints: Iterable[Taint]) -> str:
+    """The same by the taints of a node; empty without the taint."""
+    taints = list(taints)
+    return emptying_text(emptied_since(taints)) if any(map(is_consolidation, taints)) else ""
+
+
 def emptied_since(taints: Iterable[Taint]) -> float | None:
     """The time (Unix seconds) since which a node is being emptied, by its taint. None without the taint, or if its
     value is no time."""
