@@ -118,10 +118,8 @@ def a_placement(node: str = "node-a", pods: list[PlacedPod] | None = None, **fie
 
 def nodes_being_emptied(*names: str, at: float = NOW, validity: float = 600.0, **fields: Any) -> NodesBeingEmptied:
     """The message about nodes that are being emptied since `at`."""
-    nodes = [
-        NodeBeingEmptied(**({"node": name, "uid": f"uid-{name}", "since": at, "why": "few pods"} | fields))
-        for name in names
-    ]
+    defaults: dict[str, Any] = {"since": at, "why": "few pods"}
+    nodes = [NodeBeingEmptied(node=name, **({"uid": f"uid-{name}"} | defaults | fields)) for name in names]
     return NodesBeingEmptied(evaluated_at=at, valid_until=at + validity, nodes=nodes)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_node_utilization, a_workload, a_workload_utilization
+from builders import a_node_utilization, a_workload, a_workload_utilization, nodes_being_emptied
 from cluster_fixtures import StartCluster
 from custom_kinds import clone_set_definition, custom_workload, rollout_definition
 from deployment.base import NAMESPACE, ROOT, base_documents
@@ -18,10 +18,11 @@ from prometheus_client import CollectorRegistry
 from equipoise.annotator.decisions.write_decision import WriteThreshold
 from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
-from equipoise.contracts.bus.subjects import node_utilization, workload_utilization
+from equipoise.contracts.bus.subjects import NODES_EMPTYING, node_utilization, workload_utilization
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes.annotations import LOAD, RECLAIMED, USAGE, read_node_load, read_workload_usage
 from equipoise.contracts.kubernetes.crane import KEYS
+from equipoise.contracts.kubernetes.nodes.consolidation_taint import CONSOLIDATION
 from equipoise.runtime.configuration import Configuration, Kubernetes, Shared
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
@@ -225,6 +226,108 @@ async def test_the_crane_overlay_allows_cranes_annotations_on_nodes_only(annotat
             assert await annotator.refusal(path, {"metadata": {"annotations": {key: "1"}}})
     for name in ("label", "taint", "foreign annotation", "evict", "finalizer"):
         assert "equipoise-annotator-fence" in await annotator.refusal(NODE, FORBIDDEN[name])
+
+
+SINCE = 1_800_000_000.0
+OURS: Document = {"key": CONSOLIDATION, "value": "20270115T080000Z", "effect": "PreferNoSchedule"}
+FOREIGN: list[Document] = [
+    {"key": "example.com/draining", "effect": "NoSchedule", "timeAdded": "2027-01-01T00:00:00Z"},
+    {"key": "dedicated", "value": "db", "effect": "PreferNoSchedule"},
+]
+MAY_TAINT = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/equipoise-annotator-consolidation"
+
+
+async def tainted(cluster: Cluster, *taints: Document) -> None:
+    """The node has the foreign taints, and these."""
+    async with cluster.api() as api:
+        await api.request("PATCH", NODE, {"spec": {"taints": [FOREIGN[0], *taints, FOREIGN[1]]}}, content_type=MERGE)
+
+
+async def taints_of(cluster: Cluster) -> list[Document]:
+    found: list[Document] = (await cluster.request("GET", NODE))["spec"].get("taints", [])
+    return found
+
+
+async def until_refusal(account: Account, taints: list[Document], *, refused: bool) -> None:
+    """Wait until the API server uses the permission that was just granted, or withdrawn."""
+    async with asyncio.timeout(60):
+        while ("not write its taint" in await account.refusal(NODE, {"spec": {"taints": taints}})) != refused:
+            pass
+
+
+@pytest.fixture
+async def foreign_taints(cluster: Cluster) -> AsyncIterator[None]:
+    await tainted(cluster)
+    yield
+    async with cluster.api() as api:
+        await api.request("PATCH", NODE, {"spec": {"taints": None}}, content_type=MERGE)
+
+
+@pytest.fixture
+async def consolidation(cluster: Cluster, annotator: Account, foreign_taints: None) -> AsyncIterator[None]:
+    """k8s/consolidation is applied."""
+    await cluster.apply(read_kustomization(ROOT / "k8s" / "consolidation"))
+    await until_refusal(annotator, [*FOREIGN, OURS], refused=False)
+    await tainted(cluster)
+    yield
+    await cluster.request("DELETE", MAY_TAINT)
+    await tainted(cluster)
+    await until_refusal(annotator, [*FOREIGN, OURS], refused=True)
+
+
+async def test_without_its_permission_the_annotator_may_only_remove_its_taint(
+    cluster: Cluster, annotator: Account, foreign_taints: None
+) -> None:
+    """So the taint ends whatever is configured."""
+    assert "not write its taint" in await annotator.refusal(NODE, {"spec": {"taints": [*FOREIGN, OURS]}})
+    await tainted(cluster, OURS)
+    changed = [*FOREIGN, OURS | {"value": "20280115T080000Z"}]
+    assert "not write its taint" in await annotator.refusal(NODE, {"spec": {"taints": changed}})
+    assert await annotator.refusal(NODE, {"spec": {"taints": FOREIGN}}) == ""
+    assert await taints_of(cluster) == FOREIGN
+
+
+FORBIDDEN_TAINTS: dict[str, Document] = {
+    "other effect": {"taints": [*FOREIGN, OURS | {"effect": "NoSchedule"}]},
+    "other key": {"taints": [*FOREIGN, OURS, {"key": "x", "effect": "PreferNoSchedule"}]},
+    "foreign value": {"taints": [FOREIGN[0], FOREIGN[1] | {"value": "x"}, OURS]},
+    "foreign time": {"taints": [FOREIGN[0] | {"timeAdded": "2027-02-01T00:00:00Z"}, FOREIGN[1], OURS]},
+    "foreign removed": {"taints": [FOREIGN[0], OURS]},
+    "all removed": {"taints": None},
+    "order": {"taints": [*reversed(FOREIGN), OURS]},
+    "cordon": {"taints": [*FOREIGN, OURS], "unschedulable": True},
+    "provider": {"taints": [*FOREIGN, OURS], "providerID": "x://y"},
+}
+
+
+@pytest.mark.parametrize("change", FORBIDDEN_TAINTS)
+async def test_with_its_permission_the_annotator_may_change_no_other_taint(
+    cluster: Cluster, annotator: Account, consolidation: None, change: str
+) -> None:
+    """And nothing else of the spec of a node."""
+    before = await taints_of(cluster)
+    refusal = await annotator.refusal(NODE, {"spec": FORBIDDEN_TAINTS[change]})
+
+    assert "equipoise-annotator-fence" in refusal
+    assert await taints_of(cluster) == before
+    beside = {"metadata": {"labels": {"pool": "other"}}, "spec": {"taints": [*FOREIGN, OURS]}}
+    assert "labels, owners or finalizers" in await annotator.refusal(NODE, beside)
+
+
+async def test_a_node_has_the_taint_while_it_is_being_emptied(
+    cluster: Cluster, consolidation: None, bus: MemoryBus
+) -> None:
+    """Other taints keep their place and all of their fields. Takes seconds: a new replica waits for its Lease."""
+    uid = (await cluster.request("GET", NODE))["metadata"]["uid"]
+    message = nodes_being_emptied("alpha", at=SystemClock().now(), uid=uid, since=SINCE)
+    await bus.publish(NODES_EMPTYING, message)
+    await cluster.wait(NODE, has_taints([*FOREIGN, OURS]), what="the node has the taint")
+    await bus.publish(NODES_EMPTYING, nodes_being_emptied(at=SystemClock().now()))
+    await cluster.wait(NODE, has_taints(FOREIGN), what="the taint is removed")
+
+
+def has_taints(taints: list[Document]) -> Any:
+    return lambda document: document["spec"].get("taints", []) == taints
 
 
 async def rolled_out(cluster: Cluster) -> dict[str, Any]:

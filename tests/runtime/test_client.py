@@ -19,7 +19,7 @@ from equipoise.contracts.kubernetes.objects.metadata import (
     ObjectReference,
     ResourceRequirements,
 )
-from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus, Taint
 from equipoise.contracts.kubernetes.objects.pod import Container, Pod
 from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
 from equipoise.contracts.kubernetes.quantity import parse_quantity
@@ -276,6 +276,38 @@ async def test_annotates_real_nodes_pods_and_workloads(real: RealWorld, resource
 
     after = await real.kube.get(resource, **target)
     assert {**before.metadata.annotations, "equipoise.dev/x": "1"} == after.metadata.annotations
+
+
+async def test_one_taint_of_a_node_is_written_while_the_node_is_as_it_was_read(world: World) -> None:
+    """Other taints stay as they are. The value of a taint with the same key and effect is replaced."""
+    if isinstance(world, MemoryWorld):
+        world.kube.put(NODES, Node(metadata=ObjectMeta(name="tainted", uid="uid-tainted")))
+    name = (await world.kube.list(NODES))[0].metadata.name
+    ours, newer = (Taint(key="example.com/ours", value=value, effect="PreferNoSchedule") for value in ("1", "2"))
+    theirs = Taint(key="example.com/ours", effect="NoSchedule")
+
+    async def taints(*changes: tuple[Taint, bool]) -> list[Taint]:
+        for taint, present in changes:
+            await world.kube.set_taint(await world.kube.get(NODES, name), taint, present=present)
+        return [each for each in (await world.kube.get(NODES, name)).spec.taints if each.key == ours.key]
+
+    assert await taints((ours, True)) == [ours]
+    before = await world.kube.get(NODES, name)
+    assert await taints((theirs, True), (newer, True)) == [newer, theirs]
+    now = await world.kube.get(NODES, name)
+    another = msgspec.structs.replace(now, metadata=msgspec.structs.replace(now.metadata, uid="another"))
+    for changed in (before, another):
+        with pytest.raises(Conflict):
+            await world.kube.set_taint(changed, newer, present=False)
+    missing = Node(metadata=ObjectMeta(name="nobody", uid="uid", resource_version="1"))
+    with pytest.raises(NotFound):
+        await world.kube.set_taint(missing, ours, present=True)
+    unreadable = msgspec.structs.replace(now, metadata=ObjectMeta(name=name, unreadable="spec.taints"))
+    with pytest.raises(UnreadableObject):
+        await world.kube.set_taint(unreadable, ours, present=True)
+
+    assert await taints((newer, False), (newer, False)) == [theirs]
+    assert await taints((theirs, False)) == []
 
 
 async def test_amounts_of_a_node_change_its_capacity_and_what_is_allocatable(world: World) -> None:

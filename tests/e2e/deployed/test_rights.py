@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from equipoise.binder.decisions.event import fence_probe
 from equipoise.binder.decisions.eviction_response import read_response
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE
+from equipoise.contracts.kubernetes.nodes.consolidation_taint import CONSOLIDATION
 from equipoise.contracts.kubernetes.objects.cluster import Lease
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.eviction import Outcome
@@ -187,10 +188,16 @@ METADATA = {
     "both": ({"annotations": {"equipoise.dev/load": "{}", "example.com/mine": "1"}}, "three annotations only"),
 }
 SPEC = {
-    "taint": (NODE, {"taints": [{"key": "x", "effect": "NoSchedule"}]}),
-    "unschedulable": (NODE, {"unschedulable": True}),
-    "replicas": (DEPLOYMENT, {"replicas": 0}),
-    "image": (DEPLOYMENT, {"template": {"spec": {"containers": [{"name": "main", "image": "other"}]}}}),
+    "taint": (NODE, {"taints": [{"key": "x", "effect": "NoSchedule"}]}, "its own taint only"),
+    "own taint": (NODE, {"taints": [{"key": CONSOLIDATION, "effect": "PreferNoSchedule"}]}, "not write its taint"),
+    "own taint, strict": (NODE, {"taints": [{"key": CONSOLIDATION, "effect": "NoExecute"}]}, "its own taint only"),
+    "unschedulable": (NODE, {"unschedulable": True}, "not change the spec"),
+    "replicas": (DEPLOYMENT, {"replicas": 0}, "not change the spec"),
+    "image": (
+        DEPLOYMENT,
+        {"template": {"spec": {"containers": [{"name": "main", "image": "other"}]}}},
+        "not change the spec",
+    ),
 }
 FORBIDDEN = [
     *(
@@ -198,7 +205,7 @@ FORBIDDEN = [
         for path in (NODE, DEPLOYMENT)
         for name, (change, why) in METADATA.items()
     ),
-    *(pytest.param(path, {"spec": change}, "not change the spec", id=name) for name, (path, change) in SPEC.items()),
+    *(pytest.param(path, {"spec": change}, why, id=name) for name, (path, change, why) in SPEC.items()),
 ]
 
 

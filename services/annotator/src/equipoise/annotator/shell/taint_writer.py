@@ -5,6 +5,7 @@ restart: every replica remembers the nodes of the messages that it has received,
 for the node's annotation.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NoReturn
@@ -70,6 +71,7 @@ class TaintWriter:
         self._requests = PacedRequests(runtime.clock, self._reads, self._writes)
         client.on_node = self._on_node
         self._emptying = Emptying()
+        self._received, self._checking = asyncio.Event(), asyncio.Lock()
         self._known: dict[str, _KnownNode] = {}
         """The nodes that have the taint, or may have it, by name."""
 
@@ -85,6 +87,7 @@ class TaintWriter:
         if accepted:
             for node in message.nodes:
                 self._name(node.node)
+            self._received.set()
         return accepted
 
     def _on_node(self, node: Node) -> None:
@@ -96,12 +99,27 @@ class TaintWriter:
         now = self._clock.monotonic()
         self._known.setdefault(name, _KnownNode(named_at=now)).named_at = now
 
-    async def run(self) -> NoReturn:
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._check_regularly())
+            tasks.create_task(self._check_after_messages())
+
+    async def _check_regularly(self) -> NoReturn:
         while True:
             await self._check()
             await self._clock.sleep(CHECK_PERIOD)
 
+    async def _check_after_messages(self) -> NoReturn:
+        while True:
+            await self._received.wait()
+            await self._check()
+
     async def _check(self) -> None:
+        async with self._checking:
+            self._received.clear()
+            await self._check_all()
+
+    async def _check_all(self) -> None:
         emptied = {node.node: node for node in self._emptied().values()}
         for name, known in list(self._known.items()):
             wanted, now = emptied.get(name), self._clock.monotonic()
