@@ -351,6 +351,7 @@ async def test_nodes_that_are_being_emptied_are_shown(bus: Bus, cluster: HttpClu
     """As long as the message is valid, with the reason."""
     a_stored_ledger(cluster)
     await publish_leader(bus, cluster)
+    await publish_configuration(bus, "binder-1", {})
     now = SystemClock().now()
     async with open_bus(bus.settings("descheduler"), "descheduler", SystemClock(), None) as connection:
         await connection.publish(NODES_EMPTYING, nodes_being_emptied("node-a", at=now))
@@ -358,6 +359,7 @@ async def test_nodes_that_are_being_emptied_are_shown(bus: Bus, cluster: HttpClu
         _, as_json = await bus.run("status", "-o", "json", KUBECONFIG=str(cluster.file))
         await connection.publish(NODES_EMPTYING, nodes_being_emptied(at=now + 1))
         _, after = await bus.run("status", KUBECONFIG=str(cluster.file))
+    await end_configuration(bus, "binder-1")
 
     assert re.search(r"^consolidation: node-a is being emptied by consolidation since .* UTC: few pods$", shown, re.M)
     assert [node["node"] for node in json.loads(as_json)["emptied"]] == ["node-a"]
