@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from binder.campaigns import a_campaign
 from binder.ledgers import a_ledger, an_entry
 from binder.worlds import OWN, World
 from builders import NOW
@@ -19,7 +20,7 @@ from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.message import converted
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS
 
-CLOSED = frozenset({"workload", "epoch"})
+CLOSED = frozenset({"workload", "epoch", "expected"})
 """Objects of the ledger to which later versions add no fields: this version would lose them."""
 
 
@@ -49,7 +50,8 @@ async def test_all_that_a_later_version_has_added_survives_every_write(world: Wo
     keys, labels and annotations of the ConfigMap."""
     hours = (HourlyCount(begin=NOW - 7_200, evictions=2),)
     past = (converted(an_entry("web-8"), PastEviction, settled_at=NOW - 60),)
-    document = of_a_later_version(json.loads(encode(a_ledger(an_entry("web-9"), hours=hours, past=past))))
+    ledger = a_ledger(an_entry("web-9"), hours=hours, past=past, campaign=a_campaign())
+    document = of_a_later_version(json.loads(encode(ledger)))
     assert document["hours"][0][LATER_FIELD] == document["entries"][0][LATER_FIELD] == LATER_VALUE
     metadata = ObjectMeta(name=NAME, namespace=OWN, labels={"later": "label"}, annotations={"later": "note"})
     data = {"ledger": json.dumps(document), "later": "key"}
@@ -65,5 +67,6 @@ async def test_all_that_a_later_version_has_added_survives_every_write(world: Wo
     assert differences(document["hours"][0], written["hours"][0]) == []
     assert differences(document["past"][0], written["past"][0]) == []
     assert [each["pod"] for each in written["past"]] == ["web-8", "web-1"]
+    assert differences(document["campaign"], written["campaign"] | {"used": 0}) == []
     assert written[LATER_FIELD] == LATER_VALUE
     assert [entry["pod"] for entry in written["entries"]] == ["web-9", "web-1"]

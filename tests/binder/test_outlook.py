@@ -9,9 +9,10 @@ from builders import NOW, a_workload
 
 from equipoise.binder.decisions.limits import EvictionsPerCluster, EvictionsPerWorkload, Limits, Maintenance
 from equipoise.binder.decisions.limits.rule import UNLIMITED
-from equipoise.binder.decisions.outlook import refusals_now
+from equipoise.binder.decisions.outlook import refusals_now, wave_ends
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.plan import PlannedMove
+from equipoise.contracts.messages.values.move import MoveCost
 from equipoise.contracts.messages.values.resources import Resources
 
 ONE_IN_TEN_MINUTES = Limits(evictions_per_cluster=EvictionsPerCluster(max=1))
@@ -85,3 +86,28 @@ def test_other_limits_are_checked_too() -> None:
 
     assert "limits.evictionsPerWorkload" in refusals_now(moves, a_ledger(), limits, NOW, dry_run=False)[1]
     assert "limits.maintenance" in refusals_now(moves, a_ledger(), closed, NOW, dry_run=False)[0]
+
+
+def test_waves_follow_evaluations_and_the_limits_that_hold_in_a_campaign() -> None:
+    """One per evaluation, one move a second; the window of the cluster does not count, that of a workload does."""
+    waves = [[a_move(1), a_move(2)], [a_move(3)], [a_move(4, workload=a_workload("app-1"))]]
+    ends = wave_ends(waves, a_ledger(), ONE_IN_TEN_MINUTES, NOW, interval=120.0)
+    assert ends == pytest.approx([NOW + 1, NOW + 120, NOW + 305], abs=1)
+
+
+def test_a_wave_ends_when_its_replacements_are_ready() -> None:
+    """As fast as the pods were, as far as that is known; the next wave waits for no replacement."""
+    waves = [[a_move(1, cost=MoveCost(start=300.0)), a_move(2, cost=MoveCost())], [a_move(3)]]
+    ends = wave_ends(waves, a_ledger(), Limits(), NOW, interval=120.0)
+    assert ends == pytest.approx([NOW + 300, NOW + 120], abs=1)
+
+
+def test_waves_after_a_move_that_time_does_not_permit_have_no_end() -> None:
+    limits = Limits(evictions_per_workload=EvictionsPerWorkload(max=0))
+    assert wave_ends([[a_move(1)], [a_move(2)]], a_ledger(), limits, NOW, interval=120.0) == []
+
+
+def test_waves_wait_for_maintenance_times() -> None:
+    closed = Limits(maintenance=msgspec.convert({"only": [{"from": "20:00", "to": "21:00"}]}, Maintenance))
+    (end,) = wave_ends([[a_move(1)]], a_ledger(), closed, NOW, interval=120.0)
+    assert end == NOW + 12 * 3_600.0

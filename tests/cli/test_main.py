@@ -23,8 +23,8 @@ from equipoise.runtime.kubernetes.client import KubeError
 
 CLI = Path(package.__file__).parent
 HEADER = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
-MOST_SHOWN = 14
-"""A dozen, and those that install and remove Equipoise."""
+MOST_SHOWN = 16
+"""A dozen, those that install and remove Equipoise, and two that show what fewer nodes or a rebalance would give."""
 
 HEAVY = (
     "aiohttp",

@@ -11,8 +11,9 @@ from rich.console import Console
 
 from equipoise.cli.plan.run import show
 from equipoise.cli.plan.summary import cost_text, gain_text, plan_sentence
+from equipoise.contracts.messages.descheduling import LoadExtremes
 from equipoise.contracts.messages.example import LEASE_EPOCH
-from equipoise.contracts.messages.plan import LoadExtremes, PlannedMove, PlanResponse
+from equipoise.contracts.messages.plan import PlannedMove, PlanResponse
 from equipoise.contracts.messages.values.move import MoveCost
 from equipoise.contracts.messages.values.resources import Resources
 

@@ -25,19 +25,21 @@ from equipoise.cli.explain.eviction import ShownHistory
 from equipoise.cli.explain.node import ShownNode
 from equipoise.cli.explain.scores import ShownExplanation
 from equipoise.cli.plan.run import ShownChanges, ShownPlan
+from equipoise.cli.rebalance.run import PreparedCampaign, ShownCampaign
 from equipoise.cli.report.figures import PlacementReport
 from equipoise.cli.status.run import ShownStatus
 from equipoise.cli.terminal import duration, plain, print_result, rfc3339, table
 
 RESULTS: tuple[type[msgspec.Struct], ...] = (
     ShownStatus, ShownPlan, ShownChanges, ShownExplanation, ShownNode, ShownHistory, PlacementReport, Diagnosis,
-    ClearResult, LedgerChange,
+    ClearResult, LedgerChange, PreparedCampaign, ShownCampaign,
 )  # fmt: skip
 
 NOT_TIMES = {
-    "age", "capacity", "cpu", "cpu_change", "gain", "high_priority", "hint_chance", "hours", "interval",
-    "length", "lifetime", "margin", "memory", "observed", "parts", "regret", "regret_median", "regret_p90",
-    "reserved", "score", "seconds", "share", "start", "system", "valid_for",
+    "age", "capacity", "cpu", "cpu_change", "duration", "ends_after", "gain", "high_priority", "hint_chance",
+    "hours", "interval", "lasts", "length", "lifetime", "margin", "memory", "observed", "parts", "regret",
+    "regret_median", "regret_p90", "reserved", "score", "seconds", "share", "spread", "spread_after",
+    "spread_before", "start", "system", "target_spread", "valid_for",
 }  # fmt: skip
 """Fields that are numbers but no times."""
 

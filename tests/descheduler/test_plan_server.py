@@ -24,9 +24,9 @@ class SlowPlans:
         self.levels: list[MovesLevel | None] = []
         self.release = asyncio.Event()
 
-    async def __call__(self, epoch: LeaseEpoch, level: MovesLevel | None) -> PlanResponse:
+    async def __call__(self, epoch: LeaseEpoch, request: PlanRequest) -> PlanResponse:
         self.made += 1
-        self.levels.append(level)
+        self.levels.append(request.level)
         number = self.made
         await self.release.wait()
         return PlanResponse(leader=epoch, planned_at=float(number))

@@ -136,7 +136,7 @@ function Tiles({ summary }) {
   if (!summary) return null;
   const { nodes, known, expected, hot, spread, mean } = summary, missing = nodes - known;
   const measured = summary.measured_at ? `measured at ${clock(summary.measured_at)}` : "no measurement cycle received";
-  return html`<dl class="tiles">
+  return html`${summary.campaign && html`<p class="notice" role="status">${summary.campaign}</p>`}<dl class="tiles">
     <${Tile} name="CPU spread" value=${points(spread.cpu)} unit="points" note=${`mean ${percent(mean.cpu)}`} />
     <${Tile} name="Memory spread" value=${points(spread.memory)} unit="points" note=${`mean ${percent(mean.memory)}`} />
     <${Tile} name="Hot nodes" value=${summary.evaluated_at ? hot : "?"} tone=${hot ? "hot" : ""} note=${summary.evaluated_at ? `evaluated at ${clock(summary.evaluated_at)}` : "no evaluation received"} />

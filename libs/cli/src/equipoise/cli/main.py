@@ -15,6 +15,7 @@ TASKS: Mapping[str, tuple[str, ...]] = {
     "Try it": ("demo", "up"),
     "Install and check": ("install", "doctor", "uninstall"),
     "Every day": ("status", "plan", "explain", "dashboard"),
+    "Level the nodes once": ("rebalance",),
     "Stop evictions": ("pause", "resume"),
 }
 """The commands that the help of the program describes, by their purpose."""

@@ -10,6 +10,7 @@ import msgspec
 import structlog
 from prometheus_client import Histogram
 
+from equipoise.binder.decisions.campaign import ClusterEvaluation
 from equipoise.binder.decisions.event import fence_probe
 from equipoise.binder.decisions.result import (
     Begun,
@@ -42,7 +43,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
-from equipoise.runtime.bus import BusError, Delivery, Redeliver
+from equipoise.runtime.bus import BusError, Delivery, NotPermitted, Redeliver
 from equipoise.runtime.kubernetes.client import EVENTS, PODS, KubeError, UnreadableObject, find
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.kubernetes.installation import InstallationCheck
@@ -99,6 +100,7 @@ class Binder:
             dry_run=self._dry_run,
             max_skew=shared.load.freshness.skew_unknown,
             preempted=lambda: self._cluster.preempted,
+            evaluation=lambda: self._cluster.evaluation,
             surge=shared.surge,
             sample_lifetime=shared.load.freshness.eviction,
         )
@@ -138,6 +140,11 @@ class Binder:
         await self._bus.follow(channels.WORKLOAD_UTILIZATIONS, self._cluster.on_workload)
         await self._bus.follow(channels.UTILIZATION_CYCLES, self.on_utilization_cycle, keep_future=True)
         await self._bus.follow(channels.NODE_PLACEMENTS, self.on_node_placement)
+        try:
+            evaluations = channels.DESCHEDULE_DECISIONS.reading(ClusterEvaluation)
+            await self._bus.follow(evaluations, self._cluster.on_evaluation)
+        except NotPermitted as error:  # the server has the permissions of an earlier version
+            log.warning("no campaign permits any move", why=str(error))
         await self._bus.follow(channels.EVICTION_OUTCOMES, lambda message, _: self._published.add(message))
 
     async def run(self) -> None:

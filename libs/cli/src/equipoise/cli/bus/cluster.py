@@ -70,7 +70,7 @@ async def plan_cluster(options: ClusterOptions, lease_uid: str, server: Nats) ->
         async with asyncio.timeout(TIMEOUT), connect_kube(connection, options.command, SystemClock()) as kube:
             lease = await kube.get(LEASES, DESCHEDULER_LEASE, connection.namespace)
     except (KubeError, TimeoutError) as error:
-        why = f"messages of {url}; the Lease of {name} cannot be read: {error or 'no response'}"
+        why = f"messages of {url}; the Lease of {name} cannot be read: {str(error) or 'no response'}"
         return BusCluster(name=name, state="unknown", why=why)
     if lease.metadata.uid == lease_uid:
         return BusCluster(name=name, state="confirmed")

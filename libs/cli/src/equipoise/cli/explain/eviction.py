@@ -270,6 +270,8 @@ def _lines(eviction: EvictionRecord) -> Iterator[tuple[str, str]]:
         yield "gain and cost", f"{gain_text(eviction)}; {cost_text(eviction)}"
     if eviction.without_gap:
         yield "move", "without a gap: the pod is evicted when its replacement is ready"
+    if eviction.outcome is not None and eviction.outcome.campaign:
+        yield "campaign", eviction.outcome.campaign
     yield "outcome", _outcome(eviction)
     if eviction.source:
         yield "source", f"{eviction.source}; the bus has no message of it, so no evaluation and no replacement"

@@ -1,7 +1,12 @@
 """What moves gain and cost, as text: of each move, and of a whole plan in one sentence. Pure."""
 
+from collections.abc import Sequence
+
+import msgspec
+
 from equipoise.cli.terminal import GIB, RESOURCES, count, duration, percent
-from equipoise.contracts.messages.plan import LoadExtremes, PlannedMove, PlanResponse
+from equipoise.contracts.messages.descheduling import LoadExtremes
+from equipoise.contracts.messages.plan import PlannedMove, PlanResponse
 from equipoise.contracts.messages.values.move import JustifiedMove
 
 
@@ -28,7 +33,7 @@ def plan_sentence(plan: PlanResponse) -> str:
     moved = count(len(plan.moves), "pod")
     how = "without a gap" if gapless == len(plan.moves) else f"{gapless or 'none'} of them without a gap"
     won = f". {_won(plan.before, plan.after)}" if plan.before is not None and plan.after is not None else ""
-    return f"In sum: {moved} would be moved, {how}{won}. {_risked(plan.moves)}."
+    return f"In sum: {moved} would be moved, {how}{won}. {risk_text(risk_of(plan.moves))}."
 
 
 def _won(before: LoadExtremes, after: LoadExtremes) -> str:
@@ -46,14 +51,31 @@ def _points(share: float | None) -> str:
     return "?" if share is None else f"{100 * share:.1f}"
 
 
-def _risked(moves: list[PlannedMove]) -> str:
-    """The sentence about the pods that end before their replacement is ready."""
+class Risk(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods that end before their replacement is ready."""
+
+    pods: int
+    seconds: float
+    """How long the pods of known start are missing, in sum: as long as they took to become ready."""
+
+    unknown: int
+    """The pods of which this time is not known."""
+
+
+def risk_of(moves: Sequence[PlannedMove]) -> Risk:
+    """What these moves risk."""
     gaps = [None if move.cost is None else move.cost.start for move in moves if not move.without_gap]
-    if not gaps:
-        return "Risked: no gap; each pod serves until its replacement is ready"
     known = [seconds for seconds in gaps if seconds is not None]
-    parts = [f"about {duration(sum(known))} (as long as they took to become ready)" if known else ""]
-    if unknown := len(gaps) - len(known):
-        parts.append(f"an unknown time for {count(unknown, 'pod')}" if known else "an unknown time")
-    missing = "1 pod is" if len(gaps) == 1 else f"{len(gaps)} pods are"
+    return Risk(pods=len(gaps), seconds=sum(known), unknown=len(gaps) - len(known))
+
+
+def risk_text(risk: Risk) -> str:
+    """The sentence about the pods that end before their replacement is ready."""
+    if not risk.pods:
+        return "Risked: no gap; each pod serves until its replacement is ready"
+    known = risk.pods - risk.unknown
+    parts = [f"about {duration(risk.seconds)} (as long as they took to become ready)" if known else ""]
+    if risk.unknown:
+        parts.append(f"an unknown time for {count(risk.unknown, 'pod')}" if known else "an unknown time")
+    missing = "1 pod is" if risk.pods == 1 else f"{risk.pods} pods are"
     return f"Risked: {missing} missing until the replacement is ready, {' and '.join(filter(None, parts))}"

@@ -16,7 +16,14 @@ from rich.text import Text
 
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
-from equipoise.binder.decisions.status import LedgerStatus, allowed_text, ledger_status, rule_text, state_text
+from equipoise.binder.decisions.status import (
+    LedgerStatus,
+    allowed_text,
+    campaign_text,
+    ledger_status,
+    rule_text,
+    state_text,
+)
 from equipoise.binder.shell.ledger_store import NotInstalled, read_installed
 from equipoise.binder.state.ledger import Ledger, LedgerClosed
 from equipoise.binder.state.ledger_entry import LedgerEntry
@@ -291,6 +298,8 @@ def show(status: ShownStatus, to: Console, *, now: float, wide: bool = False) ->
     style = styles.get(status.evictions, "bold red")
     to.print(Text(f"cluster: {status.cluster}"))
     to.print(Text.assemble("evictions: ", (status.evictions, style), f" ({status.why})" if status.why else ""))
+    if status.campaign is not None:
+        to.print(Text(campaign_text(status.campaign), "bold" if status.campaign.ended_at is None else ""))
     if status.mode in ("real", "dry run"):
         to.print(Text(f"binders: {status.mode_source}"))
     if status.moves is not None:

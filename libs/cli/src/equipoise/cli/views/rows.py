@@ -122,6 +122,9 @@ class ClusterSummary(msgspec.Struct, frozen=True, kw_only=True):
     binder.
     """
 
+    campaign: str = ""
+    """The running campaign and its progress; empty without one."""
+
     measured_at: float | None
     """The time of the last cycle of a collector."""
 

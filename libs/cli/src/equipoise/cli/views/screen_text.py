@@ -137,11 +137,12 @@ def summary_line(summary: ClusterSummary) -> str:
 
 
 def mode_line(summary: ClusterSummary, limits: LimitsRow | None) -> str:
-    """Whether pods are evicted."""
+    """Whether pods are evicted, and the running campaign."""
     why = f" ({limits.why})" if limits is not None and limits.why else ""
     if limits is not None and limits.evictions in ("paused", "closed"):
         return f"evictions: {limits.evictions}{why}"
-    return f"evictions: {summary.evictions or 'unknown, no heartbeat of a binder'}{why}"
+    campaign = f"   {summary.campaign}" if summary.campaign else ""
+    return f"evictions: {summary.evictions or 'unknown, no heartbeat of a binder'}{why}{campaign}"
 
 
 def move_cells(move: MoveRow) -> Sequence[str]:

@@ -325,6 +325,7 @@ class LiveState:
             mean=mean,
             high=self._history.high,
             evictions=self._evictions(),
+            campaign=self._campaign(),
             measured_at=max((cycle.queried_at for cycle in cycles), default=None),
             evaluated_at=self._evaluated_at,
             services=[
@@ -338,6 +339,11 @@ class LiveState:
         """The mode of the binders; if they differ, real evictions win."""
         modes = {each.evictions for _, each in self._heartbeats.values() if each.service == "binder"} - {""}
         return next((mode for mode in (REAL, DRY_RUN) if mode in modes), "; ".join(sorted(modes)))
+
+    def _campaign(self) -> str:
+        """The running campaign, as the binder whose heartbeat is the newest has read it."""
+        heartbeats = [each for _, each in self._heartbeats.values() if each.service == "binder"]
+        return max(heartbeats, key=lambda each: each.at).campaign if heartbeats else ""
 
     def _unknown(self) -> Iterator[Unknown]:
         reasons: dict[str, list[str]] = {}

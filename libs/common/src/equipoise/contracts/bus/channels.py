@@ -171,6 +171,7 @@ DESCHEDULE_DECISIONS = Channel(
     tokens=("strategy",),
     example=(subjects.decision("descheduler", "low_node_load"), DESCHEDULE_DECISION),
     publishers=("descheduler",),
+    subscribers=("binder",),
 )
 EXPLANATIONS = Channel(
     pattern=SCORE_EXPLAIN,

@@ -118,6 +118,30 @@ class NodeCooldown(Value, frozen=True, kw_only=True):
     why: str
 
 
+class LoadExtremes(Value, frozen=True, kw_only=True):
+    """How uneven the nodes are. Loads (0..1 of the base) over the shortest window; None if no load is known."""
+
+    highest: Resources
+    """The load of the most loaded node, by resource."""
+
+    spread: Resources
+    """The load of the most loaded node minus that of the least loaded one."""
+
+
+class EvaluatedCluster(Value, frozen=True, kw_only=True):
+    """What an evaluation found in the whole cluster. A campaign goes on or ends by it."""
+
+    loads: LoadExtremes
+    """All nodes once the pending moves are done."""
+
+    nodes: Count
+    unscheduled: Count
+    """Pods without a node."""
+
+    exhausted: bool = False
+    """Whether no strategy proposed a move, no move is pending, and no node has yet to be abnormal for longer."""
+
+
 class DescheduleDecision(Message, frozen=True, kw_only=True):
     """`decision.descheduler.<strategy>`: what one evaluation found, proposed and rejected."""
 
@@ -149,6 +173,9 @@ class DescheduleDecision(Message, frozen=True, kw_only=True):
 
     cooldowns: list[NodeCooldown] = []
     """Nodes whose load did not fall after evictions."""
+
+    cluster: EvaluatedCluster | None = None
+    """The whole cluster. Only the first strategy publishes it."""
 
     shortened: str = ""
     """The parts that were left out to keep within the maximum size of a message; empty if none was."""
@@ -183,4 +210,9 @@ DESCHEDULE_DECISION = DescheduleDecision(
             expires_at=NOW + 180,
         )
     ],
+    cluster=EvaluatedCluster(
+        loads=LoadExtremes(highest=Resources(cpu=0.91, memory=0.5625), spread=Resources(cpu=0.62, memory=0.25)),
+        nodes=40,
+        unscheduled=0,
+    ),
 )

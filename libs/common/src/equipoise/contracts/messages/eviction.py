@@ -77,6 +77,9 @@ class EvictionOutcome(EvictionMove, Message, frozen=True, kw_only=True, omit_def
     retry_at: Time | None = None
     """The time at which the limit may allow the eviction; None if waiting does not help."""
 
+    campaign: str = ""
+    """The name of the campaign whose budget the move used; empty without one."""
+
     dry_run: bool = False
     """Whether the binder only makes dry runs, so that no eviction was executed or refused."""
 

@@ -41,6 +41,9 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     surge_pods: list[str] = []
     """The UIDs of the pods that are moved without a gap, as a binder last read them in the ledger."""
 
+    campaign: str = ""
+    """The running campaign and its progress, as a binder last read it in the ledger; empty without one."""
+
     shard: str = ""
     """The part of the cluster that a collector shares with other replicas (`collector.shard`)."""
 

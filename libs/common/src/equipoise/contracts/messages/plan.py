@@ -5,7 +5,7 @@ from typing import ClassVar
 from equipoise.contracts.bounds import Count, Seconds, Time
 from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.configuration.moves import MovesLevel
-from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, NodeState, RefusedMove
+from equipoise.contracts.messages.descheduling import DryRunMove, LoadExtremes, NodeCooldown, NodeState, RefusedMove
 from equipoise.contracts.messages.example import LEASE_EPOCH, NOW
 from equipoise.contracts.messages.health import DRY_RUN
 from equipoise.contracts.messages.message import Message, Value
@@ -19,6 +19,10 @@ class PlanRequest(Message, frozen=True, kw_only=True):
 
     level: MovesLevel | None = None
     """Plans as if `moves.level` were this one. None: as configured."""
+
+    campaign: Count = 0
+    """Repeats the plan as if the moves before were done, until nothing more would move or this many pods have moved. 0:
+    one evaluation."""
 
 
 class PlannedMove(JustifiedMove, frozen=True, kw_only=True):
@@ -73,14 +77,12 @@ class PlannedNode(Value, frozen=True, kw_only=True):
     why: str = ""
 
 
-class LoadExtremes(Value, frozen=True, kw_only=True):
-    """How uneven the nodes are. Loads (0..1 of the base) over the shortest window; None if no load is known."""
+class PlannedWave(Value, frozen=True, kw_only=True):
+    """The moves of one evaluation of a campaign, which are the next ones in `PlanResponse.moves`."""
 
-    highest: Resources
-    """The load of the most loaded node, by resource."""
-
-    spread: Resources
-    """The load of the most loaded node minus that of the least loaded one."""
+    moves: Count
+    after: LoadExtremes
+    """All nodes once these moves and those of the waves before are done."""
 
 
 class PendingMove(Move, frozen=True, kw_only=True):
@@ -108,6 +110,12 @@ class PlanResponse(Message, frozen=True, kw_only=True):
 
     after: LoadExtremes | None = None
     """All nodes once the planned moves are done, too."""
+
+    waves: list[PlannedWave] = []
+    """The evaluations of a campaign, in their order; empty if the request was for one evaluation."""
+
+    unscheduled: Count | None = None
+    """Pods without a node. None in messages of earlier versions."""
 
     evictions: str = ""
     """How binders carry out intents: `real`, `dry run`, or why they do not. Empty without a heartbeat of any binder."""

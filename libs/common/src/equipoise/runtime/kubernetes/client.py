@@ -10,7 +10,7 @@ from equipoise.contracts.hints.definition import GROUP, KIND, PLURAL, VERSION
 from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.hints.webhook import CONFIGURATION_KIND, WebhookConfiguration
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
-from equipoise.contracts.kubernetes.objects.access import AccessReview, AdmissionPolicy, Role
+from equipoise.contracts.kubernetes.objects.access import AccessReview, AdmissionPolicy, Role, SelfReview
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Event, Lease, Namespace, ResourceQuota
 from equipoise.contracts.kubernetes.objects.metadata import ExplainedCondition, Object
 from equipoise.contracts.kubernetes.objects.node import Node, Taint
@@ -120,6 +120,11 @@ HINTS = Resource(group=GROUP, version=VERSION, plural=PLURAL, kind=KIND, model=H
 SELF_ACCESS_REVIEWS = msgspec.structs.replace(
     ACCESS_REVIEWS, plural="selfsubjectaccessreviews", kind="SelfSubjectAccessReview"
 )
+
+SELF_REVIEWS = Resource(
+    group="authentication.k8s.io", version="v1", plural="selfsubjectreviews", kind="SelfSubjectReview",
+    model=SelfReview, namespaced=False,
+)  # fmt: skip
 
 
 def _workloads(group: str, version: str, plural: str, kind: str) -> Resource[WorkloadObject]:

@@ -66,6 +66,9 @@ class Health:
         self.surge_pods: tuple[str, ...] = ()
         """The UIDs of the pods that a binder found being moved without a gap."""
 
+        self.campaign = ""
+        """The running campaign, as a binder found it; empty without one."""
+
         self.shard = ""
         """The part of the cluster that a collector measures together with collectors of the same name."""
 

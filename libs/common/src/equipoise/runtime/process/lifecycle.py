@@ -220,6 +220,7 @@ class Process(Generic[S]):
                 problems=report.problems,
                 evictions=self.health.evictions,
                 surge_pods=list(self.health.surge_pods),
+                campaign=self.health.campaign,
                 shard=self.health.shard,
                 at=self._clock.now(),
             )

@@ -46,7 +46,22 @@ def _view(intent: EvictionIntent, ledger: Ledger, limits: Limits, now: float, *,
     view = ledger.view(
         now, dry_run=dry_run, migration_timeout=limits.migration_timeout, grace_period=limits.startup_grace_period
     )
-    return msgspec.structs.replace(view, entries=tuple(entry for entry in view.entries if entry.intent_id != intent.id))
+    return msgspec.structs.replace(
+        view,
+        entries=tuple(entry for entry in view.entries if entry.intent_id != intent.id),
+        campaign=bool(campaign_of(intent, ledger, now, dry_run=dry_run)),
+    )
+
+
+def campaign_of(intent: EvictionIntent, ledger: Ledger, now: float, *, dry_run: bool) -> str:
+    """The name of the campaign whose budget the move uses; empty if none has a move left for it. Dry runs use none."""
+    campaign, entry = ledger.campaign, ledger.entry(intent.id)
+    if campaign is None or dry_run:
+        return ""
+    reserved = entry is not None and entry.counted and entry.campaign == campaign.name
+    if entry is not None and not reserved:
+        return ""  # it was reserved within the usual limits
+    return campaign.name if campaign.permits(now, reserved=reserved) else ""
 
 
 def _decide(

@@ -44,15 +44,24 @@ def fence_probe(namespace: str, name: str, now: float) -> Event:
 
 
 def intent_event(
-    intent: EvictionIntent, now: float, instance: str, regarding: ObjectReference, *, refusal: str = ""
+    intent: EvictionIntent,
+    now: float,
+    instance: str,
+    regarding: ObjectReference,
+    *,
+    refusal: str = "",
+    campaign: str = "",
 ) -> Event:
     """The Event that the pod was evicted, or, with a `refusal`, that it cannot be until its owner changes something.
+
+    `campaign`: the name of the campaign to which the move belongs.
 
     There is one Event per intent and object: both determine its name, so that a second write conflicts.
     """
     digest = hashlib.sha256(f"{intent.id} {regarding.kind}".encode()).hexdigest()[:16]
     pod = "Pod" if regarding.kind == "Pod" else f"Pod {intent.pod}"
-    note = f'{pod} evicted from node "{intent.node}" by the reason "{intent.reason}"'
+    part_of = f' in campaign "{campaign}"' if campaign else ""
+    note = f'{pod} evicted from node "{intent.node}"{part_of} by the reason "{intent.reason}"'
     if refusal:
         note = f"{pod} cannot be evicted: {refusal}"
     return Event(

@@ -52,6 +52,9 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool | None = None
     """Whether it is the outcome of a dry run. None: it is if the binder that decides makes dry runs only."""
 
+    campaign: str = ""
+    """The name of the campaign whose budget the move used."""
+
     without_gap: bool = False
     """Whether the pod was moved without a gap, or was to be."""
 
@@ -72,6 +75,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
             limit_scope=self.limit_scope,
             retry_at=self.retry_at,
             without_gap=self.without_gap,
+            campaign=self.campaign,
             dry_run=self.outcome == Outcome.DRY_RUN or (dry_run and self.outcome != Outcome.EVICTED),
         )
 

@@ -9,8 +9,10 @@ import msgspec
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
 from equipoise.binder.decisions.limits.rule import CountingLimit, Limit, ProposedEviction, WindowedLimit, halved
+from equipoise.binder.state.campaign import EXHAUSTED, Campaign
 from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerView, clock_tolerance
 from equipoise.binder.state.ledger_entry import LedgerEntry
+from equipoise.binder.state.ledger_json import clock_time
 from equipoise.binder.state.ledger_times import with_possible_times
 
 LAST = 20
@@ -54,6 +56,9 @@ class LedgerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Evictions in the last 24 hours; None without a ledger that can be read."""
 
     dry_runs_last_day: int | None = None
+    campaign: Campaign | None = None
+    """The last campaign, also after its end; None if there was none."""
+
     usage: list[LimitUsage] = []
     """The usage of each limit by evictions; by dry runs while the windows contain no evictions."""
 
@@ -83,6 +88,7 @@ def ledger_status(
         why=ledger.pause_reason if ledger.paused else "",
         last_day=ledger.last_day(now).evictions,
         dry_runs_last_day=ledger.last_day(now).dry_runs,
+        campaign=ledger.campaign,
         pending=[entry for entry in ledger.entries if entry.outcome is None and entry.recovered_at is None],
         last=sorted(settled, key=lambda entry: entry.settled_at or 0.0, reverse=True)[:LAST],
     )
@@ -158,6 +164,27 @@ def _free_at(limit: Limit, view: LedgerView, scope: str, counted: int, allowed: 
     ends = sorted(entry.latest + after for entry in limit.entries(view) if str(limit.key(entry)) == scope)
     index = len(ends) - allowed
     return ends[index] if 0 <= index < len(ends) else None
+
+
+def campaign_text(campaign: Campaign) -> str:
+    """The campaign and its state as a short text."""
+    by = f", started by {campaign.started_by}" if campaign.started_by else ""
+    done = f"campaign {campaign.name}{by}: {campaign.used} of {campaign.budget} moves"
+    if campaign.spread is not None:
+        expected = campaign.expected_spread()
+        planned = "" if expected is None else f" (planned {100 * expected:.1f})"
+        done = f"{done}, spread of {campaign.resource} {100 * campaign.spread:.1f} points{planned}"
+    if campaign.ended_at is not None:
+        return f"{done}, ended at {clock_time(campaign.ended_at)}: {campaign.ended}"
+    held = (
+        f", nothing beyond the usual limits because {campaign.detail}"
+        if campaign.finding not in ("", EXHAUSTED)
+        else ""
+    )
+    if not campaign.observed_at:
+        held = ", nothing beyond the usual limits because no evaluation was compared with its plan yet"
+    state = "paused, expires" if campaign.paused else "running until"
+    return f"{done}, {state} {clock_time(campaign.expires_at)}{held}"
 
 
 def allowed_text(usage: LimitUsage) -> str:

@@ -4,6 +4,7 @@ Missing, empty or unreadable means closed: nothing may be evicted. Only setup an
 because a new one does not have the recent evictions.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -144,18 +145,28 @@ async def pause(kube: Kube, namespace: str, reason: str) -> str:
 
     Raises KubeError, and NotDone if there is no ledger that can be paused.
     """
+    await change_ledger(kube, namespace, lambda ledger: ledger.pause(reason), not_done="NOT paused")
+    return "paused: within 5 s nothing more is evicted, until `equipoise resume`"
+
+
+async def change_ledger(kube: Kube, namespace: str, change: Callable[[Ledger], Ledger], *, not_done: str) -> Ledger:
+    """Changes the ledger for a command, and returns what was written. `not_done`: the beginning of an error.
+
+    Raises KubeError, NotDone if there is no ledger that can be changed, and what `change` raises.
+    """
     store = LedgerStore(kube, namespace)
     for _ in range(_CAS_ATTEMPTS):
         stored = await read_installed(kube, namespace)
         if isinstance(stored, LedgerClosed):
             certain = "" if stored.unreadable or stored.newer else "; binders evict nothing without a ledger"
-            raise NotDone(f"NOT paused: {stored.why}{certain}")
+            raise NotDone(f"{not_done}: {stored.why}{certain}")
+        ledger = change(stored.ledger)
         try:
-            await store.write(stored, stored.ledger.pause(reason))
+            await store.write(stored, ledger)
         except Conflict:
             continue
-        return "paused: within 5 s nothing more is evicted, until `equipoise resume`"
-    raise Conflict(409, "Conflict", f"the ledger changed {_CAS_ATTEMPTS} times while pausing: try again")
+        return ledger
+    raise Conflict(409, "Conflict", f"the ledger changed {_CAS_ATTEMPTS} times in a row: try again")
 
 
 async def resume(kube: Kube, namespace: str, clock: Clock, *, forget: bool = False) -> str:

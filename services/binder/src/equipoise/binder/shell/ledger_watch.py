@@ -5,6 +5,7 @@ The responses also show the API server's time.
 
 from dataclasses import dataclass
 
+from equipoise.binder.decisions.status import campaign_text
 from equipoise.binder.shell.ledger_writer import LedgerWriter
 from equipoise.binder.shell.metrics import BinderMetrics
 from equipoise.binder.state.ledger import Ledger, LedgerClosed
@@ -53,6 +54,9 @@ class LedgerWatch:
         else:
             problem = ""
         self.health.set_problem("ledger", problem or None)
+        campaign = ledger.campaign if isinstance(ledger, Ledger) else None
+        runs = campaign is not None and campaign.ended_at is None
+        self.health.campaign = campaign_text(campaign) if campaign is not None and runs else ""
         self.health.surge_pods = self.ledger.surge_pods
         self.health.evictions = self.installation.problem or problem or self.evictions
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 import structlog
 
-from equipoise.binder.decisions.admission import Admission, admit, deciding_replacements
+from equipoise.binder.decisions.admission import Admission, admit, campaign_of, deciding_replacements
+from equipoise.binder.decisions.campaign import ClusterEvaluation, continued
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.preemptions import with_preempted
@@ -60,16 +61,20 @@ class LedgerWriter:
         dry_run: bool,
         max_skew: float = math.inf,
         preempted: Callable[[], Iterable[PreemptedPod]] = tuple,
+        evaluation: Callable[[], ClusterEvaluation | None] = lambda: None,
         surge: SurgeSettings = SurgeSettings(),  # noqa: B008  a frozen value
         sample_lifetime: float = 120.0,
     ) -> None:
         """`preempted`: the pods that were preempted lately, as the bus reports them.
+
+        `evaluation`: the latest evaluation of the descheduler.
 
         `max_skew`: seconds by which this machine's clock and the API server's may differ. `sample_lifetime`: seconds
         for which a sample is fresh enough for an eviction.
         """
         self.outages = Outages(limits.outage_threshold, clock.monotonic())
         self._preempted = preempted
+        self._evaluation = evaluation
         self._surge = surge
         self._sample_lifetime = sample_lifetime
         self.surge_pods: tuple[str, ...] = ()
@@ -165,7 +170,8 @@ class LedgerWriter:
         within, retention = self._limits.preemptions.within, self._limits.retention
         if ledger.retention < retention:
             ledger = ledger.retaining(retention, self.earliest)
-        return with_preempted(ledger, self._preempted(), self.earliest, within=within, retention=retention)
+        ledger = with_preempted(ledger, self._preempted(), self.earliest, within=within, retention=retention)
+        return continued(ledger, self._evaluation(), self._limits, self.earliest)
 
     async def reserve(
         self, intent: EvictionIntent, eviction: ProposedEviction, recheck: Recheck, plan: SurgePlan | None = None
@@ -221,7 +227,8 @@ class LedgerWriter:
                     await self._save(stored, self._pruned(ledger))
                     self.outages.written(outage)
                 return msgspec.structs.replace(result, recorded=True)
-            entry = self._new_entry(intent, eviction, now)
+            campaign = campaign_of(intent, ledger, now, dry_run=self._dry_run)
+            entry = self._new_entry(intent, eviction, now, campaign)
             ledger = self._pruned(ledger).reserve(entry, epoch=intent.epoch)
             if plan is not None and not self._dry_run:
                 ledger = ledger.with_surge_move(plan.move(intent, now, self._surge.ready_timeout))
@@ -352,13 +359,22 @@ class LedgerWriter:
         self.surge_pods = ledger.surge_pods
         if ledger.outage_ended_at != stored.ledger.outage_ended_at:
             log.warning("limits are halved for the grace period", why=ledger.outage)
+        campaign, before = ledger.campaign, stored.ledger.campaign
+        if campaign is not None and campaign.ended_at is not None and before is not None and before.ended_at is None:
+            log.info("campaign ended", name=campaign.name, why=campaign.ended, moves=campaign.used)
 
-    def _new_entry(self, intent: EvictionIntent, eviction: ProposedEviction, now: float) -> LedgerEntry:
+    def _new_entry(self, intent: EvictionIntent, eviction: ProposedEviction, now: float, campaign: str) -> LedgerEntry:
         expires_at = self._kube.server_time_bounds(intent.expires_at)[1]
         workload = eviction.workload
         replicas = None if workload is None else eviction.replicas
         return new_entry(
-            intent, now, workload=workload, expires_at=expires_at, dry_run=self._dry_run, replicas=replicas
+            intent,
+            now,
+            workload=workload,
+            expires_at=expires_at,
+            dry_run=self._dry_run,
+            replicas=replicas,
+            campaign=campaign,
         )
 
     def _pruned(self, ledger: Ledger) -> Ledger:

@@ -56,6 +56,7 @@ class OutcomeReporter:
             target=intent.target,
             reason=intent.reason,
             detail=finish.detail,
+            campaign=finish.campaign,
         )
 
     async def write_events(self, intent: EvictionIntent, finish: Finish) -> None:
@@ -72,7 +73,10 @@ class OutcomeReporter:
         workload = await self._reference(finish.workload or intent.workload)
         for regarding in (pod, workload):
             if regarding is not None:
-                await self._write(intent_event(intent, self._now(), self._identity, regarding, refusal=refusal))
+                event = intent_event(
+                    intent, self._now(), self._identity, regarding, refusal=refusal, campaign=finish.campaign
+                )
+                await self._write(event)
 
     async def _reference(self, workload: Workload | None) -> ObjectReference | None:
         """The reference to a workload, with the UID, without which `kubectl describe` does not find the Event."""

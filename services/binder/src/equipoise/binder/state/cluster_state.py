@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from equipoise.binder.decisions.campaign import ClusterEvaluation
+from equipoise.contracts.bounds import CLOCK_TOLERANCE
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.nodes.placed_objects import node_object, requested_amounts
 from equipoise.contracts.kubernetes.nodes.platforms import Platform, platform_of
@@ -45,6 +47,9 @@ class ClusterState(ClusterMessages):
         self._preempted: dict[str, list[PlacedPod | GonePod]] = {}
         """The preempted pods by node. Nodes without any are absent."""
 
+        self.evaluation: ClusterEvaluation | None = None
+        """The latest evaluation of the descheduler that describes the whole cluster."""
+
         self.snapshot = ClusterSnapshot()
         """The nodes, with the sums of the requests of their pods. Callers must not change it."""
 
@@ -70,6 +75,14 @@ class ClusterState(ClusterMessages):
 
     def on_workload(self, message: WorkloadUtilization, now: float) -> bool:
         return super().on_workload(msgspec.structs.replace(message, profile={}), now)
+
+    def on_evaluation(self, message: ClusterEvaluation, now: float) -> bool:
+        latest = self.evaluation
+        outdated = latest is not None and message.evaluated_at <= latest.evaluated_at
+        if message.cluster is None or outdated or message.evaluated_at > now + CLOCK_TOLERANCE:
+            return False
+        self.evaluation = message
+        return True
 
     def _drop_outdated(self, now: float) -> None:
         """Drop old messages. The utilization of a new node may arrive before its placement."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from equipoise.binder.state.campaign import Campaign
 from equipoise.binder.state.ledger_entry import CERTAIN, LedgerEntry, PastEviction
 from equipoise.binder.state.open_moves import LedgerMoves
 from equipoise.contracts.bounds import Count, Time
@@ -65,6 +66,9 @@ class LedgerView(msgspec.Struct, frozen=True, kw_only=True):
 
     halved: bool = False
     """Grace period after a start or an outage: every limit is half of itself, rounded up."""
+
+    campaign: bool = False
+    """Whether the budget of a campaign replaces the windows of the cluster and of namespaces."""
 
     mean_rate: float = 0.0
     """Evictions per second (for a dry run, also dry runs), the mean of the last 24 hours."""
@@ -123,6 +127,9 @@ class Ledger(LedgerMoves, frozen=True, kw_only=True, rename="camel"):
 
     paused: bool = False
     pause_reason: str = ""
+    campaign: Campaign | None = None
+    """The last campaign, also after its end; None if there was none."""
+
     epoch: LeaseEpoch | None = None
     """The newest descheduler that anything was reserved for."""
 
@@ -187,10 +194,16 @@ class Ledger(LedgerMoves, frozen=True, kw_only=True, rename="camel"):
         )
 
     def reserve(self, entry: LedgerEntry, *, epoch: LeaseEpoch) -> "Ledger":
-        """The entry counts from now on. Raises ValueError when the intent has an entry."""
+        """The entry counts from now on, also against the budget of its campaign. Raises ValueError when the intent has
+        an entry, or when the campaign has ended or has no move left."""
         if self.entry(entry.intent_id) is not None:
             raise ValueError(f"intent {entry.intent_id} is in the ledger already")
-        return _replace(self, entries=(*self.entries, entry), epoch=epoch)
+        campaign = self.campaign
+        if entry.campaign:
+            if campaign is None or campaign.name != entry.campaign:
+                raise ValueError(f"campaign {entry.campaign} is not in the ledger")
+            campaign = campaign.taking_one()
+        return _replace(self, entries=(*self.entries, entry), epoch=epoch, campaign=campaign)
 
     def settle(
         self, intent_id: str, outcome: Outcome, now: float, *, detail: str = "", counted: bool = True
@@ -204,7 +217,9 @@ class Ledger(LedgerMoves, frozen=True, kw_only=True, rename="camel"):
             return self
         counts = counted or entry.taken_over
         settled = self._update(intent_id, outcome=outcome, detail=detail, settled_at=now, counted=counts)
-        if not counts or outcome not in CERTAIN:
+        if not counts:
+            return settled._returning_budget(entry)
+        if outcome not in CERTAIN:
             return settled
         return settled._counting(now, dry_run=outcome == Outcome.DRY_RUN)._remembering(entry, now)
 
@@ -228,9 +243,17 @@ class Ledger(LedgerMoves, frozen=True, kw_only=True, rename="camel"):
 
     def release(self, intent_id: str) -> "Ledger":
         """The ledger without a reservation whose POST was surely refused for now: the intent will be decided again."""
-        return self._keeping(
-            lambda entry: entry.intent_id != intent_id or entry.settled_at is not None or entry.taken_over
-        )
+        entry = self.entry(intent_id)
+        if entry is None or entry.settled_at is not None or entry.taken_over:
+            return self
+        return self._keeping(lambda kept: kept.intent_id != intent_id)._returning_budget(entry)
+
+    def _returning_budget(self, entry: LedgerEntry) -> "Ledger":
+        """The ledger after this entry, which no longer counts, has returned its move to the budget of its campaign."""
+        campaign = self.campaign
+        if campaign is None or not entry.campaign or entry.campaign != campaign.name:
+            return self
+        return _replace(self, campaign=campaign.returning_one())
 
     def with_replacements(self, statuses: Mapping[str, ReplacementStatus], now: float) -> "Ledger":
         """The ledger with what was read of the replacements of these intents."""

@@ -33,6 +33,9 @@ class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
     """Why, in words, shortened. Empty: an earlier version reserved it."""
 
     dry_run: bool = False
+    campaign: str = ""
+    """The name of the campaign whose budget it uses; empty without one."""
+
     reserved_at: Time
     """The time of the decision."""
 
@@ -103,8 +106,10 @@ def new_entry(
     expires_at: float,
     dry_run: bool,
     replicas: int | None = None,
+    campaign: str = "",
 ) -> LedgerEntry:
-    """An entry without an outcome. `workload` and its desired `replicas` are those that were read live."""
+    """An entry without an outcome. `workload` and its desired `replicas` are those that were read live. `campaign`:
+    the name of the campaign whose budget it uses."""
     return converted(
         intent,
         LedgerEntry,
@@ -113,6 +118,7 @@ def new_entry(
         reason=intent.reason[:MAX_REASON],
         strategy=intent.strategy[:MAX_REASON],
         dry_run=dry_run,
+        campaign=campaign,
         replicas=replicas,
         reserved_at=now,
         expires_at=expires_at,

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from equipoise.binder.state.campaign import Campaign
 from equipoise.binder.state.ledger import FORMAT_VERSION, HourlyCount, Ledger
 from equipoise.binder.state.ledger_entry import LedgerEntry, PastEviction
 from equipoise.binder.state.surge_move import SurgeMove
@@ -24,6 +25,8 @@ _SUMMARY_DETAIL = 120
 def encode(ledger: Ledger) -> str:
     """JSON, one line per field and per entry. No line ends in a space, or YAML could not show it as a block."""
     document = _with_unknown(msgspec.to_builtins(ledger))
+    if document["campaign"] is not None:
+        document["campaign"] = _with_unknown(document["campaign"])
     document["hours"] = [_with_unknown(hour) for hour in document["hours"]]
     rows = {name: document.pop(name) for name in ("past", "entries", "surgeMoves")}
     lines = [f'  "{name}": {_json(value)}' for name, value in document.items()]
@@ -41,7 +44,8 @@ class NewerFormat(Exception):
 
 
 def decode(text: str) -> Ledger:
-    """The ledger, with the fields that this version does not know, of the document, of each entry, hour and move.
+    """The ledger, with the fields that this version does not know: of the document, its campaign, and each entry, hour
+    and move.
 
     Raises msgspec.MsgspecError, UnicodeError, RecursionError and NewerFormat.
     """
@@ -53,6 +57,8 @@ def decode(text: str) -> Ledger:
         raise NewerFormat(f"it has format {version}, this version reads formats up to {FORMAT_VERSION}")
     if isinstance(entries := document.get("entries"), list):
         document["entries"] = [_entry(entry) if isinstance(entry, dict) else entry for entry in entries]
+    if isinstance(campaign := document.get("campaign"), dict):
+        document["campaign"] = _with_known(campaign, Campaign.__struct_encode_fields__)
     for name, kind in (("hours", HourlyCount), ("past", PastEviction), ("surgeMoves", SurgeMove)):
         if isinstance(rows := document.get(name), list):
             known = kind.__struct_encode_fields__
@@ -150,6 +156,13 @@ def summary(ledger: Ledger) -> str:
         lines = [f"evictions: paused ({ledger.pause_reason or 'no reason given'}), until `equipoise resume`"]
     else:
         lines = ["evictions: allowed"]
+    if (campaign := ledger.campaign) is not None:
+        state = (
+            f"ended at {clock_time(campaign.ended_at)}: {campaign.ended}"
+            if campaign.ended_at
+            else ("paused" if campaign.paused else f"until {clock_time(campaign.expires_at)}")
+        )
+        lines.append(f"campaign: {campaign.name}, {campaign.used} of {campaign.budget} moves, {state}")
     lines.append(f"started: {clock_time(ledger.started_at)}, limits are halved for the grace period from then on")
     if ledger.outage_ended_at is not None:
         ended = clock_time(ledger.outage_ended_at)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from equipoise.binder.state.campaign import MAX_DURATION, Campaign
 from equipoise.binder.state.ledger import DAY, HOUR, MAX_CLOCK_TOLERANCE, HourlyCount, Ledger
 from equipoise.binder.state.ledger_entry import LedgerEntry, PastEviction
 from equipoise.binder.state.surge_move import SurgeMove
@@ -61,6 +62,8 @@ def _times(ledger: Ledger) -> Iterator[float]:
         yield from (move.stage_at, move.ready_by - MAX_LIFETIME)
     if ledger.outage_ended_at is not None:
         yield ledger.outage_ended_at
+    if (campaign := ledger.campaign) is not None:
+        yield from (campaign.started_at, campaign.expires_at - MAX_DURATION, campaign.ended_at or 0.0)
 
 
 def _not_after(ledger: Ledger, now: float) -> Ledger:
@@ -75,6 +78,7 @@ def _not_after(ledger: Ledger, now: float) -> Ledger:
         past=tuple(_past_not_after(past, now) for past in ledger.past),
         entries=tuple(_entry_not_after(entry, now) for entry in ledger.entries),
         surge_moves=tuple(_move_not_after(move, now) for move in ledger.surge_moves),
+        campaign=None if ledger.campaign is None else _campaign_not_after(ledger.campaign, now),
     )
 
 
@@ -93,6 +97,18 @@ def _entry_not_after(entry: LedgerEntry, now: float) -> LedgerEntry:
 def _move_not_after(move: SurgeMove, now: float) -> SurgeMove:
     ready_by = move.ready_by - max(0.0, move.stage_at - now)
     return _replace(move, stage_at=min(move.stage_at, now), ready_by=min(ready_by, now + MAX_LIFETIME))
+
+
+def _campaign_not_after(campaign: Campaign, now: float) -> Campaign:
+    """The campaign has the time left that it had: a longer one would be more than a person has allowed."""
+    expires_at = campaign.expires_at - max(0.0, campaign.started_at - now)
+    return _replace(
+        campaign,
+        started_at=min(campaign.started_at, now),
+        expires_at=min(expires_at, now + MAX_DURATION),
+        observed_at=min(campaign.observed_at, now),
+        ended_at=_earlier(campaign.ended_at, now),
+    )
 
 
 def _past_not_after(past: PastEviction, now: float) -> PastEviction:

@@ -11,13 +11,20 @@ import structlog
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.message_size import shortened
 from equipoise.contracts.configuration.moves import MovesLevel
-from equipoise.contracts.messages.descheduling import DescheduleDecision, ReplacementPlaced
+from equipoise.contracts.messages.descheduling import DescheduleDecision, EvaluatedCluster, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME, REAL
-from equipoise.contracts.messages.plan import PlanResponse
+from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.decisions.cluster import ClusterView
-from equipoise.descheduler.decisions.evaluation.messages import FollowUp, decision_of, plan_response, proposals
+from equipoise.descheduler.decisions.evaluation.campaign_plan import campaign_plan
+from equipoise.descheduler.decisions.evaluation.messages import (
+    FollowUp,
+    decision_of,
+    evaluated_cluster,
+    plan_response,
+    proposals,
+)
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate, observe, preferred_nodes
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -110,6 +117,7 @@ class Evaluator:
         evaluation = await self._compute(evaluate, snapshot, self._settings)
         self._health.set_problem("coverage", evaluation.problem or None)
         follow_up = self._follow_up(evaluation.cluster, placed, now)
+        cluster: EvaluatedCluster | None = await self._compute(evaluated_cluster, evaluation, snapshot, self._settings)
         proposed = [
             await self._compute(proposals, result, snapshot, self._settings, epoch) for result in evaluation.results
         ]
@@ -120,9 +128,16 @@ class Evaluator:
             counts = self.tracker.count(result.strategy, result.classifications, now)
             published = await self._publish(moves) if not problem else []
             decision = decision_of(
-                result, counts=counts, published=published, follow_up=follow_up, problem=problem, now=now
+                result,
+                counts=counts,
+                published=published,
+                follow_up=follow_up,
+                problem=problem,
+                now=now,
+                cluster=cluster,
             )
             await self._publish_decision(decision)
+            cluster = None
             follow_up = FollowUp(cooldowns=follow_up.cooldowns, dry_run_moves=follow_up.dry_run_moves)
 
     def _settings_at(self, level: MovesLevel | None) -> EvaluationSettings:
@@ -133,9 +148,10 @@ class Evaluator:
         shared = msgspec.structs.replace(shared, moves=msgspec.structs.replace(shared.moves, level=level))
         return self.runtime.own.evaluation(shared.load, shared.thresholds, shared.rules, shared.placement)
 
-    async def _preview(self, epoch: LeaseEpoch, level: MovesLevel | None) -> PlanResponse:
-        """What an evaluation would propose now if every abnormal node had been so for long enough."""
-        settings = self._settings_at(level)
+    async def _preview(self, epoch: LeaseEpoch, request: PlanRequest) -> PlanResponse:
+        """What an evaluation, or those of a campaign, would propose now if every abnormal node had been so for long
+        enough."""
+        settings = self._settings_at(request.level)
         now = self._clock.now()
         watched = self.watch.objects()
         await asyncio.sleep(0)  # each copy of a large cluster takes a turn of the event loop of its own
@@ -147,10 +163,15 @@ class Evaluator:
                 changes.awaited, changes.locations, changes.nodes, now, self.messages.surge_pods or ()
             )
             snapshot = msgspec.structs.replace(snapshot, pending=pending)
-        evaluation = await self._compute(evaluate, snapshot, settings, needed=1)
-        preferred = await self._compute(preferred_nodes, evaluation)
         evictions = self.messages.evictions(self._clock.monotonic())
-        plan = plan_response(evaluation, snapshot, settings, evictions=evictions, leader=epoch, preferred=preferred)
+        if request.campaign:
+            plan = await self._compute(
+                campaign_plan, snapshot, settings, request.campaign, evictions=evictions, leader=epoch
+            )
+        else:
+            evaluation = await self._compute(evaluate, snapshot, settings, needed=1)
+            preferred = await self._compute(preferred_nodes, evaluation)
+            plan = plan_response(evaluation, snapshot, settings, evictions=evictions, leader=epoch, preferred=preferred)
         plan, lacking = shortened(plan, MAX_MESSAGE)
         return msgspec.structs.replace(plan, shortened=lacking) if lacking else plan
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.configuration.moves import MovesLevel
-from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
+from equipoise.contracts.messages.plan import PLAN_REQUEST, PlanRequest, PlanResponse
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.runtime.bus import Bus, BusError, Endpoint
 from equipoise.runtime.process.health import Health
@@ -17,16 +16,17 @@ from equipoise.runtime.process.health import Health
 STOP_TIMEOUT = 1.0
 """Seconds to remove the endpoint at the end of the leadership: another replica may lead soon."""
 
-MakePlan = Callable[[LeaseEpoch, MovesLevel | None], Awaitable[PlanResponse]]
+MakePlan = Callable[[LeaseEpoch, PlanRequest], Awaitable[PlanResponse]]
 
 log = structlog.get_logger()
 
 
 @dataclass
 class _Requests:
-    """The requests for one level."""
+    """The same requests, as long as one of them waits."""
 
     arrived: int = 0
+    waiting: int = 0
     served: int = 0
     """The number of requests that had arrived when the last plan was begun."""
 
@@ -35,7 +35,7 @@ class _Requests:
 
 @dataclass
 class PlanServer:
-    """Makes one plan for all requests for a level that arrived before it was begun."""
+    """Makes one plan for all requests for the same that arrived before it was begun."""
 
     bus: Bus
     health: Health
@@ -43,14 +43,14 @@ class PlanServer:
 
     def __post_init__(self) -> None:
         self._lock = asyncio.Lock()
-        self._requests: dict[MovesLevel | None, _Requests] = {}
+        self._requests: dict[PlanRequest, _Requests] = {}
 
     @asynccontextmanager
     async def serving(self, epoch: LeaseEpoch) -> AsyncIterator[None]:
         """Responds to plan requests while the context is open."""
 
         async def respond(request: PlanRequest) -> PlanResponse:
-            return await self.plan(epoch, request.level)
+            return await self.plan(epoch, request)
 
         # A plan is made in another thread, and no client needs the descheduler within seconds.
         endpoint = Endpoint(subject=subjects.PLAN_PREVIEW, request_type=PlanRequest, handler=respond, share=1.0)
@@ -70,14 +70,20 @@ class PlanServer:
             except (BusError, TimeoutError) as error:
                 log.warning("the endpoint for plan requests was not removed", reason=str(error))
 
-    async def plan(self, epoch: LeaseEpoch, level: MovesLevel | None = None) -> PlanResponse:
+    async def plan(self, epoch: LeaseEpoch, request: PlanRequest = PLAN_REQUEST) -> PlanResponse:
         """The plan for a request. Requests wait for each other, so that many at once do not cause many plans."""
-        requests = self._requests.setdefault(level, _Requests())
+        requests = self._requests.setdefault(request, _Requests())
         requests.arrived += 1
+        requests.waiting += 1
         number = requests.arrived
-        async with self._lock:
-            if requests.last is None or requests.served < number:
-                arrived = requests.arrived
-                requests.last = await self.make_plan(epoch, level)
-                requests.served = arrived
-            return requests.last
+        try:
+            async with self._lock:
+                if requests.last is None or requests.served < number:
+                    arrived = requests.arrived
+                    requests.last = await self.make_plan(epoch, request)
+                    requests.served = arrived
+                return requests.last
+        finally:
+            requests.waiting -= 1
+            if not requests.waiting:
+                del self._requests[request]

@@ -65,6 +65,20 @@ class AccessReviewStatus(ApiValue, frozen=True, kw_only=True):
     allowed: bool = False
 
 
+class UserInfo(ApiValue, frozen=True, kw_only=True):
+    username: str = ""
+
+
+class SelfReviewStatus(ApiValue, frozen=True, kw_only=True):
+    user_info: UserInfo = UserInfo()
+
+
+class SelfReview(Object, frozen=True, kw_only=True):
+    """An object whose creation returns the user of the request. The API server does not store it."""
+
+    status: SelfReviewStatus = SelfReviewStatus()
+
+
 class AccessReview(Object, frozen=True, kw_only=True):
     """An object whose creation returns whether a user has a permission. The API server does not store it."""
 

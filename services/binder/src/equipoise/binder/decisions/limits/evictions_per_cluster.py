@@ -9,6 +9,7 @@ class EvictionsPerCluster(WindowedLimit, frozen=True, kw_only=True):
     """Evictions in the cluster in any window: a share of its pods, and never more than a fixed number."""
 
     scope = "cluster"
+    replaced_by_campaign = True
     counts = "evictions in the cluster in {limit.window}"
 
     max: ShareOrCount = "1%"

@@ -8,6 +8,7 @@ class EvictionsPerNamespace(WindowedLimit, frozen=True, kw_only=True):
     """Evictions in one namespace in any window."""
 
     per = scope = "namespace"
+    replaced_by_campaign = True
     counts = "evictions in namespace {eviction.namespace} in {limit.window}"
 
     max: Count = 5

@@ -60,6 +60,9 @@ class Limit(Section, frozen=True, kw_only=True):
     """The pods to which a refusal applies: the descheduler proposes none of them until the limit may permit it. With
     "pod", other pods of the same workload may still be evicted."""
 
+    replaced_by_campaign: ClassVar[bool] = False
+    """Whether the budget of a campaign holds instead of it."""
+
     delays: ClassVar[bool] = False
     """Whether an eviction waits until the limit permits it, instead of being refused."""
 
@@ -67,6 +70,10 @@ class Limit(Section, frozen=True, kw_only=True):
     def retention(self) -> float:
         """Seconds after the end of its migration for which the ledger must keep an eviction for this limit."""
         return 0.0
+
+    def holds(self, view: LedgerView) -> bool:
+        """Whether no campaign replaces the limit now."""
+        return not (view.campaign and self.replaced_by_campaign)
 
     def refusal(self, eviction: ProposedEviction, view: LedgerView) -> str:
         """Why the pod may not be evicted, for people; "" when it may be."""

@@ -11,6 +11,7 @@ class UnusualRate(WindowedLimit, frozen=True, kw_only=True):
     """Evictions in any window, compared with the mean of the last 24 hours."""
 
     scope = "cluster"
+    replaced_by_campaign = True
 
     max: Count = 3
     """The allowed multiple of the mean."""

@@ -10,6 +10,8 @@ from equipoise.contracts.load.correction import RESOURCES, load_of, plus
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
     DryRunMove,
+    EvaluatedCluster,
+    LoadExtremes,
     LoadReduction,
     NodeCooldown,
     ProposedMove,
@@ -18,7 +20,7 @@ from equipoise.contracts.messages.descheduling import (
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME
 from equipoise.contracts.messages.message import converted
-from equipoise.contracts.messages.plan import LoadExtremes, PlannedBand, PlannedMove, PlannedNode, PlanResponse
+from equipoise.contracts.messages.plan import PlannedBand, PlannedMove, PlannedNode, PlanResponse
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.contracts.messages.values.resources import Resources, bounded_resources
 from equipoise.descheduler.decisions.cluster import ClusterView, PodMove
@@ -27,10 +29,10 @@ from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, Stra
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
 from equipoise.descheduler.decisions.planning.move_cost import cost_of_move, gain_of
 from equipoise.descheduler.decisions.planning.node_arrays import batch_work_amount
-from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
+from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, counted
 from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
 from equipoise.descheduler.state.draft import one_reason_per_pod
-from equipoise.descheduler.state.pending_moves import TrackedMove, reported_dry_runs, reported_pending
+from equipoise.descheduler.state.pending_moves import TrackedMove, real_moves, reported_dry_runs, reported_pending
 
 MAX_ENTRIES = 500
 """The maximum of each list: a message of the bus holds 1 MiB."""
@@ -119,10 +121,12 @@ def decision_of(
     follow_up: FollowUp,
     problem: str,
     now: float,
+    cluster: EvaluatedCluster | None = None,
 ) -> DescheduleDecision:
     """What a strategy classified, proposed and refused.
 
     `published`: the intents that the bus accepted; `problem`: why none was published, "" if nothing prevented it.
+    `cluster`: what the evaluation found in the whole cluster, for the decision of the first strategy.
     """
     refused = {node.name: f"no target: {node.target_refusal}" for node in result.cluster.nodes if node.target_refusal}
     most_loaded = sorted(result.classifications, key=lambda each: (-_highest(each.load), each.node))
@@ -143,7 +147,31 @@ def decision_of(
         replacements=list(follow_up.replacements),
         load_reductions=list(follow_up.load_reductions),
         cooldowns=list(follow_up.cooldowns[:MAX_ENTRIES]),
+        cluster=cluster,
     )
+
+
+def evaluated_cluster(evaluation: Evaluation, snapshot: Snapshot, settings: EvaluationSettings) -> EvaluatedCluster:
+    """What the evaluation found in the whole cluster."""
+    cluster = evaluation.cluster
+    return EvaluatedCluster(
+        loads=load_extremes(cluster, ()),
+        nodes=len(cluster.nodes),
+        unscheduled=len(cluster.unscheduled),
+        exhausted=not evaluation.problem
+        and not real_moves(snapshot.pending)
+        and not any(_may_go_on(result, snapshot, settings) for result in evaluation.results),
+    )
+
+
+def _may_go_on(result: StrategyResult, snapshot: Snapshot, settings: EvaluationSettings) -> bool:
+    """Whether the strategy plans a move, or may plan one once a node has been abnormal for long enough."""
+    counts = counted(
+        snapshot.counts.get(result.strategy, {}), result.classifications, now=snapshot.now, interval=settings.interval
+    )
+    needed = settings.consecutive_abnormalities
+    waiting = (item.abnormal and _count(counts, item.node) < needed for item in result.classifications)
+    return bool(result.plan.moves or result.plan.later) or any(waiting)
 
 
 _NONE: Mapping[tuple[str, str], str] = {}
@@ -194,6 +222,7 @@ def plan_response(
         cooldowns=nodes_in_cooldown(snapshot.cooldowns, snapshot.now)[:MAX_ENTRIES],
         before=load_extremes(evaluation.cluster, ()),
         after=load_extremes(evaluation.cluster, planned),
+        unscheduled=len(evaluation.cluster.unscheduled),
         evictions=evictions,
         considered=len(evaluation.cluster.nodes),
         interval=float(settings.interval),

@@ -1,0 +1,71 @@
+"""The plan of a campaign: the evaluation, repeated on the cluster as it will be once the moves before are done.
+
+Moves that are done are dry-run moves here: their pods count on the targets, and are not proposed again.
+"""
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from equipoise.contracts.messages.plan import PlannedMove, PlannedWave, PlanResponse
+from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.descheduler.decisions.cluster import PodMove
+from equipoise.descheduler.decisions.evaluation.messages import MAX_ENTRIES, load_extremes, plan_response
+from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
+from equipoise.descheduler.state.pending_moves import TrackedMove, planned, reported_dry_runs, reported_pending
+
+MAX_WAVES = 60
+"""Evaluations in a plan: in the largest clusters, one takes half a second."""
+
+
+def campaign_plan(
+    snapshot: Snapshot, settings: EvaluationSettings, moves: int, *, evictions: str, leader: LeaseEpoch
+) -> PlanResponse:
+    """The plan of a campaign of at most this many moves (at least one, 500 at most).
+
+    The pending moves are done before the first wave. The plan has the nodes and refusals of the first evaluation, and
+    the reasons why the last one would move nothing more.
+    `evictions`: what binders do with intents.
+    """
+    most, pending = min(moves, MAX_ENTRIES), snapshot.pending
+    snapshot = _after(snapshot, ())
+    first: PlanResponse | None = None
+    listed: list[PlannedMove] = []
+    waves: list[PlannedWave] = []
+    why: dict[str, str] = {}
+    while len(listed) < most and len(waves) < MAX_WAVES:
+        evaluation = evaluate(snapshot, settings, needed=1)
+        plan = plan_response(evaluation, snapshot, settings, evictions=evictions, leader=leader)
+        first, why, room = first or plan, plan.why, most - len(listed)
+        wanted = [move for result in evaluation.results for move in result.plan.moves][:room]
+        if not wanted:
+            break
+        listed += [move for move in plan.moves if not move.later][:room]
+        waves.append(PlannedWave(moves=len(wanted), after=load_extremes(evaluation.cluster, wanted)))
+        snapshot = _after(snapshot, wanted)
+    assert first is not None, "a campaign has at least one move"
+    after = waves[-1].after if waves else first.before
+    return msgspec.structs.replace(
+        first,
+        moves=listed,
+        waves=waves,
+        after=after,
+        why=why,
+        pending=reported_pending(pending)[:MAX_ENTRIES],
+        dry_run_moves=reported_dry_runs(pending)[:MAX_ENTRIES],
+    )
+
+
+def _after(snapshot: Snapshot, moves: Sequence[PodMove]) -> Snapshot:
+    """The snapshot once these moves and the pending ones are done. A pod that is evicted has moved already."""
+    pending = {
+        id: move if move.evicted_at is not None else _done(move, snapshot.now) for id, move in snapshot.pending.items()
+    }
+    done = (_done(planned(move), snapshot.now) for move in moves)
+    return msgspec.structs.replace(snapshot, pending={**pending, **{move.id: move for move in done}})
+
+
+def _done(move: TrackedMove, now: float) -> TrackedMove:
+    return msgspec.structs.replace(move, dry_run_at=now if move.dry_run_at is None else move.dry_run_at, until=math.inf)
