@@ -5,7 +5,7 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from lab.traces import a_trace
+from lab.traces import QUARTER, a_trace
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Protection, ResourceThresholds, SurgeSettings, Thresholds
@@ -34,11 +34,13 @@ def replayed(
     placement: PlacementMode = "extender",
     settings: Settings | None = None,
     percentage_of_nodes_to_score: int = 0,
+    tick: float = 300.0,
 ) -> Run:
     scoring: ScoringPolicy | None = SINGLE_POLICIES[policy]() if policy in SINGLE_POLICIES else None
     plan = ReplayPlan(
         scenario=scenario, policy=policy, scoring=scoring, descheduler=descheduler, seed=seed, missing=0.0,
         placement=placement, settings=settings or Settings(), percentage_of_nodes_to_score=percentage_of_nodes_to_score,
+        tick=tick,
     )  # fmt: skip
     return Replay(trace, plan).run()
 
@@ -171,6 +173,18 @@ def test_the_descheduler_levels_a_given_placement_within_its_limits() -> None:
     assert after.peak_spread < before.peak_spread - 20
     assert 0 == after.violations
     assert pytest.approx(after.moved / 48, abs=0.01) == after.moves_per_hour
+
+
+def test_with_evaluations_every_quarter_of_an_hour_the_descheduler_levels_as_well() -> None:
+    """As in the search for fewer nodes, which needs many replays."""
+    settings = Settings(
+        thresholds=Thresholds(high=ResourceThresholds(cpu=60, memory=95), low=ResourceThresholds(cpu=45, memory=90))
+    )
+    before = replayed(uneven_trace(), "given").figures
+    after = replayed(uneven_trace(), "given", "water_level", descheduler=True, settings=settings, tick=QUARTER).figures
+
+    assert 2 <= after.moved <= 6
+    assert after.peak_spread < before.peak_spread - 20
 
 
 def test_workloads_with_too_few_replicas_are_not_evicted() -> None:

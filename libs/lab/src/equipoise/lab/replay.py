@@ -53,7 +53,6 @@ _DAYS_BEFORE_MEASUREMENT = 2
 """Days before the measured ones. A trace that is not longer is repeated, so that profiles are learned from the measured
 days."""
 
-_FINEST_TICK = 300.0
 _MOVE_PERIOD = 1.0
 """Seconds between two steps of a move without a gap, as in the binder."""
 
@@ -72,7 +71,7 @@ class Replay:
         self._trace = trace = replayed_trace(trace, plan)
         self._plan = plan
         self._origin = trace.starts_at or _DEFAULT_START
-        self._tick = min(_FINEST_TICK, trace.seconds_per_step) if plan.descheduler else trace.seconds_per_step
+        self._tick = min(plan.tick, trace.seconds_per_step) if plan.descheduler else trace.seconds_per_step
         load = load_settings(self._tick, settings.load)
         self._curves = UsageCurves(trace)
         self._cluster = ClusterUsage(trace, self._curves, now=DAY)

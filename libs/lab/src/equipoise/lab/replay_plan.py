@@ -64,6 +64,10 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     hint_delay: float = 2.0
     """Seconds from the computation of hints until new pods get them."""
 
+    tick: float = 300.0
+    """Seconds between two samples, and two evaluations of the descheduler; at most a step of the trace. Without the
+    descheduler, it is a step."""
+
     forecast: ForecastSource = "profile"
     removed_nodes: int = 0
     """Number of nodes that are removed from the trace, see `with_fewer_nodes`."""
