@@ -11,7 +11,7 @@ from equipoise.collector.decisions.replica_means import MeasuredPod, RecentMeans
 from equipoise.collector.state.workloads import LearnedProfile, WorkloadStore, slot_of
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.contracts.load.daily_profile import MIN_SLOTS, SLOTS
 from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.contracts.messages.values.resources import Resources
 
@@ -51,6 +51,32 @@ def test_days_are_smoothed() -> None:
     assert 1.3 == pytest.approx(message["cpu"][0])
     assert [None] * 23 == message["cpu"][1:]
     assert "memory" not in message
+
+
+def test_errors_of_the_profile_are_known_once_enough_hours_were_measured_on_two_days() -> None:
+    """Each hour is compared with what the profile had for it before. Memory was as forecast, CPU one core above."""
+    profile, hours = LearnedProfile(), range(MIN_SLOTS)
+    for hour in hours:
+        profile.add(MIDNIGHT + (hour + 1) * HOUR, HOUR, Resources(cpu=1.0, memory=GIB), 0.3)
+    assert profile.forecast_error == Resources()
+
+    for hour in hours[:-1]:
+        profile.add(MIDNIGHT + (25 + hour) * HOUR, HOUR, Resources(cpu=2.0, memory=GIB), 0.3)
+    assert profile.forecast_error == Resources()
+
+    profile.add(MIDNIGHT + (25 + hours[-1]) * HOUR, HOUR, Resources(cpu=2.0, memory=GIB), 0.3)
+    assert profile.forecast_error == Resources(cpu=1.0, memory=0.0)
+
+
+def test_an_hour_that_was_not_measured_has_no_error() -> None:
+    """It is unknown, not 0: it does not lower the errors of the others."""
+    profile = LearnedProfile()
+    for day, cpu in enumerate((1.0, 3.0)):
+        for hour in range(2 * MIN_SLOTS):
+            measured = cpu if hour % 2 or not day else None
+            profile.add(MIDNIGHT + (24 * day + hour + 1) * HOUR, HOUR, Resources(cpu=measured), 0.3)
+
+    assert profile.forecast_error == Resources(cpu=2.0)
 
 
 def test_the_number_of_pods_in_each_hour_is_smoothed_like_the_profile() -> None:

@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.moves import MovesLevel
+from equipoise.contracts.messages.consolidation import ConsolidationRequest, ConsolidationResponse
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.shell.plan_server import PlanServer
@@ -32,12 +33,17 @@ class SlowPlans:
         return PlanResponse(leader=epoch, planned_at=float(number))
 
 
+async def no_consolidation(epoch: LeaseEpoch, request: ConsolidationRequest) -> ConsolidationResponse:
+    """The response to every request."""
+    return ConsolidationResponse(mode="off", leader=epoch, planned_at=0.0)
+
+
 async def test_requests_that_arrive_together_share_a_plan() -> None:
     """Those that arrive while a plan is made wait for the next one, which serves all of them."""
     plans = SlowPlans()
     health = Health(configuration_hash="", metrics=CollectorRegistry())
     async with MemoryBus(ManualClock(0.0)) as bus:
-        server = PlanServer(bus, health, plans)
+        server = PlanServer(bus, health, plans, no_consolidation)
         first = asyncio.create_task(server.plan(EPOCH))
         await asyncio.sleep(0)
         others = [asyncio.create_task(server.plan(EPOCH)) for _ in range(19)]
@@ -53,7 +59,7 @@ async def test_requests_for_another_level_get_a_plan_of_their_own() -> None:
     plans = SlowPlans()
     plans.release.set()
     health = Health(configuration_hash="", metrics=CollectorRegistry())
-    async with MemoryBus(ManualClock(0.0)) as bus, PlanServer(bus, health, plans).serving(EPOCH):
+    async with MemoryBus(ManualClock(0.0)) as bus, PlanServer(bus, health, plans, no_consolidation).serving(EPOCH):
         for level in (None, "withoutGap", None):
             request = PlanRequest(level=level)  # type: ignore[arg-type]  # a level
             await bus.request(subjects.PLAN_PREVIEW, request, PlanResponse, timeout=5.0)
@@ -66,7 +72,7 @@ async def test_requests_are_served_while_the_leadership_lasts() -> None:
     plans = SlowPlans()
     plans.release.set()
     health = Health(configuration_hash="", metrics=CollectorRegistry())
-    async with MemoryBus(ManualClock(0.0)) as bus, PlanServer(bus, health, plans).serving(EPOCH):
+    async with MemoryBus(ManualClock(0.0)) as bus, PlanServer(bus, health, plans, no_consolidation).serving(EPOCH):
         response = await bus.request(subjects.PLAN_PREVIEW, PlanRequest(), PlanResponse, timeout=5.0)
 
     assert (response.leader, response.planned_at) == (EPOCH, 1.0)

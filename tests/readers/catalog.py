@@ -32,6 +32,7 @@ from equipoise.annotator.shell.hints_webhook import server as webhook_server
 from equipoise.binder.state.ledger_json import NewerFormat, kept_moves
 from equipoise.binder.state.ledger_json import decode as decode_ledger
 from equipoise.cli.cluster_access.kubeconfig import chosen_context
+from equipoise.cli.consolidate.prices import read_prices
 from equipoise.cli.doctor.checks.extender import entry_finding
 from equipoise.cli.doctor.checks.hints import descheduler_findings
 from equipoise.cli.exit_codes import InvalidInput
@@ -333,6 +334,16 @@ def _kubeconfig(raw: bytes) -> Any:
         return chosen_context(file.name, None)
 
 
+PRICES = {"currency": "EUR", "nodes": [{"instanceType": "m7i.large", "labels": {"pool": "web"}, "perHour": 0.12}]}
+
+
+def _prices(raw: bytes) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "prices.yaml"
+        file.write_bytes(raw)
+        return read_prices(file)
+
+
 def _documents() -> Iterator[Reader]:
     yield Reader(
         name="configuration",
@@ -365,6 +376,7 @@ def _documents() -> Iterator[Reader]:
         errors=(UnicodeDecodeError,),
     )
     yield Reader(name="kubeconfig", read=_kubeconfig, example=KUBECONFIG, errors=(InvalidInput,))
+    yield Reader(name="prices of nodes", read=_prices, example=PRICES, errors=(InvalidInput,))
     yield Reader(
         name="ledger",
         read=lambda raw: decode_ledger(raw.decode()),
@@ -452,6 +464,7 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.annotator.shell.hints_webhook.server": ("review of a new pod",),
     "equipoise.binder.state.ledger_json": ("ledger", "moves of a damaged ledger"),
     "equipoise.cli.bus.messages": ("message Explanation", "message PlanResponse"),
+    "equipoise.cli.consolidate.prices": ("prices of nodes",),
     "equipoise.cli.demo.accounts": (),  # a file of this package
     "equipoise.cli.demo.real.run": (),  # the output of our own commands, in a cluster of the demo
     "equipoise.cli.doctor.checks.colocation": ("message ReclaimedNode",),

@@ -11,7 +11,7 @@ from equipoise.cli.exit_codes import CommandFailed, exit_codes
 from equipoise.runtime.process.visible_stream import make_output_visible
 
 TASKS: Mapping[str, tuple[str, ...]] = {
-    "Find out what is uneven (they only read)": ("report", "nodes", "pods"),
+    "Find out what is uneven (they only read)": ("report", "nodes", "pods", "consolidate"),
     "Try it": ("demo", "up"),
     "Install and check": ("install", "doctor", "uninstall"),
     "Every day": ("status", "plan", "explain", "dashboard"),

@@ -11,6 +11,7 @@ from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.eviction.protection import REPLACING_KINDS
 from equipoise.contracts.messages.message import converted
 from equipoise.descheduler.decisions.cluster import IntentLimits
+from equipoise.descheduler.decisions.consolidation.consolidation_settings import Consolidation
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 from equipoise.descheduler.decisions.strategies import AnyStrategy, name_of
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
@@ -95,6 +96,8 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
 
     null: low_node_load, and with `moves.level` levelDay also level_day.
     """
+
+    consolidation: Consolidation = Consolidation()
 
     def __post_init__(self) -> None:
         if self.strategies is not None and not self.strategies:

@@ -8,6 +8,7 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import (
     ALL_SERVICES,
     NODES_EMPTYING,
+    PLAN_CONSOLIDATION,
     PLAN_PREVIEW,
     PREFIX,
     SCORE_EXPLAIN,
@@ -16,7 +17,11 @@ from equipoise.contracts.bus.subjects import (
 )
 from equipoise.contracts.messages.advice import CLUSTER_REVIEW, PLACEMENT_ADVICE
 from equipoise.contracts.messages.annotation import ANNOTATION_WRITTEN
-from equipoise.contracts.messages.consolidation import NODES_BEING_EMPTIED
+from equipoise.contracts.messages.consolidation import (
+    CONSOLIDATION_REQUEST,
+    CONSOLIDATION_RESPONSE,
+    NODES_BEING_EMPTIED,
+)
 from equipoise.contracts.messages.descheduling import DESCHEDULE_DECISION
 from equipoise.contracts.messages.eviction import EVICTION_INTENT, EVICTION_OUTCOME
 from equipoise.contracts.messages.example import DESCHEDULER, HOT_NODE, NOW, POD, POD_UID, WORKLOAD
@@ -187,6 +192,13 @@ PLANS = Channel(
     response_example=PLAN_RESPONSE,
     open_to_users=True,
 )
+CONSOLIDATIONS = Channel(
+    pattern=PLAN_CONSOLIDATION,
+    example=(PLAN_CONSOLIDATION, CONSOLIDATION_REQUEST),
+    responder="descheduler",
+    response_example=CONSOLIDATION_RESPONSE,
+    open_to_users=True,
+)
 HEARTBEATS = Channel(
     pattern=f"{PREFIX}.health.*.*",
     tokens=("service", "id"),
@@ -218,6 +230,7 @@ CHANNELS: tuple[Channel[Any], ...] = (
     DESCHEDULE_DECISIONS,
     EXPLANATIONS,
     PLANS,
+    CONSOLIDATIONS,
     HEARTBEATS,
     CONFIGURATIONS,
 )

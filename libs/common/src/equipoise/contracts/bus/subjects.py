@@ -17,6 +17,7 @@ ALL_SERVICES: tuple[ServiceName, ...] = (*SERVICES, *OPTIONAL_SERVICES)
 
 SCORE_EXPLAIN = f"{PREFIX}.score.explain"
 PLAN_PREVIEW = f"{PREFIX}.plan.preview"
+PLAN_CONSOLIDATION = f"{PREFIX}.plan.consolidation"
 NODES_EMPTYING = f"{PREFIX}.placement.emptying"
 
 

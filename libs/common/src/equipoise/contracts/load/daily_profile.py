@@ -10,6 +10,7 @@ import msgspec
 
 from equipoise.contracts.load.correction import RESOURCES, amounts, known
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, Flags, np
 
 HourlyUsage = Array
@@ -36,20 +37,24 @@ class DailyProfile(msgspec.Struct, frozen=True, kw_only=True):
     measured: Flags
     """Whether CPU and memory were measured, by slot. Usage in other hours is an assumption."""
 
+    error: Resources = Resources()
+    """Cores and bytes by which an hour differed from the profile before; see `WorkloadUtilization.forecast_error`."""
+
 
 def daily_profile(workload: WorkloadUtilization) -> DailyProfile:
     """The profile that the collector measured."""
     slots = [workload.profile.get(resource, [])[:SLOTS] for resource in RESOURCES]
     day = np.array([values + _UNKNOWN_DAY[len(values) :] for values in slots], dtype=np.float64)
     if day.min() >= 0 and day.max() < math.inf:  # also False if a value is NaN
-        return DailyProfile(usage=day, measured=_all_measured())
+        return DailyProfile(usage=day, measured=_all_measured(), error=workload.forecast_error)
     measured = (day >= 0) & np.isfinite(day)
     both: Flags = np.asarray(measured.all(axis=0), dtype=np.bool_)
     count = measured.sum(axis=1, keepdims=True)
     if count.min() < MIN_SLOTS:
-        return DailyProfile(usage=None, measured=both)
+        return DailyProfile(usage=None, measured=both, error=workload.forecast_error)
     mean = np.where(measured, day, 0.0).sum(axis=1, keepdims=True) / count
-    return DailyProfile(usage=np.where(measured, day, mean), measured=both)
+    usage = np.where(measured, day, mean)
+    return DailyProfile(usage=usage, measured=both, error=workload.forecast_error)
 
 
 @cache

@@ -97,6 +97,10 @@ class WorkloadUtilization(Message, frozen=True, kw_only=True):
     """The number of pods in the same slots, smoothed over days like the profile. Only pods that run for most of an hour
     count in it. Empty while the number is the same in all known slots."""
 
+    forecast_error: Resources = Resources()
+    """The difference of an hour of a replica from what the profile had for it before: root mean square over the slots,
+    smoothed over days. Unknown until enough slots were measured on two days."""
+
     epoch: Count
     sequence: Count
 
@@ -175,6 +179,7 @@ WORKLOAD_UTILIZATION = WorkloadUtilization(
     windows={"5m": _window(1.1, 1.5)},
     profile={"cpu": [0.4] * 8 + [1.1] * 2 + [None] * 14, "memory": [1.5 * GIB] * 10 + [None] * 14},
     replicas_by_hour=[1.0] * 8 + [3.0] * 2 + [None] * 14,
+    forecast_error=Resources(cpu=0.2, memory=0.1 * GIB),
     epoch=COLLECTOR_EPOCH,
     sequence=42,
 )

@@ -6,6 +6,7 @@ covers. The mean of a still longer window is computed from the slots of the prof
 ended, with a window of exactly its length, and smoothed over days.
 """
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from equipoise.collector.decisions.replica_means import (
@@ -17,7 +18,7 @@ from equipoise.collector.decisions.replica_means import (
 )
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.contracts.load.daily_profile import MIN_SLOTS, SLOTS
 from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
 from equipoise.contracts.messages.values.resources import Resources
 
@@ -37,12 +38,26 @@ class LearnedProfile:
         self.replicas_by_hour: list[float | None] = []
         """The smoothed number of pods in each slot. Empty while it is the same in all known slots."""
 
+        self._squared_errors: list[Resources] = [Resources()] * SLOTS
+        self.forecast_error = Resources()
+        """See `WorkloadUtilization`. Unknown with fewer than `MIN_SLOTS` slots that were compared with the profile.
+
+        A profile that was restored after a start may contain the day with which it is compared: the error is then too
+        low by the weight of that day.
+        """
+
     def add(self, ended_at: float, length: float, usage: Resources, weight: float, replicas: int | None = None) -> None:
         """Adds the mean of the slot that ended at `ended_at`, once. `weight`: the share of the new day in the smoothed
         slot."""
         slot, number = slot_of(ended_at, length), round(ended_at / length)
         if number in self._measured:
             return
+        error = _squared_difference(usage, self._slots[slot])
+        self._squared_errors[slot] = _smoothed(self._squared_errors[slot], error, weight)
+        self.forecast_error = Resources(
+            cpu=_root_mean([square.cpu for square in self._squared_errors]),
+            memory=_root_mean([square.memory for square in self._squared_errors]),
+        )
         self._slots[slot] = _smoothed(self._slots[slot], usage, weight)
         self._replicas[slot] = _smoothed_number(self._replicas[slot], replicas, weight)
         known = {round(value, 2) for value in self._replicas if value is not None}
@@ -88,6 +103,18 @@ def _smoothed_number(old: float | None, new: float | None, weight: float) -> flo
     if old is None or new is None:
         return new if old is None else old
     return (1 - weight) * old + weight * new
+
+
+def _squared_difference(usage: Resources, before: Resources) -> Resources:
+    return Resources(
+        cpu=None if usage.cpu is None or before.cpu is None else (usage.cpu - before.cpu) ** 2,
+        memory=None if usage.memory is None or before.memory is None else (usage.memory - before.memory) ** 2,
+    )
+
+
+def _root_mean(squares: Sequence[float | None]) -> float | None:
+    known = [square for square in squares if square is not None]
+    return math.sqrt(sum(known) / len(known)) if len(known) >= MIN_SLOTS else None
 
 
 class WorkloadStore:
@@ -157,6 +184,7 @@ class WorkloadStore:
                         windows=windows,
                         profile=profile.by_resource() if profile else {},
                         replicas_by_hour=profile.replicas_by_hour if profile else [],
+                        forecast_error=profile.forecast_error if profile else Resources(),
                         epoch=epoch,
                         sequence=sequence,
                     )

@@ -11,21 +11,25 @@ import structlog
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.message_size import shortened
 from equipoise.contracts.configuration.moves import MovesLevel
+from equipoise.contracts.messages.consolidation import ConsolidationRequest, ConsolidationResponse
 from equipoise.contracts.messages.descheduling import DescheduleDecision, EvaluatedCluster, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME, REAL
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.decisions.cluster import ClusterView
+from equipoise.descheduler.decisions.consolidation.emptying import EmptyingState, EmptyingStep
 from equipoise.descheduler.decisions.evaluation.campaign_plan import campaign_plan
+from equipoise.descheduler.decisions.evaluation.consolidation import consolidation_response, with_prices
 from equipoise.descheduler.decisions.evaluation.messages import (
     FollowUp,
     decision_of,
     evaluated_cluster,
+    nodes_being_emptied,
     plan_response,
     proposals,
 )
-from equipoise.descheduler.decisions.evaluation.pipeline import evaluate, observe, preferred_nodes
+from equipoise.descheduler.decisions.evaluation.pipeline import consolidation_now, evaluate, observe, preferred_nodes
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.shell.approvals import Approvals
@@ -76,11 +80,12 @@ class Evaluator:
         self._settings = runtime.own.evaluation(shared.load, shared.thresholds, shared.rules, shared.placement)
         self._bus, self._clock, self._health = runtime.bus, runtime.clock, runtime.health
         self._approvals = Approvals(runtime.kube, shared.kubernetes.namespace)
-        self._plans = PlanServer(runtime.bus, runtime.health, self._preview)
+        self._plans = PlanServer(runtime.bus, runtime.health, self._preview, self._consolidation)
 
     async def run(self, epoch: LeaseEpoch) -> None:
         """Evaluates until canceled. The counts restart: those of another leader are not known."""
         self.tracker.reset_counts()
+        self.tracker.emptying = EmptyingState()  # another replica may have led meanwhile: the nodes have taints
         try:
             async with self._plans.serving(epoch):
                 await self._clock.sleep(self.runtime.own.warm_up)
@@ -94,9 +99,10 @@ class Evaluator:
                     await self._clock.sleep(max(0.0, self._settings.interval - duration))
         finally:
             # Only evaluations update these problems and metrics.
-            for key in ("coverage", "cooldown", "approvals", "binders"):
+            for key in ("coverage", "cooldown", "approvals", "binders", "consolidation", "nodes being emptied"):
                 self._health.set_problem(key, None)
             self.metrics.nodes_in_cooldown.set(0)
+            self.metrics.nodes_being_emptied.set(0)
             self.metrics.dry_run_moves.set(0)
 
     async def prune(self) -> None:
@@ -116,6 +122,7 @@ class Evaluator:
         snapshot = self._snapshot(watched, now)
         evaluation = await self._compute(evaluate, snapshot, self._settings)
         self._health.set_problem("coverage", evaluation.problem or None)
+        await self._publish_emptying(evaluation.emptying, now)
         follow_up = self._follow_up(evaluation.cluster, placed, now)
         cluster: EvaluatedCluster | None = await self._compute(evaluated_cluster, evaluation, snapshot, self._settings)
         proposed = [
@@ -140,6 +147,27 @@ class Evaluator:
             cluster = None
             follow_up = FollowUp(cooldowns=follow_up.cooldowns, dry_run_moves=follow_up.dry_run_moves)
 
+    async def _publish_emptying(self, step: EmptyingStep | None, now: float) -> None:
+        """Keeps and publishes the nodes that are being emptied, before the moves away from them."""
+        if step is None:
+            return
+        self.tracker.emptying = step.state
+        for ended in step.ended:
+            log.warning("node is no longer emptied", node=ended.node, reason=ended.why)
+        if step.begun is not None:
+            log.info("node is being emptied", node=step.begun.node.name, pods=len(step.begun.moves))
+        self._health.set_problem("consolidation", step.stalled or None)
+        self.metrics.nodes_being_emptied.set(len(step.state.nodes))
+        if self._settings.consolidation.mode != "act":
+            return
+        message = nodes_being_emptied(step, now=now, interval=self._settings.interval)
+        try:
+            await self._bus.publish(subjects.NODES_EMPTYING, message)
+        except BusError as error:
+            self._health.set_problem("nodes being emptied", f"nodes that are being emptied are not published: {error}")
+        else:
+            self._health.set_problem("nodes being emptied", None)
+
     def _settings_at(self, level: MovesLevel | None) -> EvaluationSettings:
         """The settings as if `moves.level` were this one; None: as configured."""
         if level is None:
@@ -152,6 +180,29 @@ class Evaluator:
         """What an evaluation, or those of a campaign, would propose now if every abnormal node had been so for long
         enough."""
         settings = self._settings_at(request.level)
+        snapshot = await self._present()
+        evictions = snapshot.evictions
+        if request.campaign:
+            plan = await self._compute(
+                campaign_plan, snapshot, settings, request.campaign, evictions=evictions, leader=epoch
+            )
+        else:
+            evaluation = await self._compute(evaluate, snapshot, settings, needed=1)
+            preferred = await self._compute(preferred_nodes, evaluation)
+            plan = plan_response(evaluation, snapshot, settings, evictions=evictions, leader=epoch, preferred=preferred)
+        plan, lacking = shortened(plan, MAX_MESSAGE)
+        return msgspec.structs.replace(plan, shortened=lacking) if lacking else plan
+
+    async def _consolidation(self, epoch: LeaseEpoch, request: ConsolidationRequest) -> ConsolidationResponse:
+        """The nodes that the cluster can do without now."""
+        settings, snapshot = with_prices(self._settings, request), await self._present()
+        consolidated = await self._compute(consolidation_now, snapshot, settings)
+        response = consolidation_response(consolidated, settings, evictions=snapshot.evictions, leader=epoch)
+        response, lacking = shortened(response, MAX_MESSAGE)
+        return msgspec.structs.replace(response, shortened=lacking) if lacking else response
+
+    async def _present(self) -> Snapshot:
+        """The snapshot without the moves that have ended since the last evaluation."""
         now = self._clock.now()
         watched = self.watch.objects()
         await asyncio.sleep(0)  # each copy of a large cluster takes a turn of the event loop of its own
@@ -163,17 +214,7 @@ class Evaluator:
                 changes.awaited, changes.locations, changes.nodes, now, self.messages.surge_pods or ()
             )
             snapshot = msgspec.structs.replace(snapshot, pending=pending)
-        evictions = self.messages.evictions(self._clock.monotonic())
-        if request.campaign:
-            plan = await self._compute(
-                campaign_plan, snapshot, settings, request.campaign, evictions=evictions, leader=epoch
-            )
-        else:
-            evaluation = await self._compute(evaluate, snapshot, settings, needed=1)
-            preferred = await self._compute(preferred_nodes, evaluation)
-            plan = plan_response(evaluation, snapshot, settings, evictions=evictions, leader=epoch, preferred=preferred)
-        plan, lacking = shortened(plan, MAX_MESSAGE)
-        return msgspec.structs.replace(plan, shortened=lacking) if lacking else plan
+        return snapshot
 
     def _snapshot(self, watched: WatchedObjects, now: float) -> Snapshot:
         return Snapshot(
@@ -186,6 +227,8 @@ class Evaluator:
             pending=self.tracker.pending,
             cooldowns=self.tracker.cooldowns,
             counts=self.tracker.counts,
+            emptying=self.tracker.emptying,
+            evictions=self.messages.evictions(self._clock.monotonic()),
             watch_problem=self.watch.problem,
         )
 

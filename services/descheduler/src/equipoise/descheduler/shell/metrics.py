@@ -52,6 +52,11 @@ class DeschedulerMetrics:
         self.dry_run_moves = Gauge(
             "equipoise_descheduler_dry_run_moves", "Moves of dry runs that count as done.", registry=metrics
         )
+        self.nodes_being_emptied = Gauge(
+            "equipoise_descheduler_nodes_being_emptied",
+            "Nodes that consolidation is emptying, including empty ones that no autoscaler has removed yet.",
+            registry=metrics,
+        )
         self._nodes = Gauge(
             "equipoise_descheduler_nodes", "Nodes by state at the last evaluation.", ["strategy", "state"],
             registry=metrics,

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.messages.consolidation import ConsolidationRequest, ConsolidationResponse
 from equipoise.contracts.messages.plan import PLAN_REQUEST, PlanRequest, PlanResponse
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.runtime.bus import Bus, BusError, Endpoint
@@ -17,6 +19,7 @@ STOP_TIMEOUT = 1.0
 """Seconds to remove the endpoint at the end of the leadership: another replica may lead soon."""
 
 MakePlan = Callable[[LeaseEpoch, PlanRequest], Awaitable[PlanResponse]]
+Consolidate = Callable[[LeaseEpoch, ConsolidationRequest], Awaitable[ConsolidationResponse]]
 
 log = structlog.get_logger()
 
@@ -40,6 +43,7 @@ class PlanServer:
     bus: Bus
     health: Health
     make_plan: MakePlan
+    consolidate: Consolidate
 
     def __post_init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -52,10 +56,22 @@ class PlanServer:
         async def respond(request: PlanRequest) -> PlanResponse:
             return await self.plan(epoch, request)
 
+        async def respond_consolidation(request: ConsolidationRequest) -> ConsolidationResponse:
+            async with self._lock:
+                return await self.consolidate(epoch, request)
+
         # A plan is made in another thread, and no client needs the descheduler within seconds.
-        endpoint = Endpoint(subject=subjects.PLAN_PREVIEW, request_type=PlanRequest, handler=respond, share=1.0)
+        endpoints: list[Endpoint[Any, Any]] = [
+            Endpoint(subject=subjects.PLAN_PREVIEW, request_type=PlanRequest, handler=respond, share=1.0),
+            Endpoint(
+                subject=subjects.PLAN_CONSOLIDATION,
+                request_type=ConsolidationRequest,
+                handler=respond_consolidation,
+                share=1.0,
+            ),
+        ]
         try:
-            stop = await self.bus.serve("descheduler", [endpoint])
+            stop = await self.bus.serve("descheduler", endpoints)
         except BusError as error:
             self.health.set_problem("plans", f"plan requests cannot be received: {error}")
             yield

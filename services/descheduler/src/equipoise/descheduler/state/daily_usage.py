@@ -32,6 +32,9 @@ MEASURED_USAGE = 0.8
 MOST_OF_PRESENT = 4.0
 """What has to leave a node is decided with at most this multiple of a pod's present usage in any hour of its day."""
 
+UNRECORDED_ERROR = 0.25
+"""The error of a profile until it is recorded, as a share of the mean of its day."""
+
 _NOT_MEASURED = Resources(cpu=0.0, memory=0.0)
 
 _ROUNDING = 1e-9
@@ -103,6 +106,43 @@ class UsageForecast:
         present = np.nan_to_num(amounts(usage))[:, np.newaxis]
         explained: HourlyUsage = np.minimum(day, MOST_OF_PRESENT * present)
         return explained * self._days([node])[0].explained_share[:, np.newaxis]
+
+    def error_of_pod(self, workload: Workload | None, usage: Resources) -> Array:
+        """Cores and bytes by which an hour of a pod may differ from its day: the recorded error of the profile of its
+        workload, else UNRECORDED_ERROR; NaN if the usage of the pod is unknown."""
+        profile = self._profile_of(workload) if workload is not None else None
+        error = np.array(amounts(Resources() if profile is None else profile.error))
+        unrecorded = np.isnan(error)
+        if unrecorded.any():
+            day = self.of_pod(workload, usage)
+            assumed = np.full(len(RESOURCES), np.nan) if day is None else UNRECORDED_ERROR * day.mean(axis=1)
+            error = np.where(unrecorded, assumed, error)
+        return error
+
+    def errors_of_nodes(self, names: Sequence[str]) -> Array:
+        """nodes × resources: the sum of the errors of the node's pods, as if all of them used more in the same hour.
+
+        A pod of unknown usage adds nothing: the hours of its node are not measured.
+        """
+        errors = np.zeros((len(names), len(RESOURCES)))
+        recorded: dict[Workload, list[float]] = {}
+        for index, node in enumerate(self._pods_of(names)):
+            if node is None:
+                continue
+            cpu = memory = 0.0
+            for uid, workload in node.pods:  # all pods of a cluster
+                error = recorded.get(workload) if workload is not None else None
+                if error is None:
+                    profile = self._profile_of(workload) if workload is not None else None
+                    with_day = profile is not None and profile.usage is not None
+                    usage = Resources() if with_day else node.usage_of(uid, workload)
+                    error = np.nan_to_num(self.error_of_pod(workload, usage)).tolist()
+                    if workload is not None and with_day:
+                        recorded[workload] = error
+                cpu += error[0]
+                memory += error[1]
+            errors[index] = cpu, memory
+        return errors
 
     def measured_hours_of_pod(self, workload: Workload | None) -> Flags:
         """Whether the usage of the workload's pods was measured, by slot."""

@@ -12,6 +12,7 @@ from equipoise.contracts.messages.descheduling import LoadReduction, NodeClassif
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
+from equipoise.descheduler.decisions.consolidation.emptying import EmptyingState
 from equipoise.descheduler.state import cooldowns, load_reductions, pending_moves
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, counted
 from equipoise.descheduler.state.cooldowns import MOVED, Cooldowns, CooldownSettings
@@ -40,6 +41,9 @@ class Tracker:
         """The counts by strategy."""
 
         self.pending: PendingMoves = {}
+        self.emptying = EmptyingState()
+        """The nodes that consolidation was emptying after the last evaluation."""
+
         self._cooldowns: Cooldowns = {}
         self._dry_run_cooldowns: Cooldowns = {}
         """Cooldowns that began with outcomes of dry runs: none of them delays an eviction."""
@@ -80,6 +84,7 @@ class Tracker:
             self._cooldowns = cooldowns.earlier(self._cooldowns, back)
             self._dry_run_cooldowns = cooldowns.earlier(self._dry_run_cooldowns, back)
             self.counts = {}
+            self.emptying = EmptyingState()  # the nodes have taints
         self._latest = now
 
     def on_outcome(self, outcome: EvictionOutcome, now: float) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from equipoise.contracts.messages.plan import PlannedMove, PlannedWave, PlanResponse
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.decisions.cluster import PodMove
+from equipoise.descheduler.decisions.consolidation.consolidation_settings import Consolidation
 from equipoise.descheduler.decisions.evaluation.messages import MAX_ENTRIES, load_extremes, plan_response
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
@@ -30,6 +31,9 @@ def campaign_plan(
     `evictions`: what binders do with intents.
     """
     most, pending = min(moves, MAX_ENTRIES), snapshot.pending
+    settings = msgspec.structs.replace(
+        settings, consolidation=Consolidation()
+    )  # a campaign levels, and empties no node
     snapshot = _after(snapshot, ())
     first: PlanResponse | None = None
     listed: list[PlannedMove] = []

@@ -7,6 +7,7 @@ import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand, amounts_of_band
 from equipoise.contracts.load.correction import RESOURCES, load_of, plus
+from equipoise.contracts.messages.consolidation import MAX_VALIDITY, NodesBeingEmptied
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
     DryRunMove,
@@ -25,7 +26,9 @@ from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.contracts.messages.values.resources import Resources, bounded_resources
 from equipoise.descheduler.decisions.cluster import ClusterView, PodMove
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
-from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, StrategyResult
+from equipoise.descheduler.decisions.consolidation.emptying import EmptyingStep
+from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation
+from equipoise.descheduler.decisions.evaluation.results import StrategyResult
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
 from equipoise.descheduler.decisions.planning.move_cost import cost_of_move, gain_of
 from equipoise.descheduler.decisions.planning.node_arrays import batch_work_amount
@@ -36,6 +39,9 @@ from equipoise.descheduler.state.pending_moves import TrackedMove, real_moves, r
 
 MAX_ENTRIES = 500
 """The maximum of each list: a message of the bus holds 1 MiB."""
+
+MISSED_EVALUATIONS = 4
+"""The number of intervals without an evaluation after which no node counts as being emptied."""
 
 MAX_DRY_RUN_MOVES = 50
 """The maximum in a decision, the newest first."""
@@ -229,6 +235,12 @@ def plan_response(
         leader=leader,
         planned_at=snapshot.now,
     )
+
+
+def nodes_being_emptied(step: EmptyingStep, *, now: float, interval: float) -> NodesBeingEmptied:
+    """The message that counts until a few evaluations were missed."""
+    validity = min(MISSED_EVALUATIONS * interval, MAX_VALIDITY)
+    return NodesBeingEmptied(evaluated_at=now, valid_until=now + validity, nodes=list(step.state.nodes.values()))
 
 
 def _planned(strategy: str, move: PodMove, now: float, gain: float | None) -> PlannedMove:

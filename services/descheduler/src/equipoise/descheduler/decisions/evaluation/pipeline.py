@@ -13,6 +13,9 @@ from equipoise.contracts.load.node_coverage import coverage_problem, readiness_p
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.plain_text import plain_text
 from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
+from equipoise.descheduler.decisions.consolidation.emptying import EmptyingStep
+from equipoise.descheduler.decisions.evaluation.consolidation import Consolidated, consolidate
+from equipoise.descheduler.decisions.evaluation.results import StrategyResult
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies import Strategy, name_of
 from equipoise.descheduler.state.abnormal_counts import abnormal_nodes, counted
@@ -35,20 +38,6 @@ class ObservedChanges(msgspec.Struct, frozen=True, kw_only=True):
     unexpected_annotations: str
 
 
-class StrategyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one strategy decided."""
-
-    strategy: str
-    window: str
-    """The first of the windows that it uses."""
-
-    cluster: ClusterView
-    """The cluster with which the strategy planned: the moves of earlier strategies are pending."""
-
-    classifications: Sequence[NodeClassification]
-    plan: MovePlan
-
-
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """What all strategies decided, in their order."""
 
@@ -59,6 +48,10 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing may be moved; "" when pods may be moved."""
 
     results: Sequence[StrategyResult]
+    """The results of the strategies, and of consolidation if it is on."""
+
+    emptying: EmptyingStep | None = None
+    """What was decided about the nodes that are being emptied; None while consolidation is off."""
 
 
 def observe(
@@ -105,7 +98,19 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
                 plan=plan,
             )
         )
-    return Evaluation(cluster=classified, problem=problem, results=results)
+    if settings.consolidation.mode == "off":
+        return Evaluation(cluster=classified, problem=problem, results=results)
+    if results[-1].plan.moves:
+        cluster = builder.with_planned(results[-1].plan.moves).cluster()
+    consolidated = consolidate(cluster, snapshot, settings, problem=problem)
+    results.append(consolidated.result)
+    return Evaluation(cluster=classified, problem=problem, results=results, emptying=consolidated.step)
+
+
+def consolidation_now(snapshot: Snapshot, settings: EvaluationSettings) -> Consolidated:
+    """What consolidation would decide now, whether it is on or not."""
+    cluster = ClusterBuilder(snapshot, settings).cluster()
+    return consolidate(cluster, snapshot, settings, problem=_problem(cluster, snapshot, settings))
 
 
 def preferred_nodes(evaluation: Evaluation) -> Mapping[tuple[str, str], str]:

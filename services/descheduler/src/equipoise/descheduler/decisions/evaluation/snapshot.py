@@ -20,6 +20,8 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.descheduler.decisions.cluster import IntentLimits
+from equipoise.descheduler.decisions.consolidation.consolidation_settings import Consolidation
+from equipoise.descheduler.decisions.consolidation.emptying import EmptyingState
 from equipoise.descheduler.decisions.strategies import Strategy
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
 from equipoise.descheduler.state.cooldowns import Cooldowns
@@ -118,6 +120,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     counts: Mapping[str, AbnormalCounts] = {}
     """The counts of the last evaluation, by strategy."""
 
+    emptying: EmptyingState = EmptyingState()
+    """The nodes that consolidation was emptying after the last evaluation."""
+
+    evictions: str = ""
+    """What binders do with intents; see `LatestMessages.evictions`."""
+
     watch_problem: str = ""
     """Why the watched objects may be outdated; "" when they are current."""
 
@@ -139,3 +147,5 @@ class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     target_points: int
     """See `DeschedulerSettings`."""
+
+    consolidation: Consolidation = Consolidation()

@@ -1,0 +1,1 @@
+"""`equipoise consolidate`: which nodes the cluster could do without, and what that saves."""
