@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from lab.test_report import some_figures
 from lab.traces import a_trace
@@ -127,6 +128,22 @@ def test_the_search_with_moves_begins_at_the_answer_without_them() -> None:
         ("profile", True, 14),
     ]
     assert [plan.removed_nodes for plan in replays.plans if plan.descheduler] == [2, 3]
+
+
+def test_hours_above_80_limit_nothing_if_no_usage_was_measured() -> None:
+    """Then usage is assumed to equal the requests."""
+    trace = a_trace(nodes=16, curves=(IDLE,), replicas=(16,))
+    trace = msgspec.structs.replace(trace, gaps=np.ones((2, 1, 96), dtype=np.bool_))
+
+    found = nodes_needed(
+        trace,
+        cases(REQUEST, Settings()),
+        Replays(unplaced_from=7),
+        time_left=lambda: True,
+        on_replay=lambda figures: None,
+    )
+
+    assert [(each.needed, each.limited_by) for each in found] == [(10, "requests"), (10, "requests")]
 
 
 def test_several_sizes_are_replayed_at_a_time_if_that_many_replays_run_in_parallel() -> None:

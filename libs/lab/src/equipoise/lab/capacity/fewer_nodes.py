@@ -209,7 +209,7 @@ def nodes_needed(
         }
         for search in searches:
             for removed, size in search.sizes.items():
-                limit = _limit(size, allowed[search.plans[0].scenario])
+                limit = _limit(size, allowed[search.plans[0].scenario], trace)
                 search.search.learn(removed, good_enough=not limit)
     return [_answer(search, trace, allowed) for search in searches]
 
@@ -250,13 +250,13 @@ def _allowed(stock: Size, pods: int) -> Size:
     return msgspec.structs.replace(stock, unplaced=stock.unplaced + pods // PODS_PER_TOLERATED)
 
 
-def _limit(size: Size, allowed: Size) -> Limit:
-    """Why the size is not good enough; "" if it is."""
+def _limit(size: Size, allowed: Size, trace: Trace) -> Limit:
+    """Why the size is not good enough; "" if it is. Hours count only if usage was measured."""
     if size.violations:
         return "violations"
     if size.unplaced > allowed.unplaced:
         return "requests"
-    return "hours" if size.hours_above_80 > allowed.hours_above_80 else ""
+    return "hours" if trace.measured and size.hours_above_80 > allowed.hours_above_80 else ""
 
 
 def _answer(search: _Search, trace: Trace, allowed: Mapping[Scenario, Size]) -> NodesNeeded:
@@ -264,7 +264,7 @@ def _answer(search: _Search, trace: Trace, allowed: Mapping[Scenario, Size]) -> 
     enough, too_few = search.search.enough, search.search.too_few
     most_allowed = allowed[plan.scenario]
     size = search.sizes.get(too_few)
-    limit: Limit = "" if size is None else _limit(size, most_allowed)
+    limit: Limit = "" if size is None else _limit(size, most_allowed, trace)
     next_smaller = None if size is None else size.nodes
     if size is None and enough == search.most:
         # No replay is needed: with one node less, the capacity does not cover the requests.

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from equipoise.lab.formats.draft import DraftPod, TraceDraft, natural_order
@@ -63,7 +64,7 @@ def read_tables(
         generator = random.Random(seed)
         chosen = _sampled(all_nodes, nodes, generator)
         workloads = _sampled(all_pods, round(len(all_pods) * nodes / len(all_nodes)), generator)
-    return TraceDraft(
+    trace = TraceDraft(
         name=folder.resolve().name,
         nodes=chosen,
         workloads={workload.name: workload for workload in workloads},
@@ -74,6 +75,7 @@ def read_tables(
         _constant(path_of(folder, pod_table), {workload.name: workload.request_cpu_milli for workload in workloads}),
         _constant(path_of(folder, pod_table), {workload.name: workload.request_memory_mib for workload in workloads}),
     )
+    return msgspec.structs.replace(trace, gaps=np.ones((2, *trace.cpu_milli.shape), dtype=np.bool_))
 
 
 def _nodes(folder: Path, table: str, names: Mapping[str, str] | None) -> list[TraceNode]:

@@ -158,6 +158,11 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         return np.bincount([pod.workload for pod in self.pods], minlength=len(self.workloads))
 
     @property
+    def measured(self) -> bool:
+        """Whether any usage was measured; otherwise it is assumed, and figures of load have no meaning."""
+        return self.gaps is None or not bool(self.gaps.all())
+
+    @property
     def in_whole_days(self) -> "Trace":
         """The trace without an incomplete day at the end, which would shift the hours when repeated."""
         steps = self.steps - self.steps % round(86_400.0 / self.seconds_per_step)
