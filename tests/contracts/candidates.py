@@ -5,6 +5,7 @@ from typing import Any
 from builders import NOW, a_workload
 from kube_objects import a_deployment, a_pod, a_replica_set
 
+from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.configuration.settings import Namespaces, Protection
 from equipoise.contracts.eviction.candidate import Candidate, Rules
 from equipoise.contracts.eviction.protection import protection
@@ -26,8 +27,16 @@ def a_candidate(pod: Pod | None = None, **fields: Any) -> Candidate:
     return Candidate(**(defaults | fields))
 
 
-def why(candidate: Candidate, namespaces: Namespaces | None = None, now: float = NOW, **options: Any) -> str:
-    rules = Rules(protection=Protection(**options), namespaces=namespaces or Namespaces(), own_namespace=OWN)
+def why(
+    candidate: Candidate,
+    namespaces: Namespaces | None = None,
+    now: float = NOW,
+    level: MovesLevel | None = None,
+    **options: Any,
+) -> str:
+    rules = Rules(
+        protection=Protection(**options), namespaces=namespaces or Namespaces(), own_namespace=OWN, level=level
+    )
     return protection(candidate, rules, now)
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kube_objects import a_deployment, a_pod, a_replica_set, owned_by
 
+from equipoise.contracts.configuration.moves import LEVELS
 from equipoise.contracts.configuration.settings import Namespaces, Protection
 from equipoise.contracts.eviction.candidate import Candidate, Rules
 from equipoise.contracts.eviction.detached import DETACHED_HASH
@@ -275,6 +276,35 @@ def test_a_pod_is_protected_by_its_owners_and_namespace(name: str) -> None:
     """What cannot be read protects, too."""
     fields, expected = WORKLOADS[name]
     assert expected in why(a_candidate(**fields))
+
+
+DATABASE = a_candidate(workload=a_workload("db", kind="StatefulSet"), owners=(a_deployment(),))
+KRUISE = a_candidate(workload=a_workload("db", kind="StatefulSet", group="apps.kruise.io"), owners=(a_deployment(),))
+
+
+@pytest.mark.parametrize("candidate", [DATABASE, KRUISE])
+def test_at_a_level_the_pods_of_a_stateful_set_are_moved_only_if_it_is_named(candidate: Candidate) -> None:
+    """Without a level and without names, they are moved as in versions that had neither."""
+    assert why(candidate) == ""
+    for level in LEVELS:
+        assert "not named" in why(candidate, level=level)
+        assert why(candidate, level=level, stateful_sets=("bank/db", "shop/db")) == ""
+        assert why(a_candidate(), level=level) == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "moved"),
+    [((), False), (("shop/db",), True), (("shop/*",), True), (("*/db",), True), (("*",), True), (("shop/d",), False),
+     (("shop/DB",), False), (("bank/db",), False), (("bank/*", "shop/d*"), True)],
+)  # fmt: skip
+def test_names_of_stateful_sets_may_contain_wildcards(names: tuple[str, ...], moved: bool) -> None:
+    assert (why(DATABASE, stateful_sets=names) == "") is moved
+
+
+@pytest.mark.parametrize("name", ["db", "", "apps/shop/db", "**"])
+def test_a_stateful_set_is_named_with_its_namespace(name: str) -> None:
+    with pytest.raises(ValueError, match="namespace/name"):
+        Protection(stateful_sets=("shop/db", name))
 
 
 def test_options_lift_a_protection() -> None:

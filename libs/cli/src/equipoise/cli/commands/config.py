@@ -20,6 +20,7 @@ COMMON = (
     "protection.minReplicas",
     "protection.localStorage",
     "protection.persistentVolumes",
+    "protection.statefulSets",
     "placement",
     "collector.source",
     "collector.prometheus.url",

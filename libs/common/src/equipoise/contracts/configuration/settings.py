@@ -1,5 +1,6 @@
 """The shared sections of the configuration, which must be the same for every service."""
 
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
 import msgspec
@@ -291,6 +292,19 @@ class Protection(Section, frozen=True, kw_only=True):
 
     persistent_volumes: bool = False
     """Whether pods with a PersistentVolumeClaim may be evicted. Their volumes must be detached and attached again."""
+
+    stateful_sets: tuple[str, ...] | None = None
+    """The StatefulSets whose pods may be moved, as `namespace/name`; `*` stands for any characters. Such a move always
+    has a gap: the replacement is created when the pod has ended. null: all without `moves.level`, none with a level."""
+
+    def __post_init__(self) -> None:
+        for pattern in self.stateful_sets or ():
+            if pattern.count("/") != 1 and pattern != "*":
+                raise ValueError(f"protection.statefulSets: {pattern!r} is not of the form namespace/name")
+
+    def names_stateful_set(self, namespace: str, name: str) -> bool:
+        """Whether `stateful_sets` has this StatefulSet."""
+        return any(fnmatchcase(f"{namespace}/{name}", pattern) for pattern in self.stateful_sets or ())
 
 
 SurgeMode = Literal["none", "singleReplicas", "blocked", "always"]

@@ -148,6 +148,17 @@ def unknown_owner(candidate: Candidate, rules: Rules, now: float) -> str:
     return f"{workload} is being deleted" if deleted else ""
 
 
+def of_stateful_set(candidate: Candidate, rules: Rules, now: float) -> str:
+    """Its replacement is created when the pod has ended, so that a move always has a gap. At a level, only named
+    StatefulSets consent to it. Kinds of other groups with this name work alike."""
+    workload, named = candidate.workload, rules.protection.stateful_sets
+    if workload is None or workload.kind != "StatefulSet" or (named is None and rules.level is None):
+        return ""
+    if rules.protection.names_stateful_set(workload.namespace, workload.name):
+        return ""
+    return f"a move of its pods has a gap, and {workload} is not named (protection.statefulSets)"
+
+
 def few_replicas(candidate: Candidate, rules: Rules, now: float) -> str:
     if candidate.workload_object is None:
         return ""
@@ -211,6 +222,7 @@ PROTECTIONS: Mapping[str, Rule] = {
     "many constraints": many_constraints,
     "terminating namespace": terminating_namespace,
     "unknown owner": unknown_owner,
+    "StatefulSet": of_stateful_set,
     "few replicas": few_replicas,
     "rollout": rolling_out,
     "recently scaled": recently_scaled,
