@@ -22,19 +22,22 @@ from cli.browsers import chromium
 from equipoise.binder.decisions.status import LimitUsage
 from equipoise.cli.views.dashboard import LIMITS, LOCAL, serving
 from equipoise.cli.views.explanations import Explanations
+from equipoise.cli.views.feed import plan_row
 from equipoise.cli.views.page_server import application
-from equipoise.cli.views.rows import Connection, LimitsRow, PlanRow
+from equipoise.cli.views.rows import Connection, LimitsRow
 from equipoise.cli.views.state import LiveState
 from equipoise.cli.views.viewers import Viewers
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
+from equipoise.contracts.messages.example import LEASE_EPOCH
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.plan import PlannedMove
+from equipoise.contracts.messages.plan import LoadExtremes, PlannedMove, PlanResponse
 from equipoise.contracts.messages.score import EXPLANATION, ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
+from equipoise.contracts.messages.values.move import MoveCost
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import Endpoint
 from equipoise.runtime.configuration import Nats
@@ -43,6 +46,7 @@ from equipoise.testbed.memory.bus import MemoryBus
 
 HOT, CORES, MEMORY = 0.72, 16.0, 64 * GIB
 HOURS = 2
+COST = MoveCost(memory=1.5 * GIB, age=3 * 86_400.0, start=12.0)
 UPDATES = 12
 
 
@@ -132,7 +136,7 @@ class ShownCluster:
             at, node, target = now - age, self.names[age % len(self.names)], self.names[(age + 5) % len(self.names)]
             intent = an_intent(
                 pod, node, id=f"intent-{pod}", target=target, decided_at=at, expires_at=now + 100,
-                reason="node is hot: cpu 81.2% is above 65%",
+                reason="node is hot: cpu 81.2% is above 65%", gain=0.062, cost=COST,
             )  # fmt: skip
             self.state.apply(intent, at)
             if outcome is not None:
@@ -171,11 +175,14 @@ class ShownCluster:
                 strategy="low_node_load", namespace="shop", pod=f"web-6c8d9f-9{number}", workload=a_workload(),
                 node=node, target=self.names[(number * 7 + 4) % len(self.names)], sampled_at=now,
                 expected_reduction=Resources(cpu=1.0),
-                reason="node is hot: cpu 76.1% is above 65%",
+                reason="node is hot: cpu 76.1% is above 65%", gain=0.062, cost=COST, without_gap=number % 2 == 0,
             )
             for number, node in enumerate(hot)
         ]  # fmt: skip
-        self.state.show(PlanRow(planned_at=now - 9, considered=len(self.names), moves=moves, waiting=2, wait=240.0))
+        extremes = LoadExtremes(highest=Resources(cpu=0.76), spread=Resources(cpu=0.5))
+        plan = PlanResponse(leader=LEASE_EPOCH, planned_at=now - 9, moves=moves, before=extremes, after=extremes)
+        row = plan_row(plan)
+        self.state.show(msgspec.structs.replace(row, considered=len(self.names), waiting=2, wait=240.0))
         usage = [
             LimitUsage(limit="perNamespace", scope="shop", counted=5, max="5", window="1h"),
             LimitUsage(limit="perCluster", scope="the cluster", counted=12, max="50", window="1h"),

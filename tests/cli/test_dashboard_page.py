@@ -52,6 +52,8 @@ async def test_the_page_shows_the_cluster_and_explains_a_node(tmp_path: Path, cl
     cluster = ShownCluster(40, clock.now())
     async with shown_page(cluster) as (url, viewers), a_browser(tmp_path, url) as browser:
         tiles = await browser.run("return document.querySelector('.tiles').innerText")
+        plan = await browser.run("return document.querySelector('[aria-labelledby=plan-title]').innerText")
+        moves = await browser.run("return document.querySelector('.feed').innerText")
         await browser.run("document.querySelector('[role=grid]').focus()")
         await browser.press(RIGHT, RIGHT)
         cell = await browser.until("document.getElementById('active-cell').textContent")
@@ -75,6 +77,9 @@ async def test_the_page_shows_the_cluster_and_explains_a_node(tmp_path: Path, cl
         await browser.until("window.innerWidth === 380 && document.documentElement.scrollWidth <= 380")
 
     assert "38of 40" in tiles
+    assert "In sum: " in plan
+    assert "gain and cost: 6.2 points; 1.50 GiB, 3 d old, ready in 12 s" in plan
+    assert "gain and cost: 6.2 points; 1.50 GiB, 3 d old, ready in 12 s" in moves
     assert cell.startswith("node-01.example.com: CPU ")
     assert "node-01.example.com" == title
     assert "policy " in explained

@@ -14,7 +14,7 @@ from equipoise.cli.views import state as live
 from equipoise.cli.views.feed import plan_row
 from equipoise.cli.views.nodes import NO_USAGE, NO_WINDOW, NOT_MEASURED, NOT_READY, TOO_OLD
 from equipoise.cli.views.rows import Changes, MoveRow, NodeRow
-from equipoise.cli.views.screen_text import move_cells
+from equipoise.cli.views.screen_text import move_cells, planned_lines
 from equipoise.cli.views.state import LiveState
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings
@@ -31,9 +31,11 @@ from equipoise.contracts.messages.descheduling import (
 )
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.health import Heartbeat
-from equipoise.contracts.messages.plan import PlannedNode, PlanResponse
+from equipoise.contracts.messages.message import converted
+from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanResponse
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.contracts.messages.values.move import MoveCost
 from equipoise.contracts.messages.values.resources import Resources
 
 
@@ -261,6 +263,43 @@ def test_a_move_without_a_gap_is_shown_as_such_and_may_outlast_its_intent() -> N
     state.tick(intent.expires_at + 4_000)
     assert the_move(state).outcome == "unknown"
     assert not the_move(a_state(intent, an_outcome())).without_gap
+
+
+WORTH: dict[str, Any] = {"gain": 0.062, "cost": MoveCost(memory=1.5 * GIB, age=3 * 86_400.0, start=12.0)}
+WORTH_TEXT = "6.2 points; 1.50 GiB, 3 d old, ready in 12 s"
+
+
+@pytest.mark.parametrize("first", ["intent", "outcome", "decision"])
+def test_a_move_shows_what_it_gains_and_costs_whichever_message_arrives_first(first: str) -> None:
+    """Messages of earlier versions state neither, and nothing is shown then."""
+    proposed = converted(an_intent(), ProposedMove, intent_id=an_intent().id, **WORTH)
+    messages = {
+        "intent": msgspec.structs.replace(an_intent(), **WORTH),
+        "outcome": an_outcome(**WORTH),
+        "decision": a_decision(moves=[proposed]),
+    }
+    ordered = sorted(messages, key=lambda name: name != first)
+
+    state = a_state(*(messages[name] for name in ordered))
+
+    assert the_move(state).gain_and_cost == WORTH_TEXT
+    assert f"({WORTH_TEXT})" in move_cells(the_move(state))[-1]
+    assert the_move(a_state(an_intent())).gain_and_cost == ""
+
+
+def test_a_plan_shows_what_each_move_gains_and_costs_and_ends_in_one_sentence() -> None:
+    """As `equipoise plan` does."""
+    planned = converted(an_intent(), PlannedMove, strategy="low_node_load", **WORTH)
+    later = msgspec.structs.replace(planned, pod="web-9", gain=None, cost=None, without_gap=True, later=True)
+
+    row = plan_row(a_plan(moves=[planned, later]))
+    one, two, sentence = planned_lines(row)
+
+    assert one.endswith(f"{planned.reason} ({WORTH_TEXT})")
+    assert two.endswith(f"later: without a gap: {planned.reason}")
+    assert row.sentence == sentence
+    assert sentence.startswith("In sum: 2 pods would be moved, 1 of them without a gap. Risked: 1 pod is missing")
+    assert not plan_row(a_plan()).sentence
 
 
 def test_a_move_without_an_outcome_is_unknown_after_its_expiry() -> None:

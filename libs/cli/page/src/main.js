@@ -227,7 +227,7 @@ function Moves({ model, open }) {
         <p class="what"><button class="link strong" onClick=${() => open("eviction", name)} aria-label=${`Explain the eviction of ${name}`}>${name}</button></p>
         <p class="way"><button class="link" onClick=${() => open("node", move.node)}>${shortNode(move.node)}</button><span aria-label="to"> → </span>${move.target ? html`<button class="link" onClick=${() => open("node", move.target)}>${shortNode(move.target)}</button>` : "any node"}
           ${move.workload && html`<span class="quiet"> · </span><button class="link quiet" onClick=${() => open("workload", move.workload)}>${shortName(move.workload)}</button>`}</p>
-        <p class="reason">${move.without_gap ? "without a gap: " : ""}${move.reason}</p><${Became} move=${move} /></li>`;
+        <p class="reason">${move.without_gap ? "without a gap: " : ""}${move.reason}</p>${move.gain_and_cost && html`<p class="reason"><b>gain and cost</b>: ${move.gain_and_cost}</p>`}<${Became} move=${move} /></li>`;
     })}</ol>`}</section>`;
 }
 
@@ -253,8 +253,10 @@ function Plan({ plan, open }) {
     ${plan.problem && html`<p class="notice">Unknown: ${plan.problem}</p>`}
     ${plan.waiting > 0 && html`<p class="quiet">Nothing is proposed from ${count(plan.waiting, "hot node")} for about ${duration(plan.wait)}.</p>`}
     ${moves.length > 0 && html`<ul class="plan">${moves.slice(0, 20).map((move) => html`<li><button class="link strong" onClick=${() => open("pod", `${move.namespace}/${move.pod}`)}>${move.namespace}/${move.pod}</button>
-      <span class="way"><button class="link" onClick=${() => open("node", move.node)}>${shortNode(move.node)}</button> → <button class="link" onClick=${() => open("node", move.target)}>${shortNode(move.target)}</button></span><span class="reason">${refusals[`${move.namespace}/${move.pod}`] ? `not now: ${refusals[`${move.namespace}/${move.pod}`]}; ` : ""}${move.later ? "later: " : ""}${move.reason}</span></li>`)}</ul>`}
+      <span class="way"><button class="link" onClick=${() => open("node", move.node)}>${shortNode(move.node)}</button> → <button class="link" onClick=${() => open("node", move.target)}>${shortNode(move.target)}</button></span><span class="reason">${refusals[`${move.namespace}/${move.pod}`] ? `not now: ${refusals[`${move.namespace}/${move.pod}`]}; ` : ""}${move.later ? "later: " : ""}${move.without_gap ? "without a gap: " : ""}${move.reason}</span>
+      ${plan.gains_and_costs?.[`${move.namespace}/${move.pod}`] && html`<span class="reason"><b>gain and cost</b>: ${plan.gains_and_costs[`${move.namespace}/${move.pod}`]}</span>`}</li>`)}</ul>`}
     ${moves.length > 20 && html`<p class="quiet">The first 20 of ${moves.length}: \`equipoise plan\` shows all.</p>`}
+    ${plan.sentence && html`<p>${plan.sentence}</p>`}
     ${plan.dry_run_moves > 0 && html`<p class="quiet">Loads in the plan count ${count(plan.dry_run_moves, "dry-run move")} as done.</p>`}
     ${why.map(([strategy, text]) => html`<p class="reason"><b>${strategy}</b>: ${text}</p>`)}</section>`;
 }

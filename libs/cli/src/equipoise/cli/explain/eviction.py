@@ -23,7 +23,7 @@ from equipoise.cli.explain.pod_hint import placed_hint_text
 from equipoise.cli.explain.recorded_evictions import RecordedEvictions, read_recorded
 from equipoise.cli.explain.scores import pod_name
 from equipoise.cli.options import BusOptions, ClusterOptions, Output
-from equipoise.cli.plan.summary import cost_text, gain_text
+from equipoise.cli.plan.summary import gain_and_cost
 from equipoise.cli.terminal import (
     GIB,
     RESOURCES,
@@ -266,8 +266,8 @@ def _lines(eviction: EvictionRecord) -> Iterator[tuple[str, str]]:
     reduction = f", expected reduction {amounts(eviction.expected_reduction)}" if is_known else ""
     if eviction.intent_id:
         yield "intent", f"{eviction.intent_id}: target {eviction.target or 'any'}{load}{reduction}{expiry}"
-    if eviction.cost is not None:
-        yield "gain and cost", f"{gain_text(eviction)}; {cost_text(eviction)}"
+    if worth := gain_and_cost(eviction):
+        yield "gain and cost", worth
     if eviction.without_gap:
         yield "move", "without a gap: the pod is evicted when its replacement is ready"
     if eviction.outcome is not None and eviction.outcome.campaign:

@@ -25,6 +25,11 @@ def cost_text(move: JustifiedMove) -> str:
     return f"{memory} GiB, {age} old, ready in {'?' if cost.start is None else duration(cost.start)}"
 
 
+def gain_and_cost(move: JustifiedMove) -> str:
+    """`6.2 points; 1.25 GiB, 3 d old, ready in 12 s`; empty if neither was stated, as by earlier versions."""
+    return "" if move.gain is None and move.cost is None else f"{gain_text(move)}; {cost_text(move)}"
+
+
 def plan_sentence(plan: PlanResponse) -> str:
     """How many pods the plan moves, what is won, and what is risked; empty if it moves none."""
     if not plan.moves:

@@ -22,6 +22,7 @@ from equipoise.cli.effective.running import running_configurations
 from equipoise.cli.effective.settings import file_settings, known_settings
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.options import ClusterOptions
+from equipoise.cli.plan.summary import gain_and_cost, plan_sentence
 from equipoise.cli.plan.waiting import waiting_nodes
 from equipoise.cli.status.in_effect import effective_lines
 from equipoise.cli.status.run import limits_of, stored_ledger
@@ -285,6 +286,8 @@ def plan_row(plan: PlanResponse, known: KnownLedger | None = None) -> PlanRow:
         PlanRow,
         moves=plan.moves[:MAX_PLANNED],
         refused=plan.refused[:MAX_PLANNED],
+        sentence=plan_sentence(plan),
+        gains_and_costs={move.pod_name: text for move in plan.moves[:MAX_PLANNED] if (text := gain_and_cost(move))},
         refusals=_refusals(plan, known),
         dry_run_moves=len(plan.dry_run_moves),
         waiting=len(waiting),

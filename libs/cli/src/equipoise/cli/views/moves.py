@@ -2,13 +2,16 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
+from equipoise.cli.plan.summary import gain_and_cost
 from equipoise.cli.views.rows import MoveRow
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.message import converted
+from equipoise.contracts.messages.values.move import JustifiedMove
 
 MAX_MOVES = 500
 
@@ -32,13 +35,11 @@ class KnownMoves:
 
     def propose(self, intent: EvictionIntent) -> None:
         if intent.id not in self._moves:
-            self._keep(converted(intent, MoveRow, workload=str(intent.workload or "")))
+            self._keep(_row(intent))
 
     def settle(self, outcome: EvictionOutcome) -> None:
         known = self._moves.get(outcome.intent_id)
-        settled = converted(
-            outcome, MoveRow, id=outcome.intent_id, workload=str(outcome.workload or ""), outcome=outcome.outcome.value
-        )
+        settled = _row(outcome, id=outcome.intent_id, outcome=outcome.outcome.value)
         if known is not None:
             settled = replace(
                 known,
@@ -55,16 +56,8 @@ class KnownMoves:
         """Add the proposed moves of a decision, and what it states about earlier moves."""
         for move in decision.moves:
             if (known := self._moves.get(move.intent_id)) is None:
-                self._keep(
-                    converted(
-                        move,
-                        MoveRow,
-                        id=move.intent_id,
-                        workload=str(move.workload or ""),
-                        strategy=decision.strategy,
-                        decided_at=decision.evaluated_at,
-                    )
-                )
+                row = _row(move, id=move.intent_id, strategy=decision.strategy, decided_at=decision.evaluated_at)
+                self._keep(row)
             elif not known.strategy:
                 self._keep(replace(known, strategy=decision.strategy))
         for placed in decision.replacements:
@@ -96,3 +89,7 @@ class KnownMoves:
         while len(self._moves) > MAX_MOVES:
             oldest, _ = self._moves.popitem(last=False)
             self._changed.pop(oldest, None)
+
+
+def _row(move: JustifiedMove, **fields: Any) -> MoveRow:
+    return converted(move, MoveRow, workload=str(move.workload or ""), gain_and_cost=gain_and_cost(move), **fields)

@@ -52,6 +52,9 @@ class MoveRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     without_gap: bool = False
     """Whether the pod is evicted only when its replacement is ready."""
 
+    gain_and_cost: str = ""
+    """What the move gains and costs, as text; empty if it is not known."""
+
     outcome: str = ""
     """The outcome; empty if there is none yet, `unknown` if the intent has expired without an outcome."""
 
@@ -146,6 +149,12 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     moves: list[PlannedMove] = []
     refused: list[RefusedMove] = []
     why: dict[str, str] = {}
+    sentence: str = ""
+    """How many pods are moved, what is won and what is risked; empty if none is moved."""
+
+    gains_and_costs: dict[str, str] = {}
+    """What each move gains and costs, as text, by `namespace/pod` of the move."""
+
     refusals: dict[str, str] = {}
     """Why the limits do not allow a move now, and when they will, by `namespace/pod` of the move."""
 

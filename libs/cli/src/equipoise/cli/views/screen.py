@@ -16,10 +16,17 @@ from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, Tab
 from equipoise.binder.decisions.status import allowed_text, rule_text
 from equipoise.cli.terminal import time_of_day, visible_segments
 from equipoise.cli.views.explanations import Explained, Kind
-from equipoise.cli.views.rows import Changes, PlanRow
-from equipoise.cli.views.screen_text import folded_rows, mode_line, move_cells, node_forms, sorted_rows, summary_line
+from equipoise.cli.views.rows import Changes
+from equipoise.cli.views.screen_text import (
+    folded_rows,
+    mode_line,
+    move_cells,
+    node_forms,
+    planned_lines,
+    sorted_rows,
+    summary_line,
+)
 from equipoise.cli.views.state import LiveState
-from equipoise.contracts.messages.plan import PlannedMove
 
 Run = Callable[[Callable[[], object]], Awaitable[None]]
 """A function that keeps the state up to date, and calls its argument each second."""
@@ -217,11 +224,6 @@ class TopApp(App[None]):
         self.push_screen(ExplanationScreen("node" if is_node else "eviction", key.split(" ")[0], self._explain))
 
 
-def _refusal(plan: PlanRow, move: PlannedMove) -> str:
-    why = plan.refusals.get(move.pod_name)
-    return f"not now: {why}; " if why else ""
-
-
 def _limits(view: Changes) -> Text:
     lines: list[Text] = []
     limits, plan = view.limits, view.plan
@@ -231,10 +233,7 @@ def _limits(view: Changes) -> Text:
     else:
         if plan.problem:
             lines.append(Text(f"unknown: {plan.problem}", style="yellow"))
-        lines += [
-            Text(f"{each.namespace}/{each.pod}  {each.node} → {each.target}  {_refusal(plan, each)}{each.reason}")
-            for each in plan.moves
-        ]
+        lines += map(Text, planned_lines(plan))
         lines += [Text(f"{strategy}: {why}", style="yellow") for strategy, why in plan.why.items()]
     lines += [Text(""), Text("Limits in use", style="bold")]
     if limits is None:

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from equipoise.cli.terminal import column_widths, percent, table, time_of_day
-from equipoise.cli.views.rows import Changes, ClusterSummary, LimitsRow, MoveRow, NodeRow
+from equipoise.cli.views.rows import Changes, ClusterSummary, LimitsRow, MoveRow, NodeRow, PlanRow
+from equipoise.contracts.messages.plan import PlannedMove
 
 NODE_COLUMNS = ("node", "cpu>", "cpu requested>", "memory>", "memory requested>", "pods>", "state")
 BAR = 12
@@ -146,10 +147,10 @@ def mode_line(summary: ClusterSummary, limits: LimitsRow | None) -> str:
 
 
 def move_cells(move: MoveRow) -> Sequence[str]:
-    """The cells of a move: time, outcome, pod, its nodes, and the reason with the effect."""
+    """The cells of a move: time, outcome, pod, its nodes, and the reason with gain, cost and effect."""
     effect = "; ".join(part for part in (move.detail, _effect(move)) if part)
     outcome = move.outcome or "proposed"
-    reason = f"without a gap: {move.reason}" if move.without_gap else move.reason
+    reason = reason_text(move, move.gain_and_cost)
     return (
         time_of_day(move.decided_at),
         f"{outcome} ({move.limit})" if move.limit else outcome,
@@ -157,6 +158,23 @@ def move_cells(move: MoveRow) -> Sequence[str]:
         f"{_short(move.node)} → {_short(move.target) or 'any'}",
         f"{reason}; {effect}" if effect else reason,
     )
+
+
+def reason_text(move: MoveRow | PlannedMove, gain_and_cost: str) -> str:
+    """`without a gap: node is hot (6.2 points; 1.25 GiB, 3 d old, ready in 12 s)`."""
+    reason = f"without a gap: {move.reason}" if move.without_gap else move.reason
+    return f"{reason} ({gain_and_cost})" if gain_and_cost else reason
+
+
+def planned_lines(plan: PlanRow) -> Iterator[str]:
+    """A line for each planned move, and the sentence that sums them up."""
+    for move in plan.moves:
+        refusal = plan.refusals.get(move.pod_name)
+        later = f"not now: {refusal}; " if refusal else "later: " if move.later else ""
+        reason = reason_text(move, plan.gains_and_costs.get(move.pod_name, ""))
+        yield f"{move.pod_name}  {move.node} → {move.target}  {later}{reason}"
+    if plan.sentence:
+        yield plan.sentence
 
 
 def _short(node: str) -> str:
