@@ -1,15 +1,17 @@
 """What was moved or refused is not proposed again for a while."""
 
 import pytest
-from builders import NOW, a_workload
+from builders import NOW, a_workload, an_intent
 from descheduler.outcomes import an_outcome
 from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.contracts.messages.descheduling import LoadReduction
-from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.state.cooldowns import (
+    LEFT,
+    MOVED,
     Cooldowns,
     CooldownSettings,
     after_outcome,
@@ -197,6 +199,50 @@ def test_the_second_pod_of_a_set_and_a_repeated_outcome_do_not_extend_the_cooldo
     assert {key: value for key, value in again.items() if "uid-big" in key} == {
         key: value for key, value in cooldowns.items() if "uid-big" in key
     }
+
+
+def a_set_member(outcome: Outcome, pod: str, decided_at: float = NOW) -> EvictionOutcome:
+    """The outcome of one pod of a set that was planned at this time, for the second size of a pod."""
+    intent = an_intent(pod, decided_at=decided_at)
+    return an_outcome(outcome, intent, trigger="uid-big.2", settled_at=decided_at + 5)
+
+
+NOT_MOVED = sorted(set(Outcome) - {*MOVED, *LEFT})
+
+
+@pytest.mark.parametrize("refused_first", [True, False])
+@pytest.mark.parametrize("refusal", NOT_MOVED)
+def test_a_set_of_which_a_pod_was_not_moved_is_planned_again_after_the_cooldown_of_the_waiting_pod(
+    refusal: Outcome, refused_first: bool
+) -> None:
+    """Whichever outcome arrives first, and however often. The time doubles with each such set."""
+    cooldowns: Cooldowns = {}
+    decided_at = NOW
+    for length in (300.0, 600.0, 1_200.0):
+        outcomes = [a_set_member(Outcome.EVICTED, "web-1", decided_at), a_set_member(refusal, "web-2", decided_at)]
+        for outcome in 2 * (outcomes[::-1] if refused_first else outcomes):
+            cooldowns = after_outcome(cooldowns, outcome, SETTINGS, decided_at + 5)
+        end = decided_at + 5 + length
+        assert triggers_in_cooldown(cooldowns, end - 1).keys() == {"uid-big", "uid-big.2"}
+        assert not triggers_in_cooldown(cooldowns, end)
+        cooldowns = pruned(cooldowns, SETTINGS, end)
+        decided_at = end
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_a_pod_of_a_set_that_left_by_itself_has_made_room(left: Outcome) -> None:
+    cooldowns = after_outcome({}, a_set_member(left, "web-2"), SETTINGS, NOW + 5)
+    cooldowns = after_outcome(cooldowns, a_set_member(Outcome.EVICTED, "web-1"), SETTINGS, NOW + 5)
+
+    assert "uid-big.2" in triggers_in_cooldown(cooldowns, NOW + SETTINGS.max)
+
+
+def test_a_set_after_one_that_was_refused_counts_in_full() -> None:
+    """Its pods are others, and all of them are moved."""
+    cooldowns = after_outcome({}, a_set_member(Outcome.FAILED, "web-2"), SETTINGS, NOW + 5)
+    cooldowns = after_outcome(cooldowns, a_set_member(Outcome.EVICTED, "web-3", NOW + 120), SETTINGS, NOW + 125)
+
+    assert "uid-big.2" in triggers_in_cooldown(cooldowns, NOW + SETTINGS.max)
 
 
 def test_an_autoscaler_that_resizes_a_pod_again_and_again_has_others_moved_ever_less_often() -> None:

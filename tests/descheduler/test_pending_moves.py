@@ -9,6 +9,7 @@ from descheduler.outcomes import DAY, a_proposed_move, after, an_outcome, dry_ru
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec
 from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.values.move import MoveCost
 from equipoise.descheduler.state.pending_moves import (
     MAX_DRY_RUN_MOVES,
     PendingMoves,
@@ -63,6 +64,36 @@ def test_a_replacement_of_another_leaders_move_without_a_gap_is_older_than_the_e
     assert replaced(moves, a_candidate(created_at=NOW + 3)) == {move.id: a_candidate(created_at=NOW + 3)}
     ahead = after({}, an_outcome(Outcome.EVICTED, an_intent(decided_at=NOW + 900), settled_at=NOW + 901), now=NOW)
     assert len(replaced(ahead, a_candidate(created_at=NOW))) == 1
+
+
+def test_a_new_leader_tells_apart_the_pods_of_several_moves_of_a_single_replica() -> None:
+    """Each was the replacement of the one before, so the pod that lives replaces the last one only. A pod that is older
+    than the first move replaced none."""
+    moves: PendingMoves = {}
+    for number, node in enumerate(("node-a", "node-b", "node-c")):
+        cost = MoveCost(age=86_400.0 if number == 0 else 50.0)
+        intent = msgspec.structs.replace(an_intent(f"web-{number}", node, decided_at=NOW + 60 * number), cost=cost)
+        moves = after(moves, an_outcome(Outcome.EVICTED, intent, settled_at=NOW + 60 * number + 5), now=NOW + 300)
+    living = a_candidate(created_at=NOW + 121)
+
+    found = replaced(moves, living)
+
+    assert {moves[id].pod: pod.metadata.name for id, pod in found.items()} == {
+        "web-0": "web-1", "web-1": "web-2", "web-2": "web-new"
+    }  # fmt: skip
+    assert [pod.spec.node_name for pod in found.values()] == ["node-b", "node-c", "node-b"]
+
+
+def test_pods_of_one_workload_that_were_moved_together_replace_none_of_each_other() -> None:
+    """Whether their age is known or not."""
+    for cost in (None, MoveCost(), MoveCost(age=600.0)):
+        moves: PendingMoves = {}
+        for name in ("web-1", "web-2"):
+            intent = msgspec.structs.replace(an_intent(name), cost=cost)
+            moves = after(moves, an_outcome(Outcome.EVICTED, intent))
+
+        assert replaced(moves) == {}
+        assert len(replaced(moves, a_candidate(), a_candidate("web-newer"))) == 2
 
 
 def test_old_outcomes_are_no_pending_moves() -> None:

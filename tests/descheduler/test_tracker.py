@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 from builders import NOW, a_workload, an_intent
+from descheduler.cluster import moment
 from descheduler.outcomes import a_proposed_move, an_outcome
 
 from equipoise.contracts.configuration.duration import Duration
@@ -11,6 +12,7 @@ from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec
 from equipoise.contracts.messages.descheduling import NodeClassification, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME
+from equipoise.contracts.messages.values.move import MoveCost
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.cooldowns import pod_cooldown
@@ -66,6 +68,24 @@ def test_a_replacement_on_the_evicted_node_starts_a_cooldown_of_its_workload() -
         tracker.cooldowns, uid="", namespace="shop", workload=an_intent().workload, node="node-a", now=NOW + 1_000
     )
     assert "returned to node-a" in why
+
+
+def test_a_new_leader_sees_no_return_in_two_moves_of_a_single_replica_there_and_back() -> None:
+    """It knows the outcomes of both, and the pod that lives now runs where the first one began."""
+    tracker = Tracker(SETTINGS.tracker)
+    for number, node in enumerate(NODES):
+        intent = an_intent(f"web-{number}", node, decided_at=NOW + 60 * number)
+        cost = MoveCost(age=86_400.0 if number == 0 else 50.0)
+        tracker.on_outcome(an_outcome(Outcome.EVICTED, intent, cost=cost, settled_at=NOW + 60 * number + 5), NOW + 90)
+    metadata = ObjectMeta(name="web-9", uid="uid-web-9", creation_timestamp=moment(NOW + 61))
+
+    update(tracker, Pod(metadata=metadata, spec=PodSpec(node_name="node-a")), now=NOW + 90)
+
+    why = pod_cooldown(
+        tracker.cooldowns, uid="uid-web-9", namespace="shop", workload=a_workload(), node="node-a", now=NOW + 90
+    )
+    assert why == "a pod of its workload was moved recently"
+    assert not tracker.pending
 
 
 def test_moves_expire() -> None:

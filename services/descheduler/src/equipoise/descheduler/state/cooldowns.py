@@ -48,7 +48,10 @@ class CooldownSettings(Section, frozen=True, kw_only=True):
 MOVED = (Outcome.EVICTED, Outcome.DRY_RUN)
 """A dry run starts the same cooldown as an eviction, for dry runs only."""
 
-NO_REFUSALS = (Outcome.ALREADY_GONE, Outcome.UID_CHANGED, Outcome.REJECTED_STALE, Outcome.EXPIRED)
+LEFT = (Outcome.ALREADY_GONE, Outcome.UID_CHANGED)
+"""The pod has left its node without being moved."""
+
+NO_REFUSALS = (*LEFT, Outcome.REJECTED_STALE, Outcome.EXPIRED)
 """Outcomes that are no reason against the next move: the pod is gone, or the decision was too old or not yet based on
 enough data, and the next one is newer."""
 
@@ -61,6 +64,9 @@ class Cooldown(msgspec.Struct, frozen=True, kw_only=True):
     repeated: int = 0
     """How many times in a row the cause occurred: replacements of a workload that returned to the evicted node, trials
     of a node without a load reduction, or plans for a waiting pod."""
+
+    planned_at: float = 0.0
+    """The time of the last plan for a waiting pod that began the cooldown of its trigger."""
 
 
 Cooldowns = Mapping[str, Cooldown]
@@ -121,12 +127,14 @@ def after_outcome(
     Its times are those of the API server, whose clock may be ahead for a while: a cooldown begins no later than `now`.
     """
     settled_at = min(outcome.settled_at, now)
+    if outcome.trigger and outcome.outcome not in (*MOVED, *LEFT):
+        cooldowns = _after_partial_set(cooldowns, outcome, settings, settled_at)
     if outcome.outcome in NO_REFUSALS:
         return dict(cooldowns)
     key = _scope(outcome)
     if outcome.outcome in MOVED:
         if outcome.trigger:
-            cooldowns = _after_trigger(cooldowns, outcome.trigger, settings, settled_at)
+            cooldowns = _after_trigger(cooldowns, outcome, settings, settled_at)
         key = outcome.pod_uid if outcome.workload is None else str(outcome.workload)
         until, why = settled_at + settings.eviction, "a pod of its workload was moved recently"
     elif key:
@@ -141,21 +149,47 @@ def after_outcome(
 
 
 def _after_trigger(
-    cooldowns: Cooldowns, trigger: str, settings: CooldownSettings, moved_at: float
+    cooldowns: Cooldowns, outcome: EvictionOutcome, settings: CooldownSettings, moved_at: float
 ) -> dict[str, Cooldown]:
     """The cooldowns once a pod was moved to make room for a waiting pod. Several pods may be moved for one trigger.
 
     An autoscaler that changes the size of a pod again and again gives it a new generation each time.
     """
-    if f"{_TRIGGER}{trigger}" in cooldowns:
+    of_size, waiting = f"{_TRIGGER}{outcome.trigger}", f"{_TRIGGER}{waiting_uid(outcome.trigger)}"
+    known, before = cooldowns.get(of_size), cooldowns.get(waiting)
+    if known is not None and known.planned_at >= outcome.decided_at:
         return dict(cooldowns)
-    waiting = f"{_TRIGGER}{waiting_uid(trigger)}"
-    before = cooldowns.get(waiting)
     times = 1 + (before.repeated if before is not None else 0)
     length = min(settings.max, settings.eviction * 2.0 ** (min(times, 32) - 1))
     of_pod = Cooldown(until=moved_at + length, why="pods were moved for it recently", repeated=times)
-    of_size = Cooldown(until=moved_at + settings.max, why="pods were moved for this size of it before")
-    return _with(_with(cooldowns, waiting, of_pod), f"{_TRIGGER}{trigger}", of_size)
+    begun = {**_with(cooldowns, waiting, of_pod), of_size: Cooldown(
+        until=moved_at + settings.max, why="pods were moved for this size of it before", planned_at=outcome.decided_at
+    )}  # fmt: skip
+    return _without_size(begun, outcome) if _partial_set(outcome) in cooldowns else begun
+
+
+def _after_partial_set(
+    cooldowns: Cooldowns, outcome: EvictionOutcome, settings: CooldownSettings, refused_at: float
+) -> dict[str, Cooldown]:
+    """The cooldowns once a pod was not moved that should have made room together with others, which may be moved.
+
+    Too little room is made then, so this size is planned for again when the cooldown of the waiting pod has ended.
+    """
+    marked = {**cooldowns, _partial_set(outcome): Cooldown(until=refused_at + settings.max, why="")}
+    known = cooldowns.get(f"{_TRIGGER}{outcome.trigger}")
+    return _without_size(marked, outcome) if known and known.planned_at == outcome.decided_at else marked
+
+
+def _partial_set(outcome: EvictionOutcome) -> str:
+    """The key of the set of pods of this outcome: all of them are proposed by one plan."""
+    return f"partial {outcome.trigger} {outcome.decided_at}"
+
+
+def _without_size(cooldowns: Cooldowns, outcome: EvictionOutcome) -> dict[str, Cooldown]:
+    """The cooldown of the trigger lasts as long as that of its pod."""
+    of_size, waiting = f"{_TRIGGER}{outcome.trigger}", cooldowns.get(f"{_TRIGGER}{waiting_uid(outcome.trigger)}")
+    until = waiting.until if waiting is not None else 0.0
+    return {**cooldowns, of_size: msgspec.structs.replace(cooldowns[of_size], until=until)}
 
 
 def _why(outcome: Outcome) -> str:

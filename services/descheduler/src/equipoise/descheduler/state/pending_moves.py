@@ -7,19 +7,21 @@ expires, so that later plans continue from it (docs/decisions/0007).
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects.pod import Pod
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DryRunMove
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.plan import PendingMove
-from equipoise.contracts.messages.values.move import Move, waiting_uid
+from equipoise.contracts.messages.values.move import Move, MoveCost, waiting_uid
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import PodMove
 
@@ -69,6 +71,9 @@ class TrackedMove(Move, frozen=True, kw_only=True, gc=True):
 
     trigger: str = ""
     """See `EvictionMove.trigger`."""
+
+    cost: MoveCost | None = None
+    """What the move costs, with the age of its pod; None in messages of earlier versions."""
 
     @property
     def real(self) -> bool:
@@ -151,7 +156,9 @@ def earlier(moves: PendingMoves, seconds: float, now: float) -> dict[str, Tracke
 def replacements(moves: PendingMoves, pods: Mapping[Workload, Sequence[Pod]]) -> dict[str, Pod]:
     """The replacement of each evicted pod, once it is on a node, by intent id. A pod replaces only one evicted pod.
 
-    `pods`: the pods of the workloads of evicted pods.
+    A pod that was evicted later may have been the replacement of an earlier one: whoever has only the outcomes of both
+    would otherwise take the newest pod for the replacement of the first. `pods`: the pods of the workloads of evicted
+    pods.
     """
     waiting: dict[Workload, list[TrackedMove]] = {}
     for move in sorted(moves.values(), key=lambda move: (move.evicted_at or 0.0, move.id)):
@@ -159,12 +166,21 @@ def replacements(moves: PendingMoves, pods: Mapping[Workload, Sequence[Pod]]) ->
             waiting.setdefault(move.workload, []).append(move)
     by_intent: dict[str, Pod] = {}
     for workload, evicted in waiting.items():
-        for pod in sorted(pods.get(workload, ()), key=lambda pod: (created_at(pod), pod.metadata.uid)):
+        known = {pod.metadata.uid: pod for pod in (*map(_evicted_pod, evicted), *pods.get(workload, ()))}
+        for pod in sorted(known.values(), key=lambda pod: (created_at(pod), pod.metadata.uid)):
             move_of = next((move for move in evicted if pod.spec.node_name and _replaces(pod, move)), None)
             if move_of is not None:
                 by_intent[move_of.id] = pod
                 evicted.remove(move_of)
     return by_intent
+
+
+def _evicted_pod(move: TrackedMove) -> Pod:
+    """The pod of a move as it was on its node. Its time of creation is missing if it is not known."""
+    age = None if move.cost is None else move.cost.age
+    created = None if age is None else datetime.fromtimestamp(max(0.0, move.decided_at - age), UTC)
+    metadata = ObjectMeta(name=move.pod, namespace=move.namespace, uid=move.pod_uid, creation_timestamp=created)
+    return Pod(metadata=metadata, spec=PodSpec(node_name=move.node))
 
 
 def _replaces(pod: Pod, move: TrackedMove) -> bool:
