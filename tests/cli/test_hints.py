@@ -19,10 +19,12 @@ from equipoise.contracts.hints.webhook import STATE, WebhookConfiguration, webho
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
 from equipoise.contracts.kubernetes.objects.metadata import Object, ObjectMeta
 from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec
+from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
 from equipoise.runtime.kubernetes.client import HINTS as PLACEMENT_HINTS
 from equipoise.runtime.kubernetes.client import WEBHOOK_CONFIGURATIONS, mutating_bindings, mutating_policies
-from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.clock import Clock, SystemClock
+from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
 FIVE = WeightedNodes(weight=50, hostnames=("a", "b", "c", "d", "e"))
@@ -114,13 +116,17 @@ def test_whether_a_pod_followed_its_hint_is_known_from_the_pod(
     assert str(found).endswith(text)
 
 
-def kube_with(*installed: str) -> MemoryKube:
-    """`installed`: kind, policy, binding."""
-    kube = MemoryKube(SystemClock())
+LONG_AGO = 1_000_000_000.0
+
+
+def kube_with(*installed: str, clock: Clock | None = None, created: float = LONG_AGO) -> MemoryKube:
+    """`installed`: kind, policy, binding. `created`: when the policy was created."""
+    kube = MemoryKube(clock or SystemClock())
+    at = datetime.fromtimestamp(created, UTC)
     kube.served = {(API_GROUP, POLICY_KIND): ["v1"]} | ({(GROUP, KIND): ["v1alpha1"]} if "kind" in installed else {})
     policies = mutating_policies("v1")
     if "policy" in installed:
-        kube.put(policies, Object(metadata=ObjectMeta(name=NAME)))
+        kube.put(policies, Object(metadata=ObjectMeta(name=NAME, creation_timestamp=at)))
     if "binding" in installed:
         kube.put(mutating_bindings("v1"), Object(metadata=ObjectMeta(name=NAME)))
     return kube
@@ -144,6 +150,56 @@ MISSING = (
 )
 async def test_the_state_of_hints_names_what_is_missing(installed: tuple[str, ...], shown: str) -> None:
     assert shown == str(await read_hints_state(kube_with(*installed), SystemClock()))
+
+
+@pytest.mark.parametrize(
+    ("age", "started", "interval", "due_in"),
+    [
+        (30.0, None, "15s", "105 s"),
+        (900.0, 20.0, "15s", "115 s"),
+        (900.0, 20.0, "1m", "2.7 min"),
+        (900.0, 20.0, "soon", "115 s"),
+        (900.0, 900.0, "15s", None),
+        (900.0, 136.0, "15s", None),
+    ],
+)
+async def test_hints_are_not_due_yet_shortly_after_an_installation_or_a_start(
+    age: float, started: float | None, interval: str, due_in: str | None
+) -> None:
+    """Nothing is wrong then. Settings of another version may have any form."""
+    clock = ManualClock(NOW)
+    kube = kube_with(*ALL, clock=clock, created=clock.now() - age)
+    settings = {"placement": {"hints": True}, "scorer": {"hints": {"interval": interval}}}
+    start = None if started is None else clock.now() - started
+    published = [] if start is None else [
+        EffectiveConfiguration(
+            service="scorer", id="scorer-1", version="1", hash="x", settings=settings, started_at=start, at=clock.now()
+        )
+    ]  # fmt: skip
+
+    found = await read_hints_state(kube, clock, published)
+
+    none = "none were written: `equipoise doctor` finds why"
+    due = f"; the first ones after an installation or a start are due in {due_in}"
+    assert str(found) == (f"without effect ({none})" if due_in is None else f"not due yet ({none}{due})")
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"),
+    [(None, "not due yet"), ("not called since 09:00: slow", "without effect"), ("called since 09:00", "not due yet")],
+)
+async def test_a_webhook_that_was_slow_has_no_effect_also_shortly_after_its_installation(
+    state: str | None, shown: str
+) -> None:
+    clock = ManualClock(NOW)
+    kube = kube_with("kind", clock=clock)
+    annotations = {} if state is None else {STATE: state}
+    created = datetime.fromtimestamp(clock.now() - 10, UTC)
+    metadata = ObjectMeta(name=NAME, annotations=annotations, creation_timestamp=created)
+    called = CALLED if state == "called since 09:00" else []
+    kube.put(WEBHOOK_CONFIGURATIONS, WebhookConfiguration(metadata=metadata, webhooks=called))
+
+    assert (await read_hints_state(kube, clock)).state == shown
 
 
 async def test_hints_are_without_effect_in_a_cluster_without_the_kind_of_policy() -> None:
@@ -172,7 +228,9 @@ async def test_the_state_of_hints_is_that_of_the_webhook_where_there_is_no_polic
     kube = kube_with("kind")
     if not served:
         del kube.served[API_GROUP, POLICY_KIND]
-    metadata = ObjectMeta(name=NAME, annotations={} if state is None else {STATE: state})
+    annotations = {} if state is None else {STATE: state}
+    created = datetime.fromtimestamp(LONG_AGO, UTC)
+    metadata = ObjectMeta(name=NAME, annotations=annotations, creation_timestamp=created)
     kube.put(WEBHOOK_CONFIGURATIONS, WebhookConfiguration(metadata=metadata, webhooks=called))
     found = await read_hints_state(kube, SystemClock())
 

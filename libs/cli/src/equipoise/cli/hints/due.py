@@ -1,10 +1,15 @@
 """The time at which the first placement hints after an installation are due. Pure."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
+from equipoise.cli.effective.settings import known_settings
 from equipoise.cli.effective.text import setting_at
+from equipoise.cli.terminal import duration
 from equipoise.contracts.bounds import CLOCK_TOLERANCE
 from equipoise.contracts.messages.health import EffectiveConfiguration
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.scorer.settings import ScorerSettings
 
 START_SECONDS = 120.0
 """Seconds from the start of the services until a scorer knows the load of the nodes, and the annotators have found what
@@ -24,6 +29,23 @@ def first_hints_due(
     """
     begun = [0.0 if installed is None else installed, *_first_starts(published, now)]
     return max(begun) + START_SECONDS + interval
+
+
+def due_text(remaining: float) -> str:
+    """Why hints may be missing while the first ones are due in `remaining` seconds."""
+    return f"the first ones after an installation or a start are due in {duration(remaining)}"
+
+
+def published_interval(published: Sequence[EffectiveConfiguration]) -> float:
+    """`scorer.hints.interval` of the scorers in seconds, the longest; the default if none has published it."""
+    intervals = [ScorerSettings().hints.interval]
+    for each in published:
+        if each.service == "scorer":
+            with suppress(ConfigurationError):  # a later version may have published anything
+                intervals.append(
+                    known_settings(each.settings.get("scorer", {}), ScorerSettings, "scorer").hints.interval
+                )
+    return float(max(intervals))
 
 
 def _first_starts(published: Sequence[EffectiveConfiguration], now: float) -> Iterator[float]:

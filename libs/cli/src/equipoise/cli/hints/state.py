@@ -5,12 +5,15 @@ from typing import Literal
 
 import msgspec
 
+from equipoise.cli.hints.due import due_text, first_hints_due, published_interval
 from equipoise.cli.terminal import count, duration
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, remaining_validity
 from equipoise.contracts.hints.policy import NAME, UNSUPPORTED
-from equipoise.contracts.hints.webhook import STATE, serves_pods
+from equipoise.contracts.hints.webhook import NO_LONGER_CALLED, STATE, WebhookConfiguration, serves_pods
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
+from equipoise.contracts.kubernetes.objects.metadata import Object
+from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.runtime.kubernetes.client import (
     HINTS,
     WEBHOOK_CONFIGURATIONS,
@@ -26,11 +29,12 @@ from equipoise.runtime.process.clock import Clock
 class HintsState(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the placement hints of all namespaces have an effect."""
 
-    state: Literal["on", "off", "without effect", "unknown"]
-    """off: the kind of the hints is not installed. without effect: it is installed, but new pods get no hints."""
+    state: Literal["on", "off", "not due yet", "without effect", "unknown"]
+    """off: the kind of the hints is not installed. without effect: it is installed, but new pods get no hints. not due
+    yet: as `without effect`, shortly after an installation or a start."""
 
     why: str = ""
-    """Why the state is `without effect` or `unknown`."""
+    """Why the state is `not due yet`, `without effect` or `unknown`."""
 
     admission: Literal["policy", "webhook"] | None = None
     """What adds the hints to pods; None: nothing does, or it is unknown."""
@@ -54,36 +58,52 @@ class HintsState(msgspec.Struct, frozen=True, kw_only=True):
         return f"{text}; expired in {count(self.expired, 'namespace')}" if self.expired else text
 
 
-async def read_hints_state(kube: Kube, clock: Clock) -> HintsState:
-    """Reads the kind, the policy and its binding or the configuration of the webhook, and the hints."""
+async def read_hints_state(kube: Kube, clock: Clock, published: Sequence[EffectiveConfiguration] = ()) -> HintsState:
+    """Reads the kind, the policy and its binding or the configuration of the webhook, and the hints.
+
+    `published`: what the services published in the last hour; empty if that is not known.
+    """
     try:
         if not await kube.served_versions(GROUP, KIND):
             return HintsState(state="off")
         version = supported_version(await kube.served_versions(API_GROUP, POLICY_KIND))
         admission: Literal["policy", "webhook"] = "policy"
-        if version is None or not await _has_policy(kube, version):
+        installed: Object | None = None if version is None else await _policy(kube, version)
+        if installed is None:
             webhook = await find(kube, WEBHOOK_CONFIGURATIONS, NAME)
             if webhook is None:
                 why = UNSUPPORTED if version is None else _NO_POLICY
                 return HintsState(state="without effect", why=why)
-            if not serves_pods(webhook):
-                why = webhook.metadata.annotations.get(STATE, "not called yet")
-                return HintsState(state="without effect", why=f"the webhook is {why}", admission="webhook")
-            admission = "webhook"
+            admission, installed = "webhook", webhook
         stored = await kube.list(HINTS)
     except KubeError as error:
         return HintsState(state="unknown", why=str(error))
-    state = hints_state(stored, kube.server_time(clock.now()))
-    return msgspec.structs.replace(state, admission=admission)
+    now = kube.server_time(clock.now())
+    state = msgspec.structs.replace(hints_state(stored, now), admission=admission)
+    if isinstance(installed, WebhookConfiguration) and not serves_pods(installed):
+        why = installed.metadata.annotations.get(STATE, "not called yet")
+        state = HintsState(state="without effect", why=f"the webhook is {why}", admission="webhook")
+        if why.startswith(NO_LONGER_CALLED):
+            return state
+    created = installed.metadata.creation_timestamp
+    due = first_hints_due(created.timestamp() if created else None, published, published_interval(published), now)
+    return until_due(state, due - now)
+
+
+def until_due(state: HintsState, remaining: float) -> HintsState:
+    """The state; hints that have no effect are `not due yet` while the first ones are due in `remaining` seconds."""
+    if state.state != "without effect" or remaining <= 0:
+        return state
+    return msgspec.structs.replace(state, state="not due yet", why=f"{state.why}; {due_text(remaining)}")
 
 
 _NO_POLICY = f"there is no {POLICY_KIND} {NAME}, or no binding of it, and no webhook in its place"
 
 
-async def _has_policy(kube: Kube, version: str) -> bool:
-    """Raises KubeError."""
+async def _policy(kube: Kube, version: str) -> Object | None:
+    """The policy; None if it is missing, or its binding. Raises KubeError."""
     policy = await find(kube, mutating_policies(version), NAME)
-    return policy is not None and await find(kube, mutating_bindings(version), NAME) is not None
+    return policy if policy is not None and await find(kube, mutating_bindings(version), NAME) is not None else None
 
 
 def hints_state(stored: Sequence[HintsObject], now: float) -> HintsState:

@@ -93,6 +93,9 @@ class OnBus(msgspec.Struct, frozen=True, kw_only=True):
     """The mode of the binders; None: not read."""
 
     configurations: tuple[RunningConfiguration, ...] = ()
+    published: tuple[EffectiveConfiguration, ...] = ()
+    """What all services published in the last hour."""
+
     moves: MovesInEffect | None = None
     problem: str = ""
     """Why there are no configurations."""
@@ -141,10 +144,10 @@ async def _read(
             if isinstance(stored, LedgerStatus):
                 return combined(stored, None, name, await read_hints_state(kube, clock))
             reclaims = await has_reclaimer(kube, cluster.namespace)
-            hints = await read_hints_state(kube, clock)
             on_bus = await _read_bus(
                 bus, options, kube, cluster.namespace, clock, reclaims=reclaims, paused=stored.paused
             )
+            hints = await read_hints_state(kube, clock, on_bus.published)
             ledger = await _with_limits(stored, on_bus.configurations, kube, clock)
     except KubeError as error:
         return combined(LedgerStatus(evictions="unknown", why=str(error)), None, name)
@@ -219,6 +222,7 @@ async def _read_bus(
         return OnBus(
             mode=mode,
             configurations=running,
+            published=tuple(messages),
             moves=None if problem else published_moves(messages, clock.now()),
             problem=problem or ("" if running else not_known("binder")),
             emptied=tuple(await read_emptied(server, clock)),

@@ -38,6 +38,9 @@ PROBE_KEY = "Job.equipoise-hints-probe"
 STATE = "equipoise.dev/hints-webhook"
 """Annotation of the configuration: what the annotators last decided about the webhook, and why."""
 
+NO_LONGER_CALLED = "not called since"
+"""The beginning of this annotation if the webhook was slow, or did not respond."""
+
 TIMEOUT_SECONDS = 1
 """What a new pod waits at most. The API server accepts no shorter time."""
 

@@ -6,6 +6,8 @@ slow responses, or when nobody could measure it for a while, and restored when i
 
 import msgspec
 
+from equipoise.contracts.hints.webhook import NO_LONGER_CALLED
+
 SLOW_SECONDS = 0.5
 """A new pod may wait this long for the webhook. A healthy one takes some milliseconds."""
 
@@ -53,7 +55,7 @@ def after_probe(calls: Calls, probe: Probe, *, now: float, at: str) -> Calls:
     since = (now if calls.healthy_since is None else calls.healthy_since) if healthy else None
     enabled, why = calls.enabled, calls.why
     if enabled and slow >= SLOW_RESPONSES:
-        enabled, why = False, f"not called since {at}: new pods waited {probe.seconds:.1f} s for it"
+        enabled, why = False, f"{NO_LONGER_CALLED} {at}: new pods waited {probe.seconds:.1f} s for it"
     elif not enabled and since is not None and now - since >= HEALTHY_SECONDS:
         enabled, why = True, f"called since {at}"
     return Calls(enabled=enabled, why=why, slow=slow, healthy_since=since)
@@ -66,5 +68,8 @@ def without_probe(calls: Calls, error: str, *, seconds: float, at: str) -> Calls
     """
     enabled, why = calls.enabled, calls.why
     if enabled and seconds >= UNKNOWN_SECONDS:
-        enabled, why = False, f"not called since {at}: for {seconds:.0f} s it was unknown whether it responds: {error}"
+        enabled, why = (
+            False,
+            f"{NO_LONGER_CALLED} {at}: for {seconds:.0f} s it was unknown whether it responds: {error}",
+        )
     return Calls(enabled=enabled, why=why, slow=calls.slow)

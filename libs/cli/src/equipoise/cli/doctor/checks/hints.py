@@ -14,7 +14,7 @@ from equipoise.cli.certificates.purposes import HINTS_WEBHOOK
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.foreign_configuration import read_foreign
 from equipoise.cli.doctor.whole_objects import policy_differences, whole
-from equipoise.cli.hints.due import first_hints_due
+from equipoise.cli.hints.due import due_text, first_hints_due
 from equipoise.cli.terminal import count, duration
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, remaining_validity
@@ -22,6 +22,7 @@ from equipoise.contracts.hints.policy import HINTED, INSTALL, NAME, SWITCH, UNSU
 from equipoise.contracts.hints.probe_pod import probe_pod
 from equipoise.contracts.hints.webhook import (
     CONFIGURATION_KIND,
+    NO_LONGER_CALLED,
     STATE,
     WebhookConfiguration,
     ca_of,
@@ -128,9 +129,8 @@ def until_due(finding: Finding, remaining: float) -> Finding:
     """The finding; an error is `unknown` while the first hints are due in `remaining` seconds."""
     if finding.state != "error" or remaining <= 0:
         return finding
-    why = f"the first ones after an installation or a start are due in {duration(remaining)}"
     fix = f"wait, and run `equipoise doctor` again (with Helm: `helm test`); if it remains, {finding.fix}"
-    return Finding("unknown", finding.subject, f"{finding.message}; {why}", fix)
+    return Finding("unknown", finding.subject, f"{finding.message}; {due_text(remaining)}", fix)
 
 
 def webhook_finding(found: WebhookConfiguration, remaining: float = 0.0) -> Finding:
@@ -144,7 +144,7 @@ def webhook_finding(found: WebhookConfiguration, remaining: float = 0.0) -> Find
         return Finding("ok", WEBHOOK, f"{state or 'called'}, in {count(len(hinted_namespaces(found)), 'namespace')}")
     fix = "see /readyz of the annotators, and the pods of equipoise-hints-webhook"
     finding = Finding("error", WEBHOOK, f"{state or 'not called yet'}: pods get no hints", fix)
-    return finding if state.startswith("not called since") else until_due(finding, remaining)
+    return finding if state.startswith(NO_LONGER_CALLED) else until_due(finding, remaining)
 
 
 async def _ca_finding(kube: Kube, namespace: str, found: WebhookConfiguration, remaining: float) -> Finding:
