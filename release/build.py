@@ -13,7 +13,7 @@ from requirements.sbom import bill_of_materials
 from release import ReleaseError
 from release.base_packages import base_components
 from release.chart import package_chart, published_image
-from release.image_archive import read_image, write_archive
+from release.image_archive import Image, read_image, write_archive
 from release.packages import build_packages
 from release.signature import KEY_VARIABLE, new_key, sign
 from release.verification import CHECKSUMS, REHEARSAL_KEY, write_checksums
@@ -39,14 +39,15 @@ def build(
         raise ReleaseError(f"a release with a published image needs the key for its signature: set {KEY_VARIABLE}")
     version = release_version(root, tag)
     _check_is_ours(out)
+    _bill_of_materials(root, [])
     images = [read_image(archive) for archive in archives()]
     if repository is not None and not images:
         raise ReleaseError("a release that names the repository of its image needs the archives of the image")
+    sbom = _bill_of_materials(root, images)
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     build_packages(root, out)
     shutil.copy(root / "requirements" / "image.txt", out / f"equipoise-{version}-requirements.txt")
-    sbom = json.dumps(bill_of_materials(root, base_components(images)), indent=1) + "\n"
     (out / f"equipoise-{version}.cdx.json").write_text(sbom)
     image = None
     if images:
@@ -57,6 +58,15 @@ def build(
     if not private_key:
         (out / REHEARSAL_KEY).write_text(f"{public_key}\n")
     return sorted(out.iterdir())
+
+
+def _bill_of_materials(root: Path, images: Sequence[Image]) -> str:
+    """The SBOM as text. Raises ReleaseError."""
+    base = base_components(images)
+    try:
+        return json.dumps(bill_of_materials(root, base), indent=1) + "\n"
+    except ValueError as error:
+        raise ReleaseError(f"no SBOM can be made: {error}. `make lock` writes requirements/image.txt anew") from None
 
 
 def _check_is_ours(out: Path) -> None:

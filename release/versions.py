@@ -16,9 +16,15 @@ def members(root: Path) -> list[Path]:
 
 
 def versions(root: Path) -> Iterator[tuple[str, str]]:
-    """Every version in the repository that a release has to agree on, and the file that has it."""
+    """Every version in the repository that a release has to agree on, and the file that has it; `none` without one.
+    Raises ReleaseError."""
     for path in (root / "pyproject.toml", *(member / "pyproject.toml" for member in members(root))):
-        yield str(path.relative_to(root)), tomllib.loads(path.read_text())["project"]["version"]
+        file = str(path.relative_to(root))
+        try:
+            project = tomllib.loads(path.read_text()).get("project")
+        except ValueError as error:
+            raise ReleaseError(f"{file} cannot be read: {error}") from None
+        yield file, str(project.get("version", "none")) if isinstance(project, dict) else "none"
     chart = (root / CHART / "Chart.yaml").read_text()
     for key in ("version", "appVersion"):
         found = re.search(rf"^{key}: [\"']?([^\"'\s]+)", chart, re.MULTILINE)

@@ -31,10 +31,16 @@ def bill_of_materials(root: Path = ROOT, base: Sequence[dict[str, Any]] = ()) ->
     `base`: components of the base image. Raises ValueError when a package is only in some images: then one SBOM cannot
     describe them all.
     """
-    pins = read_pins((root / "requirements" / "image.txt").read_text())
+    try:
+        pins = read_pins((root / "requirements" / "image.txt").read_text())
+    except ValueError as error:  # of its lines, or of the encoding
+        raise ValueError(f"requirements/image.txt: {error}") from None
     if conditional := [pin.name for pin in pins if pin.marker and not _NOT_PYPY.fullmatch(pin.marker)]:
         raise ValueError(f"requirements/image.txt: only for some environments: {', '.join(conditional)}")
     ours = _own_packages(root)
+    known = {*ours, *(pin.name for pin in pins)}
+    if missing := sorted({parent for pin in pins for parent in pin.required_by} - known):
+        raise ValueError(f"requirements/image.txt: it has no package {', '.join(missing)}, which others name")
     contents = {
         "metadata": {"component": _own_component("container", IMAGE, ours[PROGRAM]["version"])},
         "components": [

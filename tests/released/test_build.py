@@ -241,6 +241,37 @@ def test_a_chart_without_the_digest_of_its_image_is_recognized(tmp_path: Path) -
         chart_image(package_chart(with_chart(tmp_path, VERSION), tmp_path, VERSION))
 
 
+MALFORMED: dict[str, tuple[str, bytes, str]] = {
+    "no hash": ("requirements/image.txt", b"msgspec==1.0 \\\n", r"requirements/image\.txt: no hash: msgspec"),
+    "a merge conflict": ("requirements/image.txt", b"<<<<<<< HEAD\n", r"requirements/image\.txt: not a pinned version"),
+    "not UTF-8": ("requirements/image.txt", b"\xff\xfe", r"requirements/image\.txt: .*utf-8"),
+    "without a package that needs another": (
+        "requirements/image.txt",
+        b"a==1 \\\n    --hash=sha256:" + b"0" * 64 + b"\n    # via b\n",
+        r"requirements/image\.txt: it has no package b",
+    ),
+    "no TOML": ("pyproject.toml", b"[project", r"pyproject\.toml cannot be read"),
+    "no version": ("libs/common/pyproject.toml", b"[project]\n", r"libs/common/pyproject\.toml has none"),
+    "no project": ("libs/common/pyproject.toml", b"project = 1\n", r"libs/common/pyproject\.toml has none"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_file_is_named_before_an_image_is_built_or_an_earlier_build_deleted(
+    name: str, tmp_path: Path
+) -> None:
+    file, text, message = MALFORMED[name]
+    root, out = copied(tmp_path / "copy"), tmp_path / "dist"
+    (root / file).write_bytes(text)
+    out.mkdir()
+    (out / CHECKSUMS).write_text("earlier")
+
+    with pytest.raises(ReleaseError, match=message):
+        build(root, out, archives=lambda: pytest.fail("an image was built"))
+
+    assert [CHECKSUMS] == [path.name for path in out.iterdir()]
+
+
 def test_a_folder_that_is_no_earlier_build_is_not_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "thesis.txt").write_text("two years of work")
 
