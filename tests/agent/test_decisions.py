@@ -266,7 +266,7 @@ USED = {uid(1): 8 * GIB, uid(2): 2 * GIB, uid(3): 4 * GIB, uid(4): 4 * GIB}
 
 
 def test_a_pod_counts_with_no_more_than_the_node_has() -> None:
-    """A request that nobody checked, of a node that offers no batch amounts, must not evict the pods of others."""
+    """The request of a pod of which the status of the node had too much must not evict the pods of others."""
     pods = {pod.uid: pod for pod in (batch_pod(1), batch_pod(2, cpu_request=1e6), batch_pod(3, cpu_request=None))}
 
     assert requested_cores(within_node(pods, 4.0)) == 5.0

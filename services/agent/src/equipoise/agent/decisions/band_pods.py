@@ -43,8 +43,9 @@ def band_pod(pod: Pod) -> BandPod | None:
 def within_node(pods: Mapping[str, BandPod], cores: float) -> dict[str, BandPod]:
     """The pods, with CPU requests of at most the cores of the node.
 
-    The kubelet admits a pod that requests amounts of a band which the node does not offer. Without this limit such a
-    request would take CPU time from other batch pods, or evict them.
+    The kubelet refuses a pod that requests more of a band than the status of the node has. But whoever may write the
+    status can write any amount, and a pod of then is not refused later. Without this limit its request would take CPU
+    time from other batch pods, or evict them.
     """
     return {
         uid: msgspec.structs.replace(pod, cpu_request=cores) if (pod.cpu_request or 0.0) > cores else pod
