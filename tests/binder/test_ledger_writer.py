@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,6 +16,8 @@ from equipoise.binder.decisions.limits import (
     EvictionRate,
     EvictionsPerWorkload,
     FailingReplacements,
+    MigratingPerWorkload,
+    UnavailablePerWorkload,
 )
 from equipoise.binder.decisions.result import Finish
 from equipoise.binder.decisions.status import LimitUsage, ledger_status
@@ -22,7 +25,7 @@ from equipoise.binder.shell.ledger_store import (
     resume,
 )
 from equipoise.binder.shell.ledger_writer import HandledByAnotherBinder, LedgerWriter
-from equipoise.binder.shell.live_reads import read_replacement
+from equipoise.binder.shell.live_reads import read_replacement, read_workload
 from equipoise.binder.state.ledger import clock_tolerance
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
@@ -134,6 +137,28 @@ async def test_a_second_pod_may_leave_when_the_first_replacement_is_ready(world:
     assert world.ledger.entries[0].recovered_at is not None
 
 
+def reads_of(world: World, deployment: str) -> int:
+    return [(call.verb, call.resource, call.name) for call in world.kube.calls].count(
+        ("get", "deployments", deployment)
+    )
+
+
+async def test_the_workloads_of_other_pending_evictions_are_read_once_a_second_for_all_decisions(world: World) -> None:
+    """The number of reads does not grow with the number of intents."""
+    limits = msgspec.structs.replace(
+        GENEROUS,
+        migrating_per_workload=MigratingPerWorkload(max=5),
+        unavailable_per_workload=UnavailablePerWorkload(max=5),
+    )
+    await world.start(world.binder(limits=limits))
+    await world.propose("db-1")
+    before = reads_of(world, "db")
+    for number in range(1, 6):
+        await world.propose(f"web-{number}")
+    assert reads_of(world, "db") == before + 1
+    assert [eviction.name for eviction in world.evicted] == ["db-1", *(f"web-{number}" for number in range(1, 6))]
+
+
 async def test_a_status_right_after_an_eviction_is_not_trusted(world: World) -> None:
     """The workload still shows all replicas as ready."""
     world.kube.put(DEPLOYMENTS, a_deployment(replicas=3))
@@ -222,7 +247,11 @@ async def test_a_stateful_set_waits_for_the_pod_of_the_same_name(world: World) -
     old = a_pod("web-1", metadata={"deletion_timestamp": datetime.fromtimestamp(NOW, UTC)})
 
     async def state() -> str:
-        return (await read_replacement(world.kube, entry, settled=True, long_settled=True)).state
+        return (
+            await read_replacement(
+                world.kube, entry, partial(read_workload, world.kube), settled=True, long_settled=True
+            )
+        ).state
 
     world.kube.put(PODS, old)
     assert await state() == "pending"
@@ -252,9 +281,13 @@ async def test_a_preempted_pod_of_a_job_is_not_waited_for(kind: str, world: Worl
     """Its owner has no ready replicas to compare with."""
     entry = an_entry("run-1", workload=a_workload("run", kind=kind, group="batch"))
     world.kube.put(PODS, a_pod("run-1"))
-    assert (await read_replacement(world.kube, entry, settled=True)).state == "pending"
+    assert (
+        await read_replacement(world.kube, entry, partial(read_workload, world.kube), settled=True)
+    ).state == "pending"
     world.kube.remove(PODS, "run-1", "shop")
-    assert (await read_replacement(world.kube, entry, settled=True)).state == "ready"
+    assert (
+        await read_replacement(world.kube, entry, partial(read_workload, world.kube), settled=True)
+    ).state == "ready"
 
 
 def usage_of(world: World) -> list[LimitUsage]:

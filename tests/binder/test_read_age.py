@@ -146,6 +146,31 @@ async def test_a_maintenance_time_that_ends_during_a_slow_write_prevents_the_evi
     assert "limits.maintenance" in world.outcomes[0].detail
 
 
+async def test_no_eviction_is_requested_on_a_read_of_another_decision_that_is_older_than_two_seconds(
+    world: World,
+) -> None:
+    """The workload of a pending eviction was read for an intent before, and the reservation takes a second and a
+    half."""
+    read_at, posted_after = [0.0], list[float]()
+
+    async def watch(call: Call) -> None:
+        if (call.verb, call.resource, call.name) == ("get", "deployments", "db"):
+            read_at[0] = world.clock.monotonic()
+        elif call.verb == "evict" and call.name == "web-2":
+            posted_after.append(world.clock.monotonic() - read_at[0])
+
+    kube: Any = SlowWrites(world, 0.0)
+    await world.start(world.binder(kube=kube))
+    await world.propose("db-1", "web-1")
+    world.kube.on_call = watch
+    read_at[0] = world.clock.monotonic()
+    await world.clock.advance(0.9)
+    kube.seconds = 1.5
+    await world.propose("web-2")
+    await world.clock.advance(10)
+    assert [seconds <= MAX_READ_AGE for seconds in posted_after] == [True]
+
+
 async def _stopped(world: World, stop_at: int) -> Steps:
     """A binder that stops before or after this request of its first intent, if it gets there."""
     steps = Steps(stop_at)

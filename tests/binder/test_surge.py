@@ -373,6 +373,23 @@ async def test_a_pod_whose_label_was_not_removed_may_be_moved_at_once(world: Wor
     assert [move.intent.id for move in world.ledger.surge_moves] == ["intent-2"]
 
 
+async def test_a_request_that_arrives_late_leaves_no_pod_without_owner(world: World) -> None:
+    """The binder got no response in time; half a minute later, the API server executes the request after all."""
+    controllers = controllers_of(world)
+    await world.start(surging(world))
+    world.kube.faults.fail_next("annotate", resource="pods", status=0)
+    await world.propose("web-1")
+    await seconds(world, 30, controllers=controllers)
+    controllers.detach("web-1")
+    await seconds(world, 5, controllers=controllers)
+    for pod in controllers.pods:
+        controllers.bind(pod.metadata.name)
+        controllers.set_ready(pod.metadata.name)
+    await seconds(world, controllers=controllers)
+    assert [(outcome.outcome, outcome.without_gap) for outcome in world.outcomes] == [(Outcome.EVICTED, True)]
+    assert [pod.metadata.name for pod in controllers.pods] == ["web-rs-new-1"]
+
+
 async def test_a_pod_that_was_reserved_for_an_eviction_is_not_evicted_when_it_must_be_moved(world: World) -> None:
     """The workload was scaled to one replica since; the binder that has reserved it has crashed."""
     controllers = controllers_of(world, 1)
@@ -480,6 +497,17 @@ async def test_no_more_pods_are_detached_at_the_same_time_than_allowed(world: Wo
     assert ["a pod of Deployment/shop/web is being moved without a gap"] == [each.detail for each in world.outcomes]
     assert [Outcome.REJECTED_LIMIT] == [each.outcome for each in world.outcomes]
     assert len(world.ledger.surge_moves) == 1
+
+
+async def test_an_intent_that_waits_for_another_move_reads_no_workload_of_open_moves(world: World) -> None:
+    """Only its own, to know that it waits for nothing else."""
+    controllers_of(world, 3)
+    await world.start(world.binder(surge=SurgeSettings(mode="always", max_moves=1), limits=MANY_OF_A_WORKLOAD))
+    await world.propose("web-1")
+    world.kube.calls.clear()
+    await world.propose("web-2")
+    assert [call.resource for call in world.kube.calls].count("deployments") == 1
+    assert [move.intent.pod for move in world.ledger.surge_moves] == ["web-1"]
 
 
 async def test_a_move_that_waits_for_another_begins_when_that_has_ended(world: World) -> None:

@@ -12,6 +12,7 @@ from equipoise.binder.decisions.surge.next_step import next_step
 from equipoise.binder.decisions.surge.observation import node_leaving
 from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore, Step, Wait
 from equipoise.binder.state.surge_move import (
+    DETACH_LIFETIME,
     DETACHED,
     PLACED,
     READY,
@@ -19,6 +20,7 @@ from equipoise.binder.state.surge_move import (
     RESTORING,
     STEP_LIFETIME,
     SurgeMove,
+    with_refused_request,
 )
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.kubernetes.objects.metadata import Condition
@@ -86,11 +88,13 @@ def test_a_removed_label_is_recorded_before_anything_else() -> None:
 
 
 def test_a_label_that_was_never_removed_ends_the_move_when_no_request_can_arrive_any_more() -> None:
+    """The request may take as long as an API server works on one. It cannot arrive if it was refused."""
     cluster, move = a_cluster(), a_move()
-    assert isinstance(step(cluster, move, NOW + 1), Wait)
-    result = step(cluster, move)
-    assert isinstance(result, End)
-    assert (result.outcome, result.begun) == (Outcome.FAILED, False)
+    for now in (NOW + 1, NOW + STEP_LIFETIME, NOW + DETACH_LIFETIME - 1):
+        assert isinstance(step(cluster, move, now), Wait)
+    for result in (step(cluster, move, NOW + DETACH_LIFETIME), step(cluster, with_refused_request(move), NOW)):
+        assert isinstance(result, End)
+        assert (result.outcome, result.begun) == (Outcome.FAILED, False)
 
 
 def test_a_pod_that_is_not_yet_released_is_waited_for() -> None:

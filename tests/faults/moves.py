@@ -48,7 +48,7 @@ LIMITS = cluster_setup.LIMITS | {
 """A pod whose move has failed is not moved again for the longest of these times, so they are short, and a run begins
 with a new ledger, which does not remember those of other runs."""
 
-RECOVERY = 60.0
+RECOVERY = 90.0
 """Seconds after the end of a fault in which every move must have ended."""
 
 HELD = 0.3

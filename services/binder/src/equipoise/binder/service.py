@@ -271,14 +271,16 @@ class Binder:
         if plan is not None and self._dry_run:
             detail = "it can be moved without a gap"
             return Finish(outcome=Outcome.DRY_RUN, detail=detail, reservation="kept", without_gap=True)
+        read_at = min(valid.value.read_at, reserved.value.read_at)
         if plan is not None:
             self._health.surge_pods = self._ledger.surge_pods
-            within = valid.value.read_at + MAX_READ_AGE - self._clock.monotonic()
+            within = read_at + MAX_READ_AGE - self._clock.monotonic()
             if within <= 0 and await self._ledger.cancel_surge_move(intent):
                 return retry(intent, _SLOW_READS)
             await self._mover.detach(intent, plan, within=within)
             return Begun()
-        return await self._evict(intent, reserved.value, valid.value, taken_over=False)
+        based = msgspec.structs.replace(valid.value, read_at=read_at)
+        return await self._evict(intent, reserved.value.entry, based, taken_over=False)
 
     async def _take_over(self, intent: EvictionIntent, entry: LedgerEntry) -> Finish | Retry:
         """Continues for a binder that has crashed or is slow after its reservation. Its POST may have happened, or may

@@ -16,6 +16,7 @@ from equipoise.binder.decisions.result import Finish, Proceed, Retry, retry_whil
 from equipoise.binder.decisions.surge.plan import SurgePlan, slot_refusal
 from equipoise.binder.shell.ledger_store import ADVICE, LedgerFull, LedgerStore, StoredLedger
 from equipoise.binder.shell.live_reads import read_replacement
+from equipoise.binder.shell.recent_workloads import DecisionReads, RecentWorkloads
 from equipoise.binder.state.cluster_state import PreemptedPod
 from equipoise.binder.state.ledger import Ledger, LedgerClosed, ReplacementStatus
 from equipoise.binder.state.ledger_entry import CERTAIN, LedgerEntry, new_entry
@@ -42,6 +43,15 @@ conflicts, a slow write, a slow read, or being suspended. Refusals use a recent 
 log = structlog.get_logger()
 
 Recheck = Callable[[Ledger], Finish | Retry | None]
+
+
+class Reserved(msgspec.Struct, frozen=True, kw_only=True):
+    """A new reservation."""
+
+    entry: LedgerEntry
+    read_at: float
+    """The time at which the oldest read of a workload that it is based on began, on the monotonic clock; infinite
+    without one."""
 
 
 class HandledByAnotherBinder(Exception):
@@ -86,6 +96,7 @@ class LedgerWriter:
         self._dry_run = dry_run
         self._max_skew = max_skew
         self._store = LedgerStore(kube, namespace)
+        self._workloads = RecentWorkloads(kube, clock)
         self._writing = asyncio.Lock()
 
     async def read(self) -> Ledger | LedgerClosed:
@@ -156,7 +167,7 @@ class LedgerWriter:
         """
         now = self.earliest
         view = ledger.view(now, dry_run=False, migration_timeout=self._limits.migration_timeout)
-        statuses = await self._statuses(view.pending_replacements(), now)
+        statuses = await self._statuses(view.pending_replacements(), now, DecisionReads(self._workloads))
         if ledger.with_replacements(statuses, now) == ledger:
             return ledger
         return await self._write(lambda current: current.with_replacements(statuses, self.latest))
@@ -175,7 +186,7 @@ class LedgerWriter:
 
     async def reserve(
         self, intent: EvictionIntent, eviction: ProposedEviction, recheck: Recheck, plan: SurgePlan | None = None
-    ) -> Proceed[LedgerEntry] | Finish | Retry:
+    ) -> Proceed[Reserved] | Finish | Retry:
         """The reservation, with a `plan` that of a move without a gap, or a refusal or delay.
 
         Raises KubeError and HandledByAnotherBinder.
@@ -197,7 +208,7 @@ class LedgerWriter:
 
     async def _try_to_reserve(
         self, intent: EvictionIntent, eviction: ProposedEviction, recheck: Recheck, plan: SurgePlan | None
-    ) -> Proceed[LedgerEntry] | Finish | Retry | float:
+    ) -> Proceed[Reserved] | Finish | Retry | float:
         """A number of seconds when the intent has to wait for the rate, after which it is tried with a new ledger."""
         async with self._writing:
             stored = await self._read()
@@ -213,13 +224,19 @@ class LedgerWriter:
             if isinstance(changed, Retry):
                 return changed
             result: Admission | None = changed
+            reads = DecisionReads(self._workloads)
             if result is None:
-                ledger = await self._with_replacements(ledger, intent, eviction, now)
-                result = admit(intent, eviction, ledger, self._limits, now, dry_run=self._dry_run)
-            if isinstance(result, Retry):
-                return result.after
-            if isinstance(result, Proceed) and plan is not None:
-                result = self._without_slot(ledger, intent, plan, now) or result
+                no_slot = None if plan is None else self._without_slot(ledger, intent, plan, now)
+                if no_slot is None or not self._deciding(ledger, intent, eviction, now):
+                    result, read = await self._admitted(intent, eviction, ledger, now, reads)
+                    if isinstance(result, Finish) and reads.shared:
+                        reads = reads.anew()
+                        result, read = await self._admitted(intent, eviction, ledger, now, reads)
+                    ledger = read
+                    if isinstance(result, Retry):
+                        return result.after
+                if no_slot is not None and not isinstance(result, Finish):
+                    result = no_slot
             if isinstance(result, Retry):
                 return result
             if isinstance(result, Finish):
@@ -234,7 +251,7 @@ class LedgerWriter:
                 ledger = ledger.with_surge_move(plan.move(intent, now, self._surge.ready_timeout))
             await self._save(stored, ledger, reserving=True)
             self.outages.written(outage)
-            return Proceed(entry)
+            return Proceed(Reserved(entry=entry, read_at=reads.oldest))
 
     def _without_slot(self, ledger: Ledger, intent: EvictionIntent, plan: SurgePlan, now: float) -> Admission | None:
         """A delay while other moves take all slots: most of them end before the samples of the intent are too old."""
@@ -243,32 +260,40 @@ class LedgerWriter:
         return retry_while_fresh(intent, why, Outcome.REJECTED_LIMIT, now=now, sample_lifetime=self._sample_lifetime)
 
     async def check_limits(self, intent: EvictionIntent, eviction: ProposedEviction, ledger: Ledger) -> Finish | None:
-        """Why an intent that has a reservation in this ledger would not get one now. Raises KubeError."""
+        """Why an intent that has a reservation in this ledger would not get one now. Nothing is used that was read for
+        another decision. Raises KubeError."""
         now = self.earliest
-        ledger = await self._with_replacements(self._updated(ledger), intent, eviction, now)
-        result = admit(intent, eviction, ledger, self._limits, now, dry_run=self._dry_run)
+        reads = DecisionReads(self._workloads).anew()
+        result, _ = await self._admitted(intent, eviction, self._updated(ledger), now, reads)
         return result if isinstance(result, Finish) else None
 
-    async def _with_replacements(
+    def _deciding(
         self, ledger: Ledger, intent: EvictionIntent, eviction: ProposedEviction, now: float
-    ) -> Ledger:
-        """Reads the pending replacements that decide about the intent."""
-        pending = deciding_replacements(intent, eviction, ledger, self._limits, now, dry_run=self._dry_run)
-        if not pending:
-            return ledger
-        return ledger.with_replacements(await self._statuses(pending, now), self.latest)
+    ) -> Sequence[LedgerEntry]:
+        return deciding_replacements(intent, eviction, ledger, self._limits, now, dry_run=self._dry_run)
 
-    async def _statuses(self, pending: Sequence[LedgerEntry], now: float) -> dict[str, ReplacementStatus]:
+    async def _admitted(
+        self, intent: EvictionIntent, eviction: ProposedEviction, ledger: Ledger, now: float, reads: DecisionReads
+    ) -> tuple[Admission, Ledger]:
+        """What the limits decide, and the ledger with the replacements that were read for it."""
+        if pending := self._deciding(ledger, intent, eviction, now):
+            ledger = ledger.with_replacements(await self._statuses(pending, now, reads), self.latest)
+        return admit(intent, eviction, ledger, self._limits, now, dry_run=self._dry_run), ledger
+
+    async def _statuses(
+        self, pending: Sequence[LedgerEntry], now: float, reads: DecisionReads
+    ) -> dict[str, ReplacementStatus]:
         """The status of each replacement, by intent."""
-        statuses = await asyncio.gather(*(self._replacement(entry, now) for entry in pending))
+        statuses = await asyncio.gather(*(self._replacement(entry, now, reads) for entry in pending))
         return {entry.intent_id: status for entry, status in zip(pending, statuses, strict=True)}
 
-    async def _replacement(self, entry: LedgerEntry, now: float) -> ReplacementStatus:
+    async def _replacement(self, entry: LedgerEntry, now: float, reads: DecisionReads) -> ReplacementStatus:
         period = self._limits.replacement_settling_period
         elapsed = -math.inf if entry.settled_at is None else now - entry.settled_at
         return await read_replacement(
             self._kube,
             entry,
+            reads.workload,
             settled=elapsed >= period,
             long_settled=elapsed >= _LONG_SETTLED * period,
             expired=entry.outcome not in CERTAIN and now - entry.latest >= period,

@@ -1,6 +1,7 @@
-"""Live reads of the objects that decide about one pod. Nothing is cached between intents."""
+"""Live reads of the objects that decide about one pod. Nothing is cached between intents, except `recent_workloads`."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -153,13 +154,21 @@ async def read_workload(kube: Kube, workload: Workload) -> WorkloadObject:
 
 
 async def read_replacement(
-    kube: Kube, entry: LedgerEntry, *, settled: bool, long_settled: bool = False, expired: bool = False
+    kube: Kube,
+    entry: LedgerEntry,
+    read: Callable[[Workload], Awaitable[WorkloadObject]],
+    *,
+    settled: bool,
+    long_settled: bool = False,
+    expired: bool = False,
 ) -> ReplacementStatus:
-    """The status of an evicted pod's replacement. `settled`: whether the eviction is long enough ago for the workload's
-    status to show it; until then only a definite failure is used. `long_settled`: whether it is so long ago that ready
-    replicas in the status prove the replacement, even if the pod still terminates, which may take hours. `expired`:
-    whether no binder can request the eviction any more, and it is not known if the API server executed it; a pod that
-    still runs then needs no replacement."""
+    """The status of an evicted pod's replacement. `read`: reads its workload, as `read_workload`.
+
+    `settled`: whether the eviction is long enough ago for the workload's status to show it; until then only a definite
+    failure is used. `long_settled`: whether it is so long ago that ready replicas in the status prove the replacement,
+    even if the pod still terminates, which may take hours. `expired`: whether no binder can request the eviction any
+    more, and it is not known if the API server executed it; a pod that still runs then needs no replacement.
+    """
     workload = entry.workload
     if workload is None:  # nothing replaces a bare pod, and only preemptions concern these
         return ReplacementStatus(state="ready" if entry.preempted_for else "unknown")
@@ -170,7 +179,7 @@ async def read_replacement(
             current = await find(kube, PODS, entry.pod, entry.namespace)
             # A preempted pod. Whether its replacement runs cannot be read, and no limit of its workload needs it.
             return ReplacementStatus(state="ready" if has_left(current, entry.pod_uid) else "pending")
-        owner = await read_workload(kube, workload)
+        owner = await read(workload)
         if why := cannot_create(owner):
             return ReplacementStatus(state="failing", why=f"{workload}: {why}")
         desired = 1 if owner.spec.replicas is None else owner.spec.replicas

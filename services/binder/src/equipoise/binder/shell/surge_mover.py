@@ -1,6 +1,7 @@
 """Continues the open moves of the ledger, also those that another binder has begun."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -17,7 +18,7 @@ from equipoise.binder.shell.ledger_writer import MAX_READ_AGE, LedgerWriter
 from equipoise.binder.shell.surge_reads import read_move
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import LedgerClosed
-from equipoise.binder.state.surge_move import SurgeMove
+from equipoise.binder.state.surge_move import RESERVED, SurgeMove, with_refused_request
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.messages.eviction import EvictionIntent
@@ -75,11 +76,21 @@ class SurgeMover:
         self.health.set_problem("surge", f"moves without a gap wait: {'; '.join(problems)}" if problems else None)
 
     async def detach(self, intent: EvictionIntent, plan: SurgePlan, *, within: float) -> None:
-        """Removes the label of a pod whose move is reserved. If that fails, `advance` ends the move later."""
+        """Removes the label of a pod whose move is reserved. If that fails, `advance` ends the move later: at once if
+        the API server has refused it."""
         try:
             await self._relabel(intent, plan.version, None, {DETACHED_HASH: plan.template_hash}, within)
         except KubeError as error:
             log.warning("pod not detached", pod=intent.pod_name, error=str(error))
+            if 400 <= error.status < 500:
+                with suppress(KubeError):  # it then ends when the request cannot arrive any more
+                    await self._record_refusal(intent)
+
+    async def _record_refusal(self, intent: EvictionIntent) -> None:
+        ledger = await self.ledger.read()
+        move = None if isinstance(ledger, LedgerClosed) else ledger.surge_move(intent.id)
+        if move is not None and move.stage == RESERVED:
+            await self.ledger.change_surge_move(move, with_refused_request(move))
 
     async def advance(self, intent_id: str) -> str:
         """The next step of a move. Returns why it cannot be made: a refusal of the API server, or what only a person

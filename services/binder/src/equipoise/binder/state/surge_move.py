@@ -34,6 +34,12 @@ within `MAX_READ_AGE` after it has read the stage in the ledger. Evicting and re
 none of the two stages follows the other within this time."""
 
 
+DETACH_LIFETIME = 60.0
+"""Seconds after which a request to remove the label cannot arrive any more if nobody knows its response: an API server
+ends each request within a minute (`--request-timeout`). A move that has ended sooner would leave the pod without
+owner."""
+
+
 class SurgeMove(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One pod that is moved without a gap."""
 
@@ -73,6 +79,16 @@ class SurgeMove(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
     unknown_fields: dict[str, Any] = {}
     """Fields of a later version, as in an entry of the ledger."""
+
+
+def is_settled(move: SurgeMove, now: float) -> bool:
+    """Whether no request of the stage before, and none that removes the label, can arrive any more."""
+    return now - move.stage_at >= (DETACH_LIFETIME if move.stage == RESERVED else STEP_LIFETIME)
+
+
+def with_refused_request(move: SurgeMove) -> SurgeMove:
+    """The move once the API server has refused its only request."""
+    return msgspec.structs.replace(move, stage_at=0.0)
 
 
 def with_stage(move: SurgeMove, stage: str, now: float, *, why: str = "") -> SurgeMove:

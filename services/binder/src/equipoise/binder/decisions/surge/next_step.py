@@ -21,8 +21,8 @@ from equipoise.binder.state.surge_move import (
     READY,
     RESERVED,
     RESTORING,
-    STEP_LIFETIME,
     SurgeMove,
+    is_settled,
 )
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.messages.eviction import Outcome
@@ -36,7 +36,7 @@ def next_step(move: SurgeMove, observed: ObservedMove, now: float) -> Step:
     pod = observed.pod
     if pod is None or pod.metadata.uid != move.intent.pod_uid or pod.metadata.deletion_timestamp is not None:
         return _left(move)
-    settled = now - move.stage_at >= STEP_LIFETIME
+    settled = is_settled(move, now)
     owner, attached = pod.metadata.controller, pod.metadata.labels.get(TEMPLATE_HASH) == move.template_hash
     if owner is not None and owner.name != move.replica_set:
         return _when(settled, End(outcome=Outcome.FAILED, detail=f"{owner.kind} {owner.name} has adopted the pod"))
