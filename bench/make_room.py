@@ -6,9 +6,10 @@ enacts a resize if the allocated requests of the node's pods leave room for it, 
 otherwise, and tries again every second, by the time since when they wait. Time is compressed by 24, as in
 `level_vs_descheduler`.
 
-`stock`: nothing moves. `make_room`: Equipoise with this strategy only, default limits and `surge.mode: always`. A pod
-is killed if it ends while its Deployment has fewer ready pods than replicas. Preemption for resizes (KEP-5836, alpha in
-1.37) is not compared: every pod has the same priority, so it would preempt none.
+`stock`: nothing moves. `preemption`: kube-scheduler 1.37 with the feature gate of KEP-5836 (alpha), which preempts pods
+for deferred resizes. `make_room`: Equipoise with this strategy only, default limits and `surge.mode: always`. Half of
+the workloads have a lower priority than the others. A pod is killed if it ends while its Deployment has fewer ready
+pods than replicas.
 """
 
 import argparse
@@ -28,7 +29,6 @@ import numpy as np
 from bench.initial_placement import Document, Placement, create_fleet, placement
 from bench.leveling_run import EQUIPOISE_INTERVAL, Contender, LevelingRun
 from bench.output import progress, report
-from equipoise.cli.demo import figures
 from equipoise.cli.demo.manifests import DAEMON_SET, NAMESPACE
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.lab.model.trace import Trace, TraceNode, TracePod, TraceWorkload
@@ -51,8 +51,15 @@ GROWTH = 1.25
 RESIZING_PERIOD = 3_600.0
 """Uncompressed seconds within which the pods are resized."""
 
+PRIORITY = 1_000
+"""The priority of every second workload; that of the others is 0."""
+
+PREEMPTION = "preemption"
+GATE = "--feature-gates=InPlacePodVerticalScalingSchedulerPreemption=true"
+
 CONTENDERS = (
     Contender(name="stock"),
+    Contender(name=PREEMPTION),
     Contender(
         name="make_room",
         services=SERVICES,
@@ -96,9 +103,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     """Resizing pods that ended before."""
 
-    moved: int
+    ended: int
+    """Pods that were evicted or preempted."""
+
     killed: int
-    """Evicted pods whose Deployment had fewer ready pods than replicas afterwards."""
+    """Those of them whose Deployment had fewer ready pods than replicas afterwards."""
+
+    unplaced: int
+    """Pods without a node at the end."""
 
 
 def full_trace(seed: int, nodes: int, requested: float) -> Trace:
@@ -113,7 +125,13 @@ def full_trace(seed: int, nodes: int, requested: float) -> Trace:
         name = f"app-{len(workloads):03}"
         pods += [TracePod(name=f"{name}-{number}", workload=len(workloads)) for number in range(replicas)]
         workloads.append(
-            TraceWorkload(name=name, namespace=NAMESPACE, request_cpu_milli=size, request_memory_mib=size // 2)
+            TraceWorkload(
+                name=name,
+                namespace=NAMESPACE,
+                request_cpu_milli=size,
+                request_memory_mib=size // 2,
+                priority=PRIORITY * (len(workloads) % 2),
+            )
         )
         room -= replicas * size
     requests = np.array([[workload.request_cpu_milli] for workload in workloads], dtype=np.float64)
@@ -145,6 +163,12 @@ class Kubelets:
         self.fewer_ready: set[str] = set()
         """The workloads that had fewer ready pods than replicas at any time."""
 
+        self.ended: set[str] = set()
+        """The names of the pods that have left their node."""
+
+        self.unplaced = 0
+        self._names: set[str] = set()
+
     async def resize(self, pod: Document) -> None:
         """Requests a size that is larger by GROWTH."""
         name, before = pod["metadata"]["name"], _requested(pod)
@@ -172,7 +196,10 @@ class Kubelets:
         pods = (await self._api.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods"))["items"]
         running = [pod for pod in pods if pod["spec"].get("nodeName")]
         self._count_ready(running)
+        self.unplaced = len(pods) - len(running)
         names = {pod["metadata"]["name"] for pod in running if not pod["metadata"].get("deletionTimestamp")}
+        self.ended |= self._names - names
+        self._names = names
         allocated: defaultdict[str, int] = defaultdict(int)
         for pod in running:
             allocated[pod["spec"]["nodeName"]] += self._allocated(pod)
@@ -262,7 +289,7 @@ async def run_contender(contender: Contender, trace: Trace, start: Placement, op
     compression = EQUIPOISE_INTERVAL / options.interval
     generator = random.Random(options.seed)
     async with (
-        Cluster(nats=True) as cluster,
+        Cluster(nats=True, arguments={"kube-scheduler": [GATE]} if contender.name == PREEMPTION else {}) as cluster,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
         cluster.api() as api,
     ):
@@ -281,8 +308,8 @@ async def run_contender(contender: Contender, trace: Trace, start: Placement, op
                 due = begun + number * RESIZING_PERIOD / compression / len(chosen)
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 await kubelets.resize(pod)
-            # Without services no pod ends, so that nothing changes once every resize was tried.
-            hours = options.hours if contender.services else 1.1 * RESIZING_PERIOD / 3_600
+            # With the stock scheduler no pod ends, so that nothing changes once every resize was tried.
+            hours = 1.1 * RESIZING_PERIOD / 3_600 if contender.name == "stock" else options.hours
             end = begun + hours * 3_600 / compression
             while time.monotonic() < end and any(
                 each.enacted_at is None and not each.lost for each in kubelets.resizes.values()
@@ -291,12 +318,11 @@ async def run_contender(contender: Contender, trace: Trace, start: Placement, op
                 if task.done():
                     task.result()
             task.cancel()
-        evicted = figures.read_audit_log(cluster.audit_log).evictions
         progress(f"  outcomes: {dict(run.outcomes)}")
-        return _result(contender, kubelets, [eviction.pod for eviction in evicted], compression)
+        return _result(contender, kubelets, compression)
 
 
-def _result(contender: Contender, kubelets: Kubelets, evicted: Sequence[str], compression: float) -> Result:
+def _result(contender: Contender, kubelets: Kubelets, compression: float) -> Result:
     resizes = list(kubelets.resizes.values())
     waited = [resize for resize in resizes if resize.deferred_at]
     seconds = [
@@ -310,8 +336,9 @@ def _result(contender: Contender, kubelets: Kubelets, evicted: Sequence[str], co
         deferred=len(waited),
         median_seconds=round(median(seconds)) if seconds else None,
         lost=sum(resize.lost for resize in resizes),
-        moved=len(evicted),
-        killed=sum(pod.rsplit("-", 2)[0] in kubelets.fewer_ready for pod in evicted),
+        ended=len(kubelets.ended),
+        killed=sum(pod.rsplit("-", 2)[0] in kubelets.fewer_ready for pod in kubelets.ended),
+        unplaced=kubelets.unplaced,
     )
 
 
@@ -349,10 +376,12 @@ async def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--interval", type=float, default=5.0, help="seconds between evaluations")
     parser.add_argument("--hours", type=float, default=6.0, help="uncompressed hours after which a run ends")
+    names = [contender.name for contender in CONTENDERS]
+    parser.add_argument("--runs", nargs="+", choices=names, default=names)
     options = parser.parse_args()
     trace, start = await placed_trace(full_trace(options.seed, options.nodes, options.requested))
     stock: Result | None = None
-    for contender in CONTENDERS:
+    for contender in (each for each in CONTENDERS if each.name in options.runs):
         progress(f"{contender.name}: {len(trace.pods)} pods on {len(trace.nodes)} nodes")
         result = await run_contender(contender, trace, start, options)
         progress(f"  {result}")
@@ -363,7 +392,8 @@ async def main() -> None:
         report("make_room/deferred", result.deferred, "resizes", run=result.name)
         if result.median_seconds is not None:
             report("make_room/median_wait", result.median_seconds, "seconds", run=result.name)
-        report("make_room/moved", result.moved, "pods", run=result.name)
+        report("make_room/ended", result.ended, "pods", run=result.name)
+        report("make_room/unplaced", result.unplaced, "pods", run=result.name)
         report("make_room/killed", result.killed, "pods", target=("<=", 0), run=result.name)
         report("make_room/lost", result.lost, "resizes", target=("<=", 0), run=result.name)
         stock = stock or result

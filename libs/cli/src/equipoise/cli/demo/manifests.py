@@ -62,7 +62,8 @@ def workload_documents(trace: Trace, *, epoch: int, step_seconds: int, max_unava
         annotations=constant_usage_annotations(DAEMON_SET_CPU_MILLI, 64.0),
         spec=_SPEC,
     )
-    documents = [daemon_set(DAEMON_SET, agent, namespace=NAMESPACE)]
+    priorities = sorted({workload.priority for workload in trace.workloads} - {0})
+    documents = [*map(_priority_class, priorities), daemon_set(DAEMON_SET, agent, namespace=NAMESPACE)]
     for index, (workload, replicas) in enumerate(zip(trace.workloads, trace.replicas().tolist(), strict=True)):
         curves = trace.cpu_milli[index].tolist(), trace.memory_mib[index].tolist()
         documents.append(_deployment(workload, replicas, usage_annotations(*curves, step_seconds, epoch)))
@@ -91,4 +92,19 @@ def _deployment(workload: TraceWorkload, replicas: int, usage: dict[str, str]) -
     template = pod_template(workload.name, **request, annotations=usage, spec=_SPEC)
     if workload.limit_cpu_milli is not None:
         template["spec"]["containers"][0]["resources"]["limits"] = {"cpu": f"{workload.limit_cpu_milli}m"}
+    if workload.priority:
+        template["spec"] = template["spec"] | {"priorityClassName": _priority_name(workload.priority)}
     return deployment(workload.name, template, replicas=replicas, namespace=workload.namespace)
+
+
+def _priority_class(priority: int) -> Manifest:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": _priority_name(priority)},
+        "value": priority,
+    }
+
+
+def _priority_name(priority: int) -> str:
+    return f"priority-{priority}"
