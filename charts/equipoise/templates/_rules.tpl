@@ -128,6 +128,15 @@ compares every rule with the code.
 {{- end }}
 {{- end }}
 
+{{- define "equipoise.rule.Protection" }}
+{{- $wrong := list }}
+{{- range .statefulSets }}
+{{- if not (or (eq . "*") (regexMatch "^[^/]*/[^/]*$" .)) }}{{ $wrong = append $wrong . }}{{ end }}
+{{- end }}
+{{- if $wrong }}statefulSets has {{ first $wrong }}, which is not of the form namespace/name
+{{- end }}
+{{- end }}
+
 {{- define "equipoise.rule.PrometheusSettings" }}
 {{- $custom := false }}
 {{- range .custom }}{{ if . }}{{ $custom = true }}{{ end }}{{ end }}

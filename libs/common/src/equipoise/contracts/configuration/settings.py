@@ -300,7 +300,7 @@ class Protection(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for pattern in self.stateful_sets or ():
             if pattern.count("/") != 1 and pattern != "*":
-                raise ValueError(f"protection.statefulSets: {pattern!r} is not of the form namespace/name")
+                raise ValueError(f"statefulSets has {pattern}, which is not of the form namespace/name")
 
     def names_stateful_set(self, namespace: str, name: str) -> bool:
         """Whether `stateful_sets` has this StatefulSet."""
