@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from equipoise.testbed import command
 from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.running_clusters import process_start
 
@@ -48,6 +50,13 @@ def test_up_runs_a_cluster_until_down_stops_it(testbed_binaries: Binaries, tmp_p
     assert process_start(etcd[0]) is None
     assert [] == json.loads(run("status", "-o", "json").stdout)
     assert "no cluster named default runs" in run("down").stderr
+
+
+def test_a_virtual_machine_is_added_to_real_nodes_only() -> None:
+    done = CliRunner().invoke(command.testbed, ["up", "--vm"])
+
+    assert done.exit_code == 2
+    assert "add --real-nodes 1" in done.output
 
 
 def _is_etcd(pid: int, directory: Path) -> bool:

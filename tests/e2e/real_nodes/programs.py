@@ -10,16 +10,23 @@ import pytest
 from deployment.base import ROOT
 from testbed.real_nodes.machines import added, machine_state
 
-from equipoise.testbed.real_nodes.requirements import RealNodesError, check_machine
+from equipoise.testbed.real_nodes.requirements import (
+    REAL_NODES,
+    MachineRequirements,
+    RealNodesError,
+    check_machine,
+)
 
 SECONDS = 3_600
 """The time for a first run beside other work, which builds the image."""
 
 
-def result_of(program: str, *arguments: str) -> dict[str, Any]:
+def result_of(
+    program: str, *arguments: str, required: MachineRequirements = REAL_NODES, seconds: float = SECONDS
+) -> dict[str, Any]:
     """The last line of a program, which leaves nothing on the machine. Skips the test where nodes cannot run."""
     try:
-        check_machine()
+        check_machine(required)
     except RealNodesError as error:
         pytest.skip(str(error))
     before = machine_state()
@@ -29,7 +36,7 @@ def result_of(program: str, *arguments: str) -> dict[str, Any]:
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=seconds,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

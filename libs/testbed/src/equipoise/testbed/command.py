@@ -108,6 +108,8 @@ def up(
     vm: bool,
 ) -> None:
     """Start a cluster and run it until Ctrl-C or `down`. No process outlives this command."""
+    if vm and real_nodes is None:
+        raise click.UsageError("--vm adds a virtual machine to real nodes: add --real-nodes 1")
     import asyncio
 
     import yaml
@@ -134,8 +136,6 @@ def up(
                 raise click.UsageError("--real-nodes has kubelets of the newest Kubernetes: leave out --kubernetes")
             _real_nodes(name, real_nodes, virtual_machine=vm)
             return
-        if vm:
-            raise click.UsageError("--vm adds a virtual machine to real nodes: add --real-nodes 1")
         cluster = Cluster(
             binaries=build(kubernetes=kubernetes or ""),
             scheduler=yaml.safe_load(scheduler_configuration.read_text()) if scheduler_configuration else {},
