@@ -15,11 +15,10 @@ from equipoise.binder.decisions.preemptions import with_preempted
 from equipoise.binder.decisions.result import Finish, Proceed, Retry, retry_while_fresh
 from equipoise.binder.decisions.surge.plan import SurgePlan, slot_refusal
 from equipoise.binder.shell.ledger_store import ADVICE, LedgerFull, LedgerStore, StoredLedger
-from equipoise.binder.shell.live_reads import read_replacement
 from equipoise.binder.shell.recent_workloads import DecisionReads, RecentWorkloads
 from equipoise.binder.state.cluster_state import PreemptedPod
-from equipoise.binder.state.ledger import Ledger, LedgerClosed, ReplacementStatus
-from equipoise.binder.state.ledger_entry import CERTAIN, LedgerEntry, new_entry
+from equipoise.binder.state.ledger import Ledger, LedgerClosed
+from equipoise.binder.state.ledger_entry import LedgerEntry, new_entry
 from equipoise.binder.state.ledger_times import counting_again, with_possible_times
 from equipoise.binder.state.outages import Outages
 from equipoise.binder.state.surge_move import RESERVED, SurgeMove
@@ -32,9 +31,6 @@ from equipoise.runtime.process.clock import Clock
 
 _CAS_ATTEMPTS = 30
 """Conflicts in a row after which an intent is retried later. A binder writes one at a time, so few occur."""
-
-_LONG_SETTLED = 6
-"""The multiple of `replacementSettlingPeriod` after which a pod that still terminates may have been replaced."""
 
 MAX_READ_AGE = 2.0
 """Seconds. No eviction is requested on a read that began earlier, whatever the binder waited for since: the rate,
@@ -97,6 +93,7 @@ class LedgerWriter:
         self._max_skew = max_skew
         self._store = LedgerStore(kube, namespace)
         self._workloads = RecentWorkloads(kube, clock)
+        self._settling = limits.replacement_settling_period
         self._writing = asyncio.Lock()
 
     async def read(self) -> Ledger | LedgerClosed:
@@ -167,7 +164,7 @@ class LedgerWriter:
         """
         now = self.earliest
         view = ledger.view(now, dry_run=False, migration_timeout=self._limits.migration_timeout)
-        statuses = await self._statuses(view.pending_replacements(), now, DecisionReads(self._workloads))
+        statuses = await DecisionReads(self._workloads).statuses(view.pending_replacements(), now, self._settling)
         if ledger.with_replacements(statuses, now) == ledger:
             return ledger
         return await self._write(lambda current: current.with_replacements(statuses, self.latest))
@@ -277,27 +274,8 @@ class LedgerWriter:
     ) -> tuple[Admission, Ledger]:
         """What the limits decide, and the ledger with the replacements that were read for it."""
         if pending := self._deciding(ledger, intent, eviction, now):
-            ledger = ledger.with_replacements(await self._statuses(pending, now, reads), self.latest)
+            ledger = ledger.with_replacements(await reads.statuses(pending, now, self._settling), self.latest)
         return admit(intent, eviction, ledger, self._limits, now, dry_run=self._dry_run), ledger
-
-    async def _statuses(
-        self, pending: Sequence[LedgerEntry], now: float, reads: DecisionReads
-    ) -> dict[str, ReplacementStatus]:
-        """The status of each replacement, by intent."""
-        statuses = await asyncio.gather(*(self._replacement(entry, now, reads) for entry in pending))
-        return {entry.intent_id: status for entry, status in zip(pending, statuses, strict=True)}
-
-    async def _replacement(self, entry: LedgerEntry, now: float, reads: DecisionReads) -> ReplacementStatus:
-        period = self._limits.replacement_settling_period
-        elapsed = -math.inf if entry.settled_at is None else now - entry.settled_at
-        return await read_replacement(
-            self._kube,
-            entry,
-            reads.workload,
-            settled=elapsed >= period,
-            long_settled=elapsed >= _LONG_SETTLED * period,
-            expired=entry.outcome not in CERTAIN and now - entry.latest >= period,
-        )
 
     async def settle(self, intent: EvictionIntent, finish: Finish) -> LedgerEntry | None:
         """Records the outcome of a reservation and returns its entry, which keeps the first outcome.

@@ -1,9 +1,13 @@
 """Reads of workloads that several decisions share: with many open moves, each decision needs the workloads of all."""
 
+import asyncio
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from equipoise.binder.shell.live_reads import read_workload
+from equipoise.binder.shell.live_reads import read_replacement, read_workload
+from equipoise.binder.state.ledger import ReplacementStatus
+from equipoise.binder.state.ledger_entry import CERTAIN, LedgerEntry
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.runtime.kubernetes.client import Kube
@@ -11,6 +15,10 @@ from equipoise.runtime.process.clock import Clock
 
 SHARED_FOR = 1.0
 """Seconds for which a read is used again. It leaves as much time until `MAX_READ_AGE` for the eviction."""
+
+
+_LONG_SETTLED = 6
+"""The multiple of `replacementSettlingPeriod` after which a pod that still terminates may have been replaced."""
 
 
 @dataclass
@@ -59,6 +67,25 @@ class DecisionReads:
         began_at, found = known or await self.recent.read(workload)
         self.oldest = min(self.oldest, began_at)
         return found
+
+    async def statuses(
+        self, pending: Sequence[LedgerEntry], now: float, settling_period: float
+    ) -> dict[str, ReplacementStatus]:
+        """The status of the replacement of each entry, by intent. `now`: the time of the API server's clock;
+        `settling_period`: seconds after an eviction in which the status of its workload is late."""
+        statuses = await asyncio.gather(*(self._status(entry, now, settling_period) for entry in pending))
+        return {entry.intent_id: status for entry, status in zip(pending, statuses, strict=True)}
+
+    async def _status(self, entry: LedgerEntry, now: float, period: float) -> ReplacementStatus:
+        elapsed = -math.inf if entry.settled_at is None else now - entry.settled_at
+        return await read_replacement(
+            self.recent.kube,
+            entry,
+            self.workload,
+            settled=elapsed >= period,
+            long_settled=elapsed >= _LONG_SETTLED * period,
+            expired=entry.outcome not in CERTAIN and now - entry.latest >= period,
+        )
 
     def anew(self) -> "DecisionReads":
         """Reads of the same workloads that use none of another decision."""
