@@ -36,6 +36,8 @@ CONDITIONS: list[tuple[str, str, str, str]] = [
     ("hints/[da]*", "*", "*", "$.Values.hints.enabled"),
     ("hints/policy.yaml", "*", "*", BY_POLICY),
     ("hints/webhook.yaml", "*", "*", BY_WEBHOOK),
+    ("consolidation/*", "*", "*", "$.Values.annotator.enabled"),
+    ("consolidation/*", "*", "*", 'eq (include "equipoise.consolidation" $) "act"'),
     ("deletion-costs/*", "*", "*", "$.Values.annotator.enabled"),
     ("deletion-costs/*", "*", "*", 'ne (include "equipoise.deletionCosts" $) "none"'),
     ("surge/*", "*", "*", 'ne (include "equipoise.surge" $) "none"'),

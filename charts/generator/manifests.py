@@ -19,6 +19,7 @@ OPTIONAL = (
     "hints/annotator.yaml",
     "hints/policy.yaml",
     "hints/webhook.yaml",
+    "consolidation/annotator.yaml",
     "deletion-costs/annotator.yaml",
     "surge/binder.yaml",
     "cert-manager/certificates.yaml",

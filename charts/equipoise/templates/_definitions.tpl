@@ -123,6 +123,13 @@ admissionregistration.k8s.io/{{ ternary "v1" "v1beta1" (semverCompare ">=1.36.0-
 {{- if has $level (list "off" "scaleDowns") }}none{{ else }}{{ .Values.surge | default (ternary "always" "none" (ne $level "")) }}{{ end }}
 {{- end }}
 
+{{- /* The mode of consolidation. In a YAML file, `off` is false. */}}
+{{- define "equipoise.consolidation" -}}
+{{- $descheduler := .Values.config.descheduler | default dict }}
+{{- $consolidation := $descheduler.consolidation | default dict }}
+{{- $consolidation.mode | default "off" }}
+{{- end }}
+
 {{- /* equipoise.yaml. What is set here cannot be set in `config`. */}}
 {{- define "equipoise.configuration" -}}
 {{- $nats := dict "url" (include "equipoise.natsUrl" .) "replicas" .Values.nats.replicas }}
