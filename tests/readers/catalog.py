@@ -26,7 +26,7 @@ from lab.trace_folders import (
 )
 
 import equipoise
-from equipoise.agent.shell.cgroups.node_usage import count_cpus, read_cpu_seconds, read_memory
+from equipoise.agent.shell.cgroups.node_usage import count_cpus, read_cpu_times, read_memory
 from equipoise.agent.shell.configuration import AgentConfiguration
 from equipoise.annotator.shell.hints_webhook import server as webhook_server
 from equipoise.binder.state.ledger_json import NewerFormat, kept_moves
@@ -455,7 +455,7 @@ def read_proc(text: str) -> tuple[Any, ...]:
             file = Path(folder) / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8", errors="replace")
-        return read_cpu_seconds(folder), read_memory(folder), count_cpus(folder)
+        return read_cpu_times(folder), read_memory(folder), count_cpus(folder)
 
 
 DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
