@@ -11,6 +11,7 @@ from equipoise.lab.capacity.answers import CapacityAnswers
 from equipoise.lab.capacity.batch_work import BatchRequest, BatchSimulation
 from equipoise.lab.capacity.fewer_nodes import NodesNeeded, Size
 from equipoise.lab.report import write_report
+from equipoise.lab.report.capacity_charts import capacity_charts
 from equipoise.lab.report.capacity_tables import capacity_rows
 from equipoise.lab.report.table import encoded
 
@@ -58,3 +59,12 @@ def test_the_page_has_a_picture_and_the_tables_of_each_answer(tmp_path: Path) ->
     assert page.count("<picture>") == 2
     assert "How many nodes would do" in page
     assert "Batch work that would run" in page
+
+
+def test_the_best_case_of_the_chart_may_be_the_stock_scheduler_with_other_requests() -> None:
+    """Only the stock scheduler with the present requests is what the others are compared with."""
+    of_stock = msgspec.structs.replace(needed(7), policy="stock", descheduler=False)
+    present, proposed = of_stock, msgspec.structs.replace(of_stock, needed=8, requests="proposed")
+    (drawn,) = capacity_charts(CapacityAnswers(nodes_needed=(present, proposed)), WIDTH)
+
+    assert drawn.title == "2 of 10 nodes fewer would do"

@@ -72,6 +72,11 @@ class NodesNeeded(msgspec.Struct, frozen=True, kw_only=True):
         return self.needed is not None and self.next_smaller == self.needed - 1
 
     @property
+    def reference(self) -> bool:
+        """Whether nothing is changed but the number of nodes."""
+        return self.policy == STOCK and not self.descheduler and self.requests == "present"
+
+    @property
     def label(self) -> str:
         hints = " (hints)" if self.placement == "hints" else ""
         requests = "" if self.requests == "present" else f", {self.requests} requests"

@@ -12,7 +12,6 @@ from equipoise.lab.capacity.fewer_nodes import NodesNeeded
 from equipoise.lab.report.capacity_tables import LIMITS, nodes_text
 from equipoise.lab.report.drawing import WIDTH, Chart, Theme, chart
 from equipoise.lab.report.drawing import figure as new_figure
-from equipoise.lab.results import STOCK
 
 _TICKS = (0, 1, 2, 5, 10, 20, 30, 50, 100)
 """Ticks of the axis of suppressed core-hours, in percent."""
@@ -107,14 +106,14 @@ def _line(axis: Axes, rule: Rule, line: Sequence[BatchOutcome], color: str, them
 def nodes_chart(needed: Sequence[NodesNeeded], theme: Theme) -> tuple[Figure, str]:
     """The chart of fewer nodes: a bar for each case."""
     whole = needed[0].nodes
-    answered = [case for case in needed if case.needed is not None and case.policy != STOCK]
+    answered = [case for case in needed if case.needed is not None and not case.reference]
     fewest = min((case.needed for case in answered if case.needed is not None), default=whole)
     title = f"{whole - fewest:,} of {whole:,} nodes fewer would do" if fewest < whole else "No node less would do"
     figure = new_figure(title, "nodes above 80 % for no more hours, and no more pods without a node, than now", theme)
     axis = figure.subplots()
     for row, case in enumerate(needed[::-1]):
-        best = case.needed is not None and case.needed == fewest and case.policy != STOCK
-        color = theme.best if best else theme.stock if case.policy == STOCK else theme.soft
+        best = case.needed is not None and case.needed == fewest and not case.reference
+        color = theme.best if best else theme.stock if case.reference else theme.soft
         length = case.needed or whole
         axis.barh(row, whole, color=theme.line, height=0.62)
         axis.barh(row, length, color=color, height=0.62, alpha=1.0 if case.needed else 0.3)
