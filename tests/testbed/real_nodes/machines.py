@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.testbed.binaries.build import NODE, default_cache
+from equipoise.testbed.binaries.build import COREDNS, NODE, default_cache
 from equipoise.testbed.real_nodes.leftovers import PREFIX
 from equipoise.testbed.real_nodes.requirements import CGROUPS, RealNodesError, check_machine
 from equipoise.testbed.real_nodes.tree import NODE_TREE
@@ -24,6 +24,7 @@ def skip_without_cache() -> None:
     cache = default_cache()
     wanted = [
         f"node-{NODE.key()}",
+        f"coredns-{COREDNS.key()}",
         f"{NODE_TREE.name}-{NODE_TREE.key()}",
         *(f"image-{each}-*.tar" for each in SMALL_IMAGES),
     ]

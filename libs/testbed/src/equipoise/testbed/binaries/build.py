@@ -162,6 +162,15 @@ KARPENTER = Module(
 )
 """Karpenter with the provider whose nodes are those of kwok. Like DESCHEDULER, only comparisons build it."""
 
+COREDNS = Module(
+    source=SOURCES / "coredns",
+    package=".",
+    programs={"coredns": (1, 12)},
+    link="-s -w",
+    version=("-version",),
+)
+"""The DNS server of a cluster with real nodes. Like NODE, `build` omits it."""
+
 HELM = Module(
     source=SOURCES / "helm",
     package="helm.sh/helm/v4/cmd/helm",

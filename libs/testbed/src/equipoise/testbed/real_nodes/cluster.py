@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,12 +12,12 @@ from pathlib import Path
 from typing import IO, Any, Self
 from urllib.parse import urlsplit
 
-from equipoise.testbed.binaries.build import HELM, NODE, Binaries, build, build_module, default_cache, minutes
+from equipoise.testbed.binaries.build import COREDNS, HELM, NODE, Binaries, build, build_module, default_cache, minutes
 from equipoise.testbed.binaries.toolchain import Progress
 from equipoise.testbed.cluster import Cluster, ClusterError
 from equipoise.testbed.objects import Manifest
 from equipoise.testbed.processes.configuration import PrometheusConfiguration
-from equipoise.testbed.real_nodes import leftovers, node_files, objects
+from equipoise.testbed.real_nodes import dns, leftovers, node_files, objects
 from equipoise.testbed.real_nodes.addresses import (
     HUB,
     SERVICES,
@@ -54,6 +53,7 @@ class Prepared:
     """The folder of kubelet, kube-proxy and kubectl."""
 
     helm: Path
+    coredns: Path
     tree: Path
     archives: tuple[Path, ...]
     """Archives of the images that each node has."""
@@ -78,6 +78,7 @@ def prepare(clone: Path | None, *, virtual_machine: bool = False) -> Prepared:
             binaries=build(progress=progress),
             programs=programs,
             helm=build_module(HELM, cache=cache, progress=progress) / "helm",
+            coredns=build_module(COREDNS, cache=cache, progress=progress) / "coredns",
             tree=debian_tree(NODE_TREE, cache, progress),
             archives=archives,
             disk=machine_disk(programs, archives, cache, progress) if virtual_machine else None,
@@ -175,7 +176,8 @@ class RealCluster:
 
     def start_dns(self) -> None:
         """Start the DNS server for the Services of the cluster."""
-        self._launch("dns", [sys.executable, "-m", "equipoise.testbed.real_nodes.dns", self.cluster.kubeconfig, HUB])
+        files = {"corefile": self.directory / "Corefile", "kubeconfig": self.cluster.kubeconfig}
+        self._launch("dns", dns.command_line(self._prepared.coredns, address=HUB, **files))
 
     def power_off(self, node: str) -> None:
         """End a node and its containers at once. What is on its disk remains."""
