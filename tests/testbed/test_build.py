@@ -20,7 +20,7 @@ from equipoise.testbed.binaries.build import (
     installed_programs,
     progress_of_build,
 )
-from equipoise.testbed.binaries.toolchain import NoGoError, Progress, find_go
+from equipoise.testbed.binaries.toolchain import NoGoError, Progress, find_go, keep_newest
 
 pytestmark = pytest.mark.timeout(600)  # the first build compiles the standard library
 
@@ -248,3 +248,16 @@ def program(path: Path, output: str) -> Path:
     path.write_text(f"#!{shutil.which('sh')}\necho '{output}'\n")
     path.chmod(0o755)
     return path
+
+
+def test_of_a_cache_the_newest_files_and_folders_are_kept(tmp_path: Path) -> None:
+    """A lock beside them has another name."""
+    for age, name in enumerate(("disk-a", "disk-b", "disk-c", "disk-d")):
+        path = tmp_path / name
+        path.touch() if name == "disk-c" else (path / "inside").mkdir(parents=True)
+        os.utime(path, (1_000 - age, 1_000 - age))
+        (tmp_path / f"{name}.lock").touch()
+    keep_newest(tmp_path, "disk-?", 2)
+
+    assert {path.name for path in tmp_path.glob("disk-?")} == {"disk-a", "disk-b"}
+    assert len(list(tmp_path.glob("*.lock"))) == 4

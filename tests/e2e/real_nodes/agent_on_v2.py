@@ -45,6 +45,7 @@ LIMITS = ("20000 100000", "8", str(32 << 20))
 
 OF_KUBELET = ("max 100000", "1", "max")
 NO_LIMIT = "max 100000"
+RESTART_SECONDS = 10
 BURNERS = 4
 """One for each CPU."""
 
@@ -197,7 +198,9 @@ class Steps:
     async def kubelet_restarted(self, uid: str) -> float:
         """systemd applies its values again, and the kubelet restarts. Returns the seconds until the limits hold."""
         before = await self.node.run("pidof kubelet")
-        await self.node.run("systemctl daemon-reload && systemctl restart --no-block kubelet")
+        # Later, because the restart ends the connection of the command.
+        restart = f"systemd-run --quiet --on-active={RESTART_SECONDS} systemctl restart kubelet"
+        await self.node.run(f"systemctl daemon-reload && {restart}")
 
         async def runs() -> bool:
             try:

@@ -64,6 +64,15 @@ def made_once(target: Path, make: Callable[[Path], None], waiting: Callable[[], 
     return target
 
 
+def keep_newest(cache: Path, pattern: str, number: int) -> None:
+    """Removes the older files and folders of a cache whose names match. Old ones are replaced, and never used again."""
+    for old in sorted(cache.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)[number:]:
+        if old.is_dir():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            old.unlink(missing_ok=True)
+
+
 class Progress:
     """Shows progress on standard error, because standard output is for results."""
 

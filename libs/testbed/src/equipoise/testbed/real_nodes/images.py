@@ -10,7 +10,7 @@ from pathlib import Path
 
 from equipoise.runtime.bus.dev_server import nats_server_binary
 from equipoise.testbed.binaries.build import minutes
-from equipoise.testbed.binaries.toolchain import Progress, made_once
+from equipoise.testbed.binaries.toolchain import Progress, keep_newest, made_once
 from equipoise.testbed.real_nodes import steps
 from equipoise.testbed.real_nodes.node_files import SANDBOX_IMAGE
 from equipoise.testbed.real_nodes.tree import BASE_TREE, NODE_TREE, debian_tree
@@ -23,6 +23,9 @@ NATS_IMAGE = "docker.io/library/nats:2.15-alpine"
 PROMETHEUS_IMAGE = "docker.io/prom/prometheus:v3.15.0"
 SOURCES = ("Dockerfile", ".dockerignore", "requirements", "libs/common", "libs/cli", "libs/scheduling", "services")
 """The files of a clone from which the image of Equipoise is built."""
+
+ARCHIVES_KEPT = 3
+"""The number of images of Equipoise in the cache. Every change of a source file creates a new one."""
 
 FORMAT = "oci-archive"
 """The format of archives, as buildah names it. containerd keeps the digest of the image."""
@@ -101,7 +104,7 @@ class Images:
 
         archive = self._once("equipoise", key, make)
         os.utime(archive)
-        _remove_all_but_newest(self._cache, "image-equipoise-*.tar", 3)
+        keep_newest(self._cache, "image-equipoise-*.tar", ARCHIVES_KEPT)
         return archive
 
     def _base(self) -> None:
@@ -198,9 +201,3 @@ def _contents(clone: Path) -> Iterable[str]:
 
 def _digest(words: Iterable[str]) -> str:
     return hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
-
-
-def _remove_all_but_newest(cache: Path, pattern: str, number: int) -> None:
-    """Remove old archives. Every change of a source file creates a new one of hundreds of megabytes."""
-    for old in sorted(cache.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)[number:]:
-        old.unlink(missing_ok=True)

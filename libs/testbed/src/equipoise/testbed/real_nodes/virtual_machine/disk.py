@@ -2,14 +2,13 @@
 
 import hashlib
 import os
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from equipoise.testbed.binaries.build import minutes
-from equipoise.testbed.binaries.toolchain import Progress, made_once
+from equipoise.testbed.binaries.toolchain import Progress, keep_newest, made_once
 from equipoise.testbed.real_nodes import steps
 from equipoise.testbed.real_nodes.tree import NODE_TREE, Tree, debian_tree
 
@@ -24,8 +23,8 @@ DISK_SCRIPT = Path(__file__).with_name("disk.sh")
 SIZE = "6G"
 """The size of the file system. The file is as large as its contents, because it is sparse."""
 
-KEPT = 2
-"""Number of disks in the cache. Every change of an image creates a new one of more than a gigabyte."""
+DISKS_KEPT = 2
+"""The number of disks in the cache. Every change of an image creates a new one of more than a gigabyte."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +79,5 @@ def machine_disk(programs: Path, archives: Sequence[Path], cache: Path, progress
         lambda: progress.show(f"machine-disk: another process makes it, {minutes(time.monotonic() - began)}"),
     )
     os.utime(folder)
-    folders = sorted(
-        (path for path in cache.glob("machine-disk-*") if path.is_dir()), key=lambda path: path.stat().st_mtime
-    )
-    for old in folders[:-KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
+    keep_newest(cache, f"machine-disk-{'?' * len(key)}", DISKS_KEPT)
     return MachineDisk(folder=folder)
