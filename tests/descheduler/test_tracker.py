@@ -15,7 +15,7 @@ from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME
 from equipoise.contracts.messages.values.move import MoveCost
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.cooldowns import pod_cooldown
+from equipoise.descheduler.state.cooldowns import pod_cooldown, triggers_in_cooldown
 from equipoise.descheduler.state.pending_moves import PodLocation, approved_pods
 from equipoise.descheduler.state.tracker import Tracker
 
@@ -86,6 +86,20 @@ def test_a_new_leader_sees_no_return_in_two_moves_of_a_single_replica_there_and_
     )
     assert why == "a pod of its workload was moved recently"
     assert not tracker.pending
+
+
+def test_a_set_of_which_an_intent_has_no_outcome_is_planned_again_after_the_cooldown_of_the_waiting_pod() -> None:
+    """The binder that worked on it may have ended for good."""
+    tracker = Tracker(SETTINGS.tracker)
+    for name in ("web-1", "web-2"):
+        intent = msgspec.structs.replace(an_intent(name), trigger="uid-big.2")
+        tracker.proposed(a_proposed_move(intent))
+        if name == "web-1":
+            tracker.on_outcome(an_outcome(Outcome.EVICTED, intent), NOW)
+    update(tracker, now=NOW + 1)
+    assert "uid-big.2" in triggers_in_cooldown(tracker.cooldowns, NOW + 3_000)
+    update(tracker, now=NOW + 3_000)
+    assert "uid-big.2" not in triggers_in_cooldown(tracker.cooldowns, NOW + 3_000)
 
 
 def test_moves_expire() -> None:

@@ -128,7 +128,7 @@ def after_outcome(
     """
     settled_at = min(outcome.settled_at, now)
     if outcome.trigger and outcome.outcome not in (*MOVED, *LEFT):
-        cooldowns = _after_partial_set(cooldowns, outcome, settings, settled_at)
+        cooldowns = after_partial_set(cooldowns, outcome.trigger, outcome.decided_at, settings, settled_at)
     if outcome.outcome in NO_REFUSALS:
         return dict(cooldowns)
     key = _scope(outcome)
@@ -165,29 +165,31 @@ def _after_trigger(
     begun = {**_with(cooldowns, waiting, of_pod), of_size: Cooldown(
         until=moved_at + settings.max, why="pods were moved for this size of it before", planned_at=outcome.decided_at
     )}  # fmt: skip
-    return _without_size(begun, outcome) if _partial_set(outcome) in cooldowns else begun
+    partial = _partial_set(outcome.trigger, outcome.decided_at) in cooldowns
+    return _without_size(begun, outcome.trigger) if partial else begun
 
 
-def _after_partial_set(
-    cooldowns: Cooldowns, outcome: EvictionOutcome, settings: CooldownSettings, refused_at: float
+def after_partial_set(
+    cooldowns: Cooldowns, trigger: str, planned_at: float, settings: CooldownSettings, now: float
 ) -> dict[str, Cooldown]:
     """The cooldowns once a pod was not moved that should have made room together with others, which may be moved.
 
     Too little room is made then, so this size is planned for again when the cooldown of the waiting pod has ended.
+    `planned_at`: the time of the plan, which proposes all pods of a set.
     """
-    marked = {**cooldowns, _partial_set(outcome): Cooldown(until=refused_at + settings.max, why="")}
-    known = cooldowns.get(f"{_TRIGGER}{outcome.trigger}")
-    return _without_size(marked, outcome) if known and known.planned_at == outcome.decided_at else marked
+    marked = {**cooldowns, _partial_set(trigger, planned_at): Cooldown(until=now + settings.max, why="")}
+    known = cooldowns.get(f"{_TRIGGER}{trigger}")
+    return _without_size(marked, trigger) if known and known.planned_at == planned_at else marked
 
 
-def _partial_set(outcome: EvictionOutcome) -> str:
-    """The key of the set of pods of this outcome: all of them are proposed by one plan."""
-    return f"partial {outcome.trigger} {outcome.decided_at}"
+def _partial_set(trigger: str, planned_at: float) -> str:
+    """The key of the set of pods that one plan proposed for a trigger."""
+    return f"partial {trigger} {planned_at}"
 
 
-def _without_size(cooldowns: Cooldowns, outcome: EvictionOutcome) -> dict[str, Cooldown]:
+def _without_size(cooldowns: Cooldowns, trigger: str) -> dict[str, Cooldown]:
     """The cooldown of the trigger lasts as long as that of its pod."""
-    of_size, waiting = f"{_TRIGGER}{outcome.trigger}", cooldowns.get(f"{_TRIGGER}{waiting_uid(outcome.trigger)}")
+    of_size, waiting = f"{_TRIGGER}{trigger}", cooldowns.get(f"{_TRIGGER}{waiting_uid(trigger)}")
     until = waiting.until if waiting is not None else 0.0
     return {**cooldowns, of_size: msgspec.structs.replace(cooldowns[of_size], until=until)}
 

@@ -139,7 +139,13 @@ class Tracker:
                 self._cooldowns = cooldowns.after_return(
                     self._cooldowns, move.workload, move.node, self._settings.cooldown, now
                 )
-        self.pending = self.still_pending(awaited, locations, nodes, now, surge_pods)
+        before, self.pending = self.pending, self.still_pending(awaited, locations, nodes, now, surge_pods)
+        lost = [before[id] for id in before.keys() - self.pending.keys()]
+        for move in lost:
+            if move.trigger and move.real and move.evicted_at is None:  # it has no outcome
+                planned = move.trigger, move.decided_at, self._settings.cooldown, now
+                self._cooldowns = cooldowns.after_partial_set(self._cooldowns, *planned)
+                self._dry_run_cooldowns = cooldowns.after_partial_set(self._dry_run_cooldowns, *planned)
         self._cooldowns = cooldowns.pruned(self._cooldowns, self._settings.cooldown, now)
         self._dry_run_cooldowns = cooldowns.pruned(self._dry_run_cooldowns, self._settings.cooldown, now)
         return placed
