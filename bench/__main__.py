@@ -42,8 +42,9 @@ MODULES = {
     "lab_memory": "lab",
     "scheduling_library": "scheduling_library",
     "second_scheduler": "second_scheduler",
+    "consolidation": "consolidation",
 }
-LONG = ("level_vs_descheduler", "make_room", "scheduling_cost", "second_scheduler")
+LONG = ("consolidation", "level_vs_descheduler", "make_room", "scheduling_cost", "second_scheduler")
 """Take half an hour or longer, and build programs of others: run only if named."""
 
 
