@@ -548,6 +548,40 @@ ALERTS: Sequence[Alert] = (
         heals="Pods without hints are created and placed as without Equipoise. Writes are repeated with backoff.",
     ),
     Alert(
+        name="EquipoiseEmptyNodeNotRemoved",
+        expression=_problem("consolidation"),
+        lasts="15m",
+        severity="warning",
+        summary="No autoscaler removes the node that the descheduler {{ $labels.pod }} has emptied",
+        meaning=(
+            "Consolidation has emptied a node, and it still exists after "
+            "`descheduler.consolidation.removalTimeout` (30 min). Nothing is saved, and the node has the taint "
+            "`equipoise.dev/consolidation`."
+        ),
+        action=(
+            "`/readyz` of the leading descheduler names the node. Check that an autoscaler removes empty nodes "
+            "(Karpenter: `consolidationPolicy: WhenEmpty`), or remove the node. Without an autoscaler, set "
+            "`descheduler.consolidation.mode: observe` ([consolidation](operate.md#nodes-that-are-being-emptied))."
+        ),
+        heals="No other node is emptied meanwhile. Pods that fit nowhere else are still placed on the empty node.",
+    ),
+    Alert(
+        name="EquipoiseTaintsRefused",
+        expression=_problem("taints"),
+        lasts="15m",
+        severity="warning",
+        summary="The annotator {{ $labels.pod }} ({{ $labels.instance }}) cannot write the taint of consolidation",
+        meaning=(
+            "A node is being emptied, or no longer, and the API server does not accept the change of its taint: "
+            "`k8s/consolidation` is not applied, or a policy or webhook rejects it."
+        ),
+        action=(
+            "`/readyz` of the annotator names the node and the error. Apply `k8s/consolidation` and "
+            "`k8s/base/fence.yaml` of this version. `equipoise doctor emptying` names left-over taints."
+        ),
+        heals="The annotator retries with backoff. Scores and placement hints avoid the node without the taint, too.",
+    ),
+    Alert(
         name="EquipoiseWatchBroken",
         expression=_problem("watch .*"),
         lasts="15m",

@@ -386,6 +386,8 @@ CASES: Sequence[Case] = (
     ),
     *_problem("EquipoiseAnnotationsRefused", "annotate Node", "annotator", lasts=30),
     *_problem("EquipoiseHintsNotWritten", "hints refused", "annotator", lasts=15),
+    *_problem("EquipoiseEmptyNodeNotRemoved", "consolidation", "descheduler", lasts=15),
+    *_problem("EquipoiseTaintsRefused", "taints", "annotator", lasts=15),
     *_problem("EquipoiseWatchBroken", "watch pods", "collector", lasts=15),
     Case(
         alert="EquipoiseExtenderErrors",

@@ -178,6 +178,7 @@ def test_the_required_permissions_are_those_of_the_manifests() -> None:
     files = (
         "hints/annotator.yaml",
         "hints/webhook.yaml",
+        "consolidation/annotator.yaml",
         "deletion-costs/annotator.yaml",
         "surge/binder.yaml",
         "colocation/reclaimer.yaml",
@@ -191,6 +192,7 @@ def test_the_required_permissions_are_those_of_the_manifests() -> None:
             if name == "hints-webhook"
             else name.removesuffix("-webhook")
             .removesuffix("-hints")
+            .removesuffix("-consolidation")
             .removesuffix("-deletion-costs")
             .removesuffix("-surge")
             .removesuffix("-detach")
@@ -232,6 +234,9 @@ def test_a_missing_permission_is_reported() -> None:
     costs = next(permission for permission in REQUIRED if str(permission) == "patch pods")
     fix = service_finding("annotator", "account", {**allowed, costs: False}).fix
     assert fix == "apply k8s/deletion-costs (with Helm: set deletionCosts)"
+    taint = next(permission for permission in REQUIRED if str(permission) == "taint nodes.equipoise.dev")
+    fix = service_finding("annotator", "account", {**allowed, taint: False}).fix
+    assert fix == "apply k8s/consolidation (with Helm: upgrade the release)"
     quotas = next(permission for permission in REQUIRED if str(permission) == "list resourcequotas")
     fix = service_finding("binder", "account", {**allowed, quotas: False}).fix
     assert fix == "apply k8s/surge (with Helm: set surge)"

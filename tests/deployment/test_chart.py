@@ -113,6 +113,15 @@ def test_deletion_costs_are_the_folder(helm: Helm) -> None:
     assert settings_of(named(rendered, "ConfigMap", "equipoise")).annotator.deletion_costs == "emptiestNodes"
 
 
+def test_emptying_of_nodes_is_the_folder(helm: Helm) -> None:
+    """Only if nodes are emptied: `off` is false in a YAML file."""
+    folder = read_kustomization(ROOT / "k8s" / "consolidation")
+    for mode, expected in (("act", folder), ("observe", []), ("off", []), (False, [])):
+        values = {"mode": "advise", "config": {"descheduler": {"consolidation": {"mode": mode}}}}
+        rendered = helm.template(values)
+        assert without_config(comparable(rendered)) == without_config(comparable([*base_documents(), *expected])), mode
+
+
 def test_moves_without_a_gap_are_the_folder(helm: Helm) -> None:
     """The permissions are there, and both the descheduler and the binder have the setting."""
     rendered = helm.template({"mode": "advise", "surge": "singleReplicas"})

@@ -130,7 +130,7 @@ class TaintWriter:
             elif now >= known.not_before or (known.written is not None and known.written != wanted):
                 await self._update(name, known)
         problem = next((known.problem for known in self._known.values() if known.problem), None)
-        self._health.set_problem("consolidation", problem)
+        self._health.set_problem("taints", problem)
 
     async def _update(self, name: str, known: _KnownNode) -> None:
         """Makes the taint of a node what it should be, or remembers why that failed."""

@@ -49,6 +49,7 @@ When = Literal[
     "approvals",
     "hints",
     "webhook",
+    "consolidation",
     "deletionCosts",
     "surge",
     "detach",
@@ -79,6 +80,7 @@ class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
     - approvals: the services have ServiceAccounts.
     - hints: `placement.hints` is true.
     - webhook: `placement.hints` is true, and `annotator.hints.admission` is webhook.
+    - consolidation: `descheduler.consolidation.mode` is act, and the services have ServiceAccounts.
     - deletionCosts: `annotator.deletionCosts` is not none, also by `moves.level`.
     - surge: `surge.mode` is not none, also by `moves.level`.
     - detach: the same, and `binder.evict` is true. With `namespaces.include`, only in these.
@@ -147,6 +149,7 @@ REQUIRED: Sequence[ApiPermission] = (
     *_permissions("annotator", "get update", API_GROUP, "mutatingwebhookconfigurations", name=NAME, when="webhook"),
     *_permissions("annotator", "create", "", "pods", own_namespace=True, when="webhook"),
     *_permissions("annotator", "get patch", "", "pods", when="deletionCosts"),
+    *_permissions("annotator", "taint", "equipoise.dev", "nodes", when="consolidation"),
     *_permissions("hints-webhook", "list watch", HINTS.group, HINTS.plural, when="webhook"),
     *_permissions("descheduler", "list watch", "", "nodes pods namespaces replicationcontrollers"),
     *_permissions("descheduler", "list watch", "apps", "deployments replicasets statefulsets"),
@@ -318,6 +321,8 @@ def is_required(permission: ApiPermission, settings: AllSettings, *, deployed: b
             return permission.name in shard_leases(settings.collector.shards)
         case "approvals":
             return deployed
+        case "consolidation":
+            return deployed and settings.descheduler.consolidation.mode == "act"
         case "deletionCosts":
             return deletion_costs(settings.shared.moves.level, settings.annotator.deletion_costs) != "none"
         case "surge":
@@ -347,6 +352,8 @@ def service_finding(service: str, account: str, allowed: Mapping[ApiPermission, 
             fix = "use a context whose user may"
         elif all(permission.when in ("hints", "webhook") for permission in required):
             fix = INSTALL
+        elif all(permission.when == "consolidation" for permission in required):
+            fix = "apply k8s/consolidation (with Helm: upgrade the release)"
         elif all(permission.when == "deletionCosts" for permission in required):
             fix = "apply k8s/deletion-costs (with Helm: set deletionCosts)"
         elif all(permission.when in ("surge", "detach") for permission in required):

@@ -7,9 +7,8 @@ from msgspec import Meta
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.prices import PriceTable
 from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.messages.consolidation import MAX_NODES
 from equipoise.descheduler.decisions.planning.pools import Selector
-
-Count = Annotated[int, Meta(ge=1)]
 
 ConsolidationMode = Literal["off", "observe", "act"]
 
@@ -32,7 +31,7 @@ class Consolidation(Section, frozen=True, kw_only=True):
     be emptied. act: its pods are moved, within the limits of all moves; needs `moves.level` levelDay, if a level is
     set."""
 
-    max_nodes: Count = 1
+    max_nodes: Annotated[int, Meta(ge=1, le=MAX_NODES)] = 1
     """Number of nodes that are being emptied at the same time, including empty ones that are not removed yet."""
 
     min_age: Duration = Duration(3_600)
