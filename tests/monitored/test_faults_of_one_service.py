@@ -1,5 +1,6 @@
 """Alerts on one real service with what it talks to: kube-scheduler, nats-server, or a ledger in its states."""
 
+import asyncio
 import shutil
 import signal
 from collections.abc import AsyncIterator
@@ -11,8 +12,9 @@ import pytest
 from annotator.worlds import World as Annotators
 from binder.test_surge import controllers_of, seconds, surging
 from binder.worlds import GENEROUS, OWN, World
-from builders import NOW
+from builders import NOW, nodes_being_emptied
 from bus_worlds import NatsWorld, eventually, free_port
+from descheduler.cluster import Cluster
 from e2e.running_webhook import WebhookFiles, running_webhook
 from kube_objects import a_deployment, a_pod, a_replica_set
 from monitored.promtool import needs_promtool
@@ -28,17 +30,23 @@ from scorer.test_tls import World as Certificates
 from tls_worlds import NOW as TODAY
 from tls_worlds import TlsWorld
 
+from equipoise.annotator.shell.taint_writer import CHECK_PERIOD
 from equipoise.binder.decisions.limits import UnusualRate
 from equipoise.binder.shell.ledger_store import pause
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.kubernetes.nodes.consolidation_taint import consolidation_taint
 from equipoise.contracts.kubernetes.objects.metadata import Condition
+from equipoise.contracts.messages.health import REAL, Heartbeat
+from equipoise.descheduler.decisions.consolidation.consolidation_settings import Consolidation
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Nats
-from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS, REPLICA_SETS
+from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NODES, PODS, REPLICA_SETS
 from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.health import Health
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -131,6 +139,51 @@ async def test_hints_without_a_policy_that_adds_them(tmp_path: Path) -> None:
     await world.end("annotator-1")
 
     assert own(scrapes, tmp_path) - {"EquipoiseReplicaNotReady"} == {"EquipoiseHintsNotWritten"}
+
+
+async def test_a_taint_that_the_api_server_refuses(tmp_path: Path) -> None:
+    """A node is to be emptied, but k8s/consolidation is not applied."""
+    world, scrapes = Annotators(), Scrapes(NOW)
+    world.add_node()
+    world.kube.fail_next("taint", status=422, message="denied by equipoise-annotator-fence", times=None)
+    await world.begin()
+    await world.bus.publish(subjects.NODES_EMPTYING, nodes_being_emptied("node-a", at=world.clock.now()))
+    await world.clock.advance(CHECK_PERIOD)
+    scrapes.take({"annotator": world.metrics["annotator-1"]}, times=20)
+    await world.end("annotator-1")
+
+    assert own(scrapes, tmp_path) - {"EquipoiseReplicaNotReady"} == {"EquipoiseTaintsRefused"}
+
+
+async def test_an_empty_node_that_no_autoscaler_removes(tmp_path: Path) -> None:
+    """The leader has found it with the taint."""
+    cluster, scrapes = Cluster(), Scrapes(NOW)
+    cluster.health = Health(configuration_hash="", metrics=cluster.registry)
+    async with cluster.bus:
+        for number in range(3):
+            cluster.add_node(f"node-{number}")
+        empty = next(node for node in cluster.kube.stored(NODES) if node.metadata.name == "node-2")
+        tainted = replace(empty.spec, taints=[consolidation_taint(cluster.clock.now())])
+        cluster.kube.put(NODES, replace(empty, spec=tainted))
+        for number in range(2):
+            cluster.add_app(f"app{number}", {f"app{number}-x": f"node-{number}"}, 1.0)
+            await cluster.measure_app(f"app{number}", 1.0, whole_day=True)
+        timeout = Duration(300)
+        descheduler = cluster.descheduler(consolidation=Consolidation(mode="act", margin=0.0, removal_timeout=timeout))
+        await descheduler.attach()
+        await cluster.measure()
+        leading = asyncio.create_task(descheduler.run())
+        for number in range(80):
+            at = cluster.clock.now()
+            heartbeat = Heartbeat(service="binder", id="b", version="1", ready=True, evictions=REAL, at=at)
+            await cluster.bus.publish(subjects.health("binder", "b"), heartbeat)
+            await cluster.pass_time(30)
+            if number % 2:
+                scrapes.take({"descheduler": cluster.registry})
+        leading.cancel()
+        await asyncio.wait([leading])
+
+    assert own(scrapes, tmp_path) - {"EquipoiseReplicaNotReady"} == {"EquipoiseEmptyNodeNotRemoved"}
 
 
 async def test_a_certificate_of_nats_of_one_day(tmp_path: Path) -> None:

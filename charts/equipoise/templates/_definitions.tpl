@@ -123,7 +123,7 @@ admissionregistration.k8s.io/{{ ternary "v1" "v1beta1" (semverCompare ">=1.36.0-
 {{- if has $level (list "off" "scaleDowns") }}none{{ else }}{{ .Values.surge | default (ternary "always" "none" (ne $level "")) }}{{ end }}
 {{- end }}
 
-{{- /* The mode of consolidation. In a YAML file, `off` is false. */}}
+{{- /* The mode of consolidation. */}}
 {{- define "equipoise.consolidation" -}}
 {{- $descheduler := .Values.config.descheduler | default dict }}
 {{- $consolidation := $descheduler.consolidation | default dict }}

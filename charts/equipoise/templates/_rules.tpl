@@ -263,6 +263,26 @@ shard '{{ .shard }}' would be shard {{ $number }} of a collector named '{{ trimS
 {{- end }}
 {{- end }}
 
+{{- define "equipoise.rule.Consolidation" }}
+{{- $positive := true }}
+{{- range list .emptyingTimeout .removalTimeout }}{{ if le (include "equipoise.seconds" . | float64) 0.0 }}{{ $positive = false }}{{ end }}{{ end }}
+{{- if not $positive }}emptyingTimeout and removalTimeout must be longer than 0s
+{{- end }}
+{{- end }}
+
+{{- define "equipoise.rule.NodePrice" }}
+{{- if not (or .instanceType .labels) }}a price needs an instanceType or labels (example: instanceType: m7i.large)
+{{- end }}
+{{- end }}
+
+{{- define "equipoise.rule.PriceTable" }}
+{{- $others := list }}{{ $currency := .currency }}
+{{- range .nodes }}{{ if and .currency (ne .currency $currency) }}{{ $others = append $others .currency }}{{ end }}{{ end }}
+{{- if and .nodes (not $currency) }}prices need a currency (example: currency: EUR)
+{{- else if $others }}all prices must be in one currency: the table is in {{ $currency }}, and an entry in {{ sortAlpha $others | first }}
+{{- end }}
+{{- end }}
+
 {{- define "equipoise.rule.Requirement" }}
 {{- if and (has .operator (list "In" "NotIn")) (not .values) }}{{ .operator }} of {{ .key }} must name values
 {{- else if and (not (has .operator (list "In" "NotIn"))) .values }}{{ .operator }} of {{ .key }} must not name values
