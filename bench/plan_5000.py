@@ -42,6 +42,8 @@ from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
+from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.descheduler.decisions.evaluation.campaign_plan import campaign_plan
 from equipoise.descheduler.decisions.evaluation.pipeline import classify
 from equipoise.descheduler.decisions.strategies import AnyStrategy, Strategy, name_of
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
@@ -117,6 +119,20 @@ def measure_strategies(cluster: Cluster, strategies: Sequence[Strategy], case: s
     report("snapshot", timing.wall, f"s, {len(cluster.nodes)} nodes", cpu=round(timing.cpu, 3))
     # This process contains what the service keeps, two snapshots and a plan, and nothing else.
     report("memory", peak_mb(), "MB, peak", target=("<=", 900.0))
+
+
+def measure_campaign(cluster: Cluster, moves: int) -> None:
+    """The plan of a campaign, with the default strategy."""
+    rules = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
+    evaluation = DeschedulerSettings().evaluation(LOAD, Thresholds(), rules)
+    snapshot = snapshot_of(cluster)
+    leader = LeaseEpoch(lease_uid="lease", transitions=1, holder="bench")
+    timing, plan = timed(lambda: campaign_plan(snapshot, evaluation, moves, evictions="real", leader=leader))
+    report(
+        "campaign_plan", timing.wall, f"s, {len(cluster.nodes)} nodes", target=("<=", 30.0), cpu=round(timing.cpu, 3),
+        moves=len(plan.moves), waves=len(plan.waves),
+    )  # fmt: skip
+    report("memory", peak_mb(), "MB, peak", target=("<=", 1_000.0))
 
 
 class BenchmarkClock:
@@ -270,11 +286,11 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--nodes", type=int, default=5_000)
     arguments.add_argument("--hot", type=int, default=500)
-    arguments.add_argument("--part", choices=("decisions", "full", "service"))
+    arguments.add_argument("--part", choices=("decisions", "full", "campaign", "service"))
     options = arguments.parse_args()
     if options.part is None:
         code = 0
-        for part in ("decisions", "full", "service"):
+        for part in ("decisions", "full", "campaign", "service"):
             progress(f"part: {part}")
             command = [sys.executable, "-m", "bench.plan_5000", *sys.argv[1:], "--part", part]
             code = max(code, subprocess.run(command, check=False).returncode)  # noqa: S603  this module
@@ -283,6 +299,8 @@ def main() -> int:
     reduce_gc_frequency()
     if options.part == "service":
         asyncio.run(measure_service(options.nodes, options.hot))
+    elif options.part == "campaign":
+        measure_campaign(generate_cluster(options.nodes, options.hot, MEMORY_82_PERCENT, random.Random(1)), 200)
     elif options.part == "full":
         cluster = generate_cluster(options.nodes, options.hot, MEMORY_96_PERCENT, random.Random(1))
         measure_strategies(cluster, [LevelDay()], "96 % of memory requested")

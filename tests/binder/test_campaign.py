@@ -21,6 +21,7 @@ from equipoise.binder.decisions.limits import (
     EvictionsPerWorkload,
     LateReplacements,
     Limits,
+    Maintenance,
     UnusualRate,
 )
 from equipoise.binder.decisions.limits.rule import ProposedEviction
@@ -60,12 +61,9 @@ def test_a_campaign_replaces_the_windows_of_the_cluster_and_of_namespaces() -> N
     assert replaced == {"evictionsPerNamespace", "evictionsPerCluster", "unusualRate"}
 
 
-NOT_REPLACED = sorted(name for name, limit in LIMITS.table.items() if not limit.replaced_by_campaign)
-
-
-@pytest.mark.parametrize("name", [name for name in NOT_REPLACED if hasattr(LIMITS.table[name], "max")])
-def test_every_other_limit_holds_in_a_campaign(name: str) -> None:
-    """With a maximum of 0, each refuses."""
+@pytest.mark.parametrize("name", [name for name, limit in LIMITS.table.items() if hasattr(limit, "max")])
+def test_a_maximum_of_0_forbids_the_moves_of_a_campaign_too(name: str) -> None:
+    """Of every limit, also of those that the budget replaces."""
     settings = {
         type(limit): field for field, limit in zip(LIMITS.__struct_fields__, LIMITS.table.values(), strict=False)
     }
@@ -92,6 +90,14 @@ def test_every_other_limit_holds_in_a_campaign(name: str) -> None:
 )
 def test_a_campaign_that_does_not_run_changes_nothing(fields: dict[str, Any]) -> None:
     assert refused_by(a_ledger(*MANY, campaign=a_campaign(**fields))) == refused_by(a_ledger(*MANY))
+
+
+def test_the_limit_of_workloads_and_the_maintenance_times_hold_in_a_campaign() -> None:
+    closed = msgspec.structs.replace(
+        LIMITS, maintenance=msgspec.convert({"only": [{"from": "20:00", "to": "21:00"}]}, Maintenance)
+    )
+    assert refused_by(a_ledger(an_entry("web-2"), campaign=a_campaign())) == "evictionsPerWorkload"
+    assert refused_by(a_ledger(campaign=a_campaign()), closed) == "maintenance"
 
 
 def test_a_pause_of_evictions_and_a_dry_run_use_no_campaign() -> None:
@@ -124,6 +130,7 @@ def test_a_reservation_uses_a_move_of_the_budget_and_a_returned_one_gives_it_bac
     reserved = reserve(a_ledger(campaign=a_campaign()))
     intent = an_intent("web-1").id
     assert used(reserved) == 1
+    assert used(reserve(reserved, "web-2").release(intent)) == 1
     assert used(reserved.release(intent)) == 0
     assert used(reserved.settle(intent, Outcome.BLOCKED_PDB, NOW, counted=False)) == 0
     assert used(reserved.settle(intent, Outcome.FAILED, NOW)) == 1

@@ -119,9 +119,15 @@ async def deployed_cluster(
     placement: Placement = "extender",
     address: str = "127.0.0.1",
     surge: MovesWithoutGap | None = None,
+    *,
+    nodes: int = NODES,
+    settings: Document | None = None,
 ) -> AsyncIterator[DeployedCluster]:
-    """With `hints`, also the objects of k8s/hints. The API server and Prometheus listen on `address`."""
-    trace = constant_trace() if surge is None else surge.trace
+    """With `hints`, also the objects of k8s/hints. The API server and Prometheus listen on `address`.
+
+    `nodes` and `settings`: without `surge`, which has its own.
+    """
+    trace = constant_trace(nodes) if surge is None else surge.trace
     workloads = workload_documents(trace, epoch=int(time.time()), step_seconds=STEP_SECONDS)  # noqa: TID251
     async with (
         Cluster(binaries=binaries, address=address) as cluster,
@@ -148,7 +154,7 @@ async def deployed_cluster(
             binaries=binaries,
             trace=trace,
             loads=NodeLoads(session, cluster.prometheus_url, trace_cores(trace), 2 * STEP_SECONDS),
-            configuration=compressed_configuration(placement, {} if surge is None else surge.settings),
+            configuration=compressed_configuration(placement, (settings or {}) if surge is None else surge.settings),
             placement=placement,
             passwords=passwords | {"prometheus-token": token.read_text(), "prometheus-kubeconfig": ""},
             certificate_secrets=create_secrets(directory / "certificates"),

@@ -122,7 +122,9 @@ def _proposed(move: PlannedMove, cluster_pods: int) -> ProposedEviction:
 
 def _refusing(eviction: ProposedEviction, limits: dict[str, Limit], view: LedgerView) -> tuple[str, Limit] | None:
     """The first limit that refuses; None if all allow the eviction."""
-    named = ((name, limit) for name, limit in limits.items() if limit.holds(view) and limit.refusal(eviction, view))
+    named = (
+        (name, limit) for name, limit in limits.items() if limit.holds(eviction, view) and limit.refusal(eviction, view)
+    )
     return next(named, None)
 
 

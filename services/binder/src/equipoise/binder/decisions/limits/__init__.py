@@ -76,7 +76,7 @@ class Limits(Section, frozen=True, kw_only=True):
     def refusal(self, eviction: ProposedEviction, view: LedgerView) -> Finish | None:
         """The first refusal; None when all limits agree. `rate`, which only delays, is left out."""
         for name, limit in self.table.items():
-            if limit.holds(view) and not limit.delays and (why := limit.refusal(eviction, view)):
+            if limit.holds(eviction, view) and not limit.delays and (why := limit.refusal(eviction, view)):
                 return Finish(
                     outcome=Outcome.REJECTED_LIMIT,
                     detail=f"{why} (limits.{name})",

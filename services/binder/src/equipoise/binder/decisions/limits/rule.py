@@ -71,7 +71,7 @@ class Limit(Section, frozen=True, kw_only=True):
         """Seconds after the end of its migration for which the ledger must keep an eviction for this limit."""
         return 0.0
 
-    def holds(self, view: LedgerView) -> bool:
+    def holds(self, eviction: ProposedEviction, view: LedgerView) -> bool:
         """Whether no campaign replaces the limit now."""
         return not (view.campaign and self.replaced_by_campaign)
 
@@ -133,6 +133,10 @@ class CountingLimit(Limit, frozen=True, kw_only=True):
     def maximum(self, eviction: ProposedEviction, view: LedgerView) -> float:
         assert self.max is not None, "a limit without a configured maximum computes its own"
         return amount(self.max, 0)
+
+    def holds(self, eviction: ProposedEviction, view: LedgerView) -> bool:
+        """No campaign permits what a maximum of 0 forbids."""
+        return super().holds(eviction, view) or self.maximum(eviction, view) == 0
 
     def describe(self, eviction: ProposedEviction, view: LedgerView) -> str:
         return self.counts.format(limit=self, eviction=eviction)
