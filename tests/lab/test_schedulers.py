@@ -250,3 +250,28 @@ def test_the_configured_part_of_the_nodes_is_scored() -> None:
         scheduler.choose(a_pod(scheduler, 0, 0), POD_DEMAND, 0.0)
 
     assert [100, 150, 300] == seen
+
+
+def test_a_pending_pod_is_worth_another_attempt_only_on_a_node_with_enough_room() -> None:
+    """Nodes have 8 cores and 32 GiB. The first one has 2 cores left, and the second one all."""
+    trace = a_trace(nodes=2, curves=(IDLE,), replicas=(4,), request_cpu_milli=3_000)
+    scheduler = a_scheduler(trace)
+    for number in range(2):
+        scheduler.place(a_pod(scheduler, 0, number), 0)
+
+    assert [scheduler.may_fit(a_pod(scheduler, 0, 2), node) for node in (0, 1)] == [False, True]
+
+
+@pytest.mark.parametrize("changed", ["priority", "topology_spread", "extended_resources"])
+def test_a_pending_pod_is_always_tried_where_more_than_room_may_help(changed: str) -> None:
+    """A removed pod may satisfy a topology spread constraint of another node; preemption depends on priorities."""
+    trace = a_trace(nodes=1, curves=(IDLE, IDLE), replicas=(3, 1), request_cpu_milli=3_000)
+    spread = (TraceSpreadConstraint(topology_key="kubernetes.io/hostname"),)
+    value = {"priority": 1, "topology_spread": spread, "extended_resources": {"example.com/device": 1}}[changed]
+    first, second = trace.workloads
+    workloads = (msgspec.structs.replace(first, **{changed: value}), second)
+    scheduler = a_scheduler(msgspec.structs.replace(trace, workloads=workloads))
+    for number in range(2):
+        scheduler.place(a_pod(scheduler, 0, number), 0)
+
+    assert scheduler.may_fit(a_pod(scheduler, 0, 2), 0)

@@ -85,6 +85,13 @@ class SimulatedScheduler:
             measure=None if times is None else times.measure,
         )
         self._times = times
+        self._only_room_helps = (
+            not plugins
+            and len({workload.priority for workload in trace.workloads}) < 2
+            and not any(workload.topology_spread for workload in trace.workloads)
+        )
+        """Whether a pending pod can be scheduled only on a node that has more room than before."""
+
         self.plugin_problems: Counter[str] = Counter()
         """The number of scheduling attempts in which a plugin had a problem, by problem."""
 
@@ -160,6 +167,19 @@ class SimulatedScheduler:
         if not status.is_success:
             return rows[:0]
         return rows[self._framework.filter(state, pod, snapshot, rows).passed]
+
+    def may_fit(self, pod: PodInfo, freed: int) -> bool:
+        """Whether a pending pod is worth another attempt after a pod on the node `freed` was removed.
+
+        It is not if that node has too little CPU, memory or pods left, because no other node has changed for the
+        better. With priorities, topology spread constraints or plugins of a user, other changes may help, too.
+        """
+        requests = pod.shape.basic_requests
+        if not self._only_room_helps or requests is None:
+            return True
+        snapshot = self._cluster.snapshot
+        free = (snapshot.allocatable[:4, freed] - snapshot.requested[:4, freed])[:, np.newaxis]
+        return not bool((free < requests).any())
 
     def excluded(self, workload: int) -> list[int]:
         """Nodes that anti-affinity rules exclude for pods of the workload."""

@@ -259,12 +259,18 @@ class SimulatedCluster:
         self._change(pod, now, terminating=True, terminates_at=self.origin + now + _GRACE)
         self.events.at(now + _GRACE, lambda then: self._gone(pod, then))
 
-    def retry(self, now: float) -> None:
-        """Schedule pending pods again: higher priorities first, then in the order of their creation."""
+    def retry(self, now: float, *, freed: int | None = None) -> None:
+        """Schedule pending pods again: higher priorities first, then in the order of their creation.
+
+        `freed`: the only node that has changed for the better since they were tried.
+        """
         waiting = sorted(self._pending, key=lambda pod: -pod.scheduled.priority)
         self._pending.clear()
         for pod in waiting:
-            self._schedule(pod, now)
+            if freed is None or self.scheduling.may_fit(pod.scheduled, freed):
+                self._schedule(pod, now)
+            else:
+                self._pending.append(pod)
 
     # implementation
 
@@ -334,7 +340,7 @@ class SimulatedCluster:
         self._publish_placement(pod.node, now)
         self._forget(pod)
         if self._pending:
-            self.retry(now)
+            self.retry(now, freed=pod.node)
 
     def _forget(self, pod: SimulatedPod) -> None:
         del self.pods[pod.uid], self._alive[pod.workload][pod.uid]
