@@ -3,10 +3,12 @@
 import math
 
 import pytest
-from builders import a_workload
+from binder.ledgers import an_entry
+from builders import NOW, a_workload
 from kube_objects import a_deployment
 
 from equipoise.binder.shell.recent_workloads import SHARED_FOR, DecisionReads, RecentWorkloads
+from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, KubeError
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
@@ -15,7 +17,7 @@ NAMES = ("web", "db")
 
 
 def a_cluster() -> tuple[MemoryKube, ManualClock, RecentWorkloads]:
-    clock = ManualClock()
+    clock = ManualClock(NOW)
     kube = MemoryKube(clock)
     for name in NAMES:
         kube.put(DEPLOYMENTS, a_deployment(name))
@@ -57,3 +59,14 @@ async def test_a_read_that_failed_is_not_shared() -> None:
     reads = DecisionReads(recent)
     await reads.workload(a_workload())
     assert not reads.shared
+
+
+async def test_a_shared_read_counts_with_the_time_at_which_it_began() -> None:
+    """The status of a workload is late for a while after an eviction."""
+    kube, clock, recent = a_cluster()
+    entry = an_entry(settled_at=NOW, outcome=Outcome.EVICTED)
+    for elapsed, state in ((9.5, "pending"), (10.2, "pending"), (10.6, "ready")):
+        await clock.advance(NOW + elapsed - clock.now())
+        statuses = await DecisionReads(recent).statuses([entry], NOW + elapsed, 10.0)
+        assert [status.state for status in statuses.values()] == [state]
+    assert [call.resource for call in kube.calls].count("deployments") == 2

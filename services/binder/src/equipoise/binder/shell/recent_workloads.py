@@ -77,7 +77,9 @@ class DecisionReads:
         return {entry.intent_id: status for entry, status in zip(pending, statuses, strict=True)}
 
     async def _status(self, entry: LedgerEntry, now: float, period: float) -> ReplacementStatus:
-        elapsed = -math.inf if entry.settled_at is None else now - entry.settled_at
+        known = None if entry.workload is None else self.recent.known(entry.workload, self.max_age)
+        read_at = now if known is None else now - (self.recent.clock.monotonic() - known[0])
+        elapsed = -math.inf if entry.settled_at is None else read_at - entry.settled_at
         return await read_replacement(
             self.recent.kube,
             entry,
