@@ -20,6 +20,7 @@ from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.status import ledger_status
 from equipoise.cli.annotations.clear import ClearResult
 from equipoise.cli.cluster_access.ledger_change import LedgerChange
+from equipoise.cli.consolidate.run import ShownConsolidation
 from equipoise.cli.doctor.environment import Diagnosis
 from equipoise.cli.explain.eviction import ShownHistory
 from equipoise.cli.explain.node import ShownNode
@@ -32,14 +33,15 @@ from equipoise.cli.terminal import duration, plain, print_result, rfc3339, table
 
 RESULTS: tuple[type[msgspec.Struct], ...] = (
     ShownStatus, ShownPlan, ShownChanges, ShownExplanation, ShownNode, ShownHistory, PlacementReport, Diagnosis,
-    ClearResult, LedgerChange, PreparedCampaign, ShownCampaign,
+    ClearResult, LedgerChange, PreparedCampaign, ShownCampaign, ShownConsolidation,
 )  # fmt: skip
 
 NOT_TIMES = {
-    "age", "capacity", "cpu", "cpu_change", "duration", "ends_after", "gain", "high_priority", "hint_chance",
-    "hours", "interval", "lasts", "length", "lifetime", "margin", "memory", "observed", "parts", "regret",
-    "regret_median", "regret_p90", "reserved", "score", "seconds", "share", "spread", "spread_after",
-    "spread_before", "start", "system", "target_spread", "valid_for",
+    "age", "below", "capacity", "cpu", "cpu_change", "duration", "ends_after", "gain", "high_priority",
+    "hint_chance", "hours", "interval", "lasts", "length", "lifetime", "load", "margin", "memory", "needed",
+    "observed", "parts", "per_hour", "per_month", "price", "regret", "regret_median", "regret_p90", "requested",
+    "reserved", "score", "seconds", "share", "spread", "spread_after", "spread_before", "start", "system",
+    "target_spread", "valid_for",
 }  # fmt: skip
 """Fields that are numbers but no times."""
 

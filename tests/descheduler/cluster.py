@@ -188,17 +188,22 @@ class Cluster:
         )
         await self.bus.publish(subjects.utilization_cycle("all"), cycle)
 
-    async def measure_app(self, app: str, cores: float, *, whole_day: bool = False) -> None:
-        """What a replica of the app is known to use; with `whole_day` in every hour of the past day."""
+    async def measure_app(self, app: str, cores: float, *, whole_day: bool = False, error: float | None = None) -> None:
+        """What a replica of the app is known to use; with `whole_day` in every hour of the past day.
+
+        `error`: cores by which hours differed from the profile.
+        """
         now = self.clock.now()
+        self._sequence += 1
         workload = a_workload(app)
         usage = WindowUsage(sampled_at=now, mean=Resources(cpu=cores, memory=GIB))
         await self.bus.publish(
             subjects.workload_utilization(workload),
             WorkloadUtilization(
                 workload=workload, replicas=1, sampled_at=now, queried_at=now,
-                windows={window.name: usage for window in LOAD.windows}, epoch=1, sequence=1,
+                windows={window.name: usage for window in LOAD.windows}, epoch=1, sequence=self._sequence,
                 profile={"cpu": [cores] * SLOTS, "memory": [float(GIB)] * SLOTS} if whole_day else {},
+                forecast_error=Resources(cpu=error, memory=None if error is None else 0.0),
             ),
         )  # fmt: skip
 

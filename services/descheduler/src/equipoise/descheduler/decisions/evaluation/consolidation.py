@@ -45,8 +45,9 @@ def consolidate(
     """
     plan = consolidation_plan(cluster, settings.consolidation)
     forbidden = _refusal(snapshot, settings)
-    step = next_step(cluster, plan, settings.consolidation, snapshot.emptying, forbidden=forbidden, unknown=problem)
-    moves = MovePlan(why=step.why) if forbidden or problem else emptying_moves(cluster, step.emptied, step.why)
+    unknown = problem or ("" if snapshot.evictions else "no binder has reported what it does with intents")
+    step = next_step(cluster, plan, settings.consolidation, snapshot.emptying, forbidden=forbidden, unknown=unknown)
+    moves = MovePlan(why=step.why) if forbidden or unknown else emptying_moves(cluster, step.emptied, step.why)
     result = StrategyResult(
         strategy=STRATEGY,
         window=cluster.windows[0],
@@ -63,7 +64,7 @@ def _refusal(snapshot: Snapshot, settings: EvaluationSettings) -> str:
         return f"consolidation.mode is {mode}"
     if why := strategy_refusal(settings.rules.level, STRATEGY):
         return why
-    return "" if snapshot.evictions == REAL else f"no pod is evicted: {snapshot.evictions or 'no binder has reported'}"
+    return "" if snapshot.evictions in (REAL, "") else f"no pod is evicted: {snapshot.evictions}"
 
 
 def _classifications(cluster: ClusterView, plan: ConsolidationPlan, step: EmptyingStep) -> list[NodeClassification]:
