@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT
+from equipoise.contracts.eviction.protection import MIRROR
 from equipoise.contracts.kubernetes.nodes.consolidation_taint import is_consolidation
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.plain_text import plain_text
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.descheduler.decisions.consolidation.consolidation_settings import Consolidation
@@ -14,6 +16,7 @@ DO_NOT_CONSOLIDATE = "karpenter.sh/do-not-consolidate"
 
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
+_OF_NODES = ("DaemonSet", "Node")
 _FORBIDDING = (SCALE_DOWN_DISABLED, DO_NOT_DISRUPT, DO_NOT_CONSOLIDATE)
 _VALUE_LIMIT = 40
 
@@ -53,6 +56,17 @@ def pods_to_move(node: ClusterNode) -> Iterator[MovablePod]:
     for pod in node.pods:
         if not (pod.belongs_to_node or pod.info.terminating or pod.uid in going):
             yield pod
+
+
+def count_of_pods_to_move(node: ClusterNode) -> int:
+    """The number of `pods_to_move`, without evaluating whether each may be moved."""
+    going = set(node.going)
+    return sum(not (info.terminating or info.uid in going or _ends_with_node(info.pod)) for info in node.occupying)
+
+
+def _ends_with_node(pod: Pod) -> bool:
+    controller = pod.metadata.controller
+    return MIRROR in pod.metadata.annotations or (controller is not None and controller.kind in _OF_NODES)
 
 
 def is_empty(node: ClusterNode) -> bool:

@@ -17,6 +17,7 @@ from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.descheduler.decisions.cluster import ClusterView
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod, Resource
 from equipoise.descheduler.decisions.consolidation.candidates import (
+    count_of_pods_to_move,
     is_being_emptied,
     permanent_obstacle,
     pod_obstacle,
@@ -34,8 +35,13 @@ from equipoise.descheduler.state.projection import Projection
 ALL_NUMBERS = 24
 """Up to this many candidates, every number of them is tried."""
 
-MOST_PODS = 120_000
-"""The number of pods for which targets are searched in one plan, over all tries: about 30 s with 5,000 nodes."""
+MOST_PODS = 12_000
+"""The number of pods that a plan moves at most, so that it takes seconds in the largest clusters. Further nodes are
+found once these have gone. If there are fewer pods, more numbers of nodes are tried."""
+
+MOST_WITHOUT_ROOM = 100
+"""The number of candidates in a row, without room for their pods, after which the others are not examined: what their
+pods use and request, and whether each may move, takes as long as everything else in a large cluster."""
 
 FEWEST_TRIES = 3
 
@@ -44,7 +50,11 @@ ROUNDING = 1e-9
 MORE_NODES = 3
 """How many nodes more the answer about requests is for."""
 
+NOT_EXAMINED = "not examined: the nodes before it in the order have too little room for their pods already"
+ENOUGH_PODS = f"not examined: {MOST_PODS:,} pods would move already, and further nodes are found once those have gone"
 WITH_MORE = "fewer nodes could go with it: the others need its room"
+
+_Order = tuple[bool, bool, float, int, str]
 
 _BOUNDS: Sequence[Bound] = ("requests", "load", "constraints", "pods")
 
@@ -72,10 +82,13 @@ class _Planner:
         self._days = ExpectedDays(cluster, projection)
         self._room: Array = projection.fit.room
         self._staying: dict[str, NodeObstacle] = {}
+        self._examined: list[ClusterNode] = []
+        """The nodes all of whose pods may move."""
+
         self._targets: Flags = self._days.known & np.array(
             [not (node.target_refusal or is_being_emptied(node)) for node in cluster.nodes], dtype=np.bool_
         )
-        self._candidates = self._fitting(self._ordered())
+        self._candidates = sorted(self._fitting(), key=_order)
 
     def plan(self) -> ConsolidationPlan:
         unchanged = _Found(forecast=self._days.forecast)
@@ -104,17 +117,16 @@ class _Planner:
 
     # which nodes are tried
 
-    def _ordered(self) -> list[NodeToEmpty]:
-        """The candidates: those that are being emptied, then those without a pod to move, then those that save the most
-        per pod. Why the others stay is recorded."""
-        candidates = []
-        for index, node in enumerate(self._cluster.nodes):
-            candidate = self._candidate(index, node)
-            if isinstance(candidate, NodeObstacle):
-                self._staying[node.name] = candidate
-            else:
-                candidates.append(candidate)
-        return sorted(candidates, key=_order)
+    def _ordered(self) -> list[int]:
+        """The indexes of all nodes: those that are being emptied, then those without a pod to move, then those that
+        save the most per pod."""
+        nodes, price_of = self._cluster.nodes, self._settings.prices.price_of
+
+        def order(index: int) -> _Order:
+            node = nodes[index]
+            return _rank(node, 0 if node.unknown else count_of_pods_to_move(node), price_of(node.labels))
+
+        return sorted(range(len(nodes)), key=order)
 
     def _candidate(self, index: int, node: ClusterNode) -> NodeToEmpty | NodeObstacle:
         being_emptied = is_being_emptied(node)
@@ -156,14 +168,25 @@ class _Planner:
         tries = max(FEWEST_TRIES, min(ALL_NUMBERS, 2 * MOST_PODS // max(pods, 1)))
         return sorted({most * number // tries for number in range(1, tries + 1)} | {1, 2, 4, 8})
 
-    def _fitting(self, candidates: Sequence[NodeToEmpty]) -> list[NodeToEmpty]:
-        """The candidates without those for whose pods the nodes that would remain have too little room in total, by
-        requests or in some hour. Why these stay is recorded."""
+    def _fitting(self) -> list[NodeToEmpty]:
+        """The candidates for whose pods the nodes that would remain have room in total, by requests and in every hour.
+        Why the others stay is recorded."""
         room = np.where(self._targets[:, np.newaxis], np.maximum(self._room, 0.0), 0.0)
         headroom = self._days.headroom(self._targets)
         free, below = room.sum(axis=0) + REQUEST_TOLERANCE, headroom.sum(axis=0) * (1.0 + ROUNDING)
-        fitting = []
-        for candidate in candidates:
+        fitting: list[NodeToEmpty] = []
+        without_room = moved = 0
+        for index in self._ordered():
+            node = self._cluster.nodes[index]
+            if without_room >= MOST_WITHOUT_ROOM or moved >= MOST_PODS:
+                why = NOT_EXAMINED if without_room >= MOST_WITHOUT_ROOM else ENOUGH_PODS
+                self._staying[node.name] = NodeObstacle(why=why)
+                continue
+            candidate = self._candidate(index, node)
+            if isinstance(candidate, NodeObstacle):
+                self._staying[node.name] = candidate
+                continue
+            self._examined.append(node)
             requests = sum(map(requests_of, candidate.pods), start=np.zeros(len(free)))
             amounts = sum((amount for _, amount in candidate.amounts), start=np.zeros(len(below)))
             free_after = free - room[candidate.index] - requests
@@ -171,11 +194,13 @@ class _Planner:
             if (free_after >= 0.0).all() and (below_after >= 0.0).all():
                 free, below = free_after, below_after
                 fitting.append(candidate)
+                without_room, moved = 0, moved + len(candidate.pods)
             else:
                 bound: Bound = "load" if (free_after >= 0.0).all() else "requests"
                 lacking = "free requests" if bound == "requests" else "room below their thresholds in every hour"
                 why = f"the other nodes have too little {lacking} for its pods, besides those of the nodes that go"
-                self._staying[candidate.node.name] = NodeObstacle(why=why, bound=bound)
+                self._staying[node.name] = NodeObstacle(why=why, bound=bound)
+                without_room += 1
         return fitting
 
     def _attempt(self, number: int) -> _Found:
@@ -245,7 +270,7 @@ class _Planner:
         """See `ConsolidationPlan.requests`."""
         gone = {each.node.name for each in emptied}
         remaining = [node for node in self._cluster.nodes if node.name not in gone]
-        more = [candidate.node for candidate in self._ordered() if candidate.node.name not in gone][:MORE_NODES]
+        more = [node for node in self._examined if node.name not in gone][:MORE_NODES]
         if len(more) < MORE_NODES:
             return {}
         moved = [pod for each in emptied for pod, _ in each.moves]
@@ -261,10 +286,12 @@ class _Planner:
         return result
 
 
-def _order(candidate: NodeToEmpty) -> tuple[bool, bool, float, int, str]:
-    pods = len(candidate.pods)
-    saved = (candidate.price or 0.0) / max(pods, 1)
-    return not is_being_emptied(candidate.node), pods > 0, -saved, pods, candidate.node.name
+def _order(candidate: NodeToEmpty) -> _Order:
+    return _rank(candidate.node, len(candidate.pods), candidate.price)
+
+
+def _rank(node: ClusterNode, pods: int, price: float | None) -> _Order:
+    return not is_being_emptied(node), pods > 0, -(price or 0.0) / max(pods, 1), pods, node.name
 
 
 def _most_frequent(staying: Mapping[str, NodeObstacle]) -> Bound:
