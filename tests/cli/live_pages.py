@@ -24,7 +24,7 @@ from equipoise.cli.views.dashboard import LIMITS, LOCAL, serving
 from equipoise.cli.views.explanations import Explanations
 from equipoise.cli.views.feed import plan_row
 from equipoise.cli.views.page_server import application
-from equipoise.cli.views.rows import Connection, LimitsRow
+from equipoise.cli.views.rows import Connection, LimitsRow, SavingsRow
 from equipoise.cli.views.state import LiveState
 from equipoise.cli.views.viewers import Viewers
 from equipoise.contracts.configuration.settings import LoadSettings
@@ -190,6 +190,11 @@ class ShownCluster:
             LimitUsage(limit="perWorkload", scope="Deployment/shop/web", counted=2, max="20 %", allowed=4, window="1h"),
         ]
         self.state.show(LimitsRow(evictions="allowed", last_day=31, dry_runs_last_day=4, usage=usage))
+        savings = SavingsRow(
+            planned_at=now, considered=len(self.names), emptiable=3, pods=61, currency="EUR", cost=3504.0,
+            without_price=2, saved=262.8, hottest_before=0.52, hottest_after=0.575,
+        )  # fmt: skip
+        self.state.show(savings)
         self.state.show(Connection(cluster="cluster: production https://10.0.0.1:6443 (context prod)", server="nats"))
 
 

@@ -23,7 +23,14 @@ from equipoise.cli.exit_codes import TERMINATED
 from equipoise.cli.views.dashboard import allowed_hosts, is_local
 from equipoise.cli.views.page_server import CONTENT_SECURITY_POLICY, FILES, host_of
 from equipoise.cli.views.viewers import MAX_KEPT, MAX_VIEWERS, MAX_VIEWERS_PER_ADDRESS, MAX_WAITING, Viewers
-from equipoise.runtime.bus import connect
+from equipoise.contracts.bus.subjects import PLAN_CONSOLIDATION
+from equipoise.contracts.messages.consolidation import (
+    CONSOLIDATION_REQUEST,
+    CONSOLIDATION_RESPONSE,
+    ConsolidationRequest,
+    ConsolidationResponse,
+)
+from equipoise.runtime.bus import Endpoint, connect
 from equipoise.runtime.process.clock import SystemClock
 
 NODES = 12
@@ -162,7 +169,7 @@ async def test_a_browser_gets_a_snapshot_and_then_what_changed() -> None:
 
     assert ("snapshot", "run-0", "change", "run-1") == (kind, first, next_kind, second)
     assert NODES == len(snapshot["nodes"])
-    assert {"moves", "points", "summary", "plan", "limits", "connection"} <= snapshot.keys()
+    assert {"moves", "points", "summary", "plan", "savings", "limits", "connection"} <= snapshot.keys()
     assert 0 < len(change["nodes"]) < NODES
     assert "plan" not in change
 
@@ -392,6 +399,35 @@ async def test_the_command_serves_what_is_on_the_bus(bus: Bus) -> None:
     assert "evicted" in explained["text"]
     assert 0.5 == seen["node-a"][1]
     assert "evicted" == seen["intent-web-1"]["outcome"]
+
+
+async def test_the_page_asks_the_descheduler_what_could_be_saved(bus: Bus, tmp_path: Path) -> None:
+    """With the prices of a file."""
+    prices, requests = tmp_path / "prices.yaml", list[ConsolidationRequest]()
+    prices.write_text("{currency: EUR, nodes: [{instanceType: m7i.large, perHour: 0.12}]}")
+
+    async def respond(request: ConsolidationRequest) -> ConsolidationResponse:
+        requests.append(request)
+        return CONSOLIDATION_RESPONSE
+
+    access = ("--nats", bus.url, "--user", "tap", "--password-file", bus.password_file("tap"))
+    arguments = ("--listen", f"127.0.0.1:{free_port()}", "--prices", str(prices))
+    running = await started("dashboard", *arguments, *access, KUBECONFIG="/nowhere")
+    endpoint = Endpoint(subject=PLAN_CONSOLIDATION, request_type=ConsolidationRequest, handler=respond)
+    async with connect(bus.settings("descheduler"), "descheduler") as descheduler:
+        await descheduler.serve("descheduler", [endpoint])
+        address = (await running.prints(r"live page: (http://127\.0\.0\.1:\d+/)"))[1]
+        savings: dict[str, Any] = {}
+        async with ClientSession() as http, http.get(f"{address}events") as response:
+            stream = Stream(response)
+            while "emptiable" not in savings:
+                _, _, changes = await stream.next()
+                savings = changes.get("savings", {})
+    running.process.terminate()
+    await running.ends()
+
+    assert CONSOLIDATION_REQUEST == requests[0]
+    assert (1, "EUR", pytest.approx(87.6)) == (savings["emptiable"], savings["currency"], savings["saved"])
 
 
 async def test_the_page_begins_with_the_last_message_of_each_node(bus: Bus) -> None:

@@ -51,7 +51,9 @@ async def test_the_page_shows_the_cluster_and_explains_a_node(tmp_path: Path, cl
     """By keyboard alone, without an error in the console, without a foreign request, on a wide and a narrow screen."""
     cluster = ShownCluster(40, clock.now())
     async with shown_page(cluster) as (url, viewers), a_browser(tmp_path, url) as browser:
-        tiles = await browser.run("return document.querySelector('.tiles').innerText")
+        overview, tiles = await browser.run(
+            "return [...document.querySelectorAll('.tiles')].map(each => each.innerText)"
+        )
         plan = await browser.run("return document.querySelector('[aria-labelledby=plan-title]').innerText")
         moves = await browser.run("return document.querySelector('.feed').innerText")
         await browser.run("document.querySelector('[role=grid]').focus()")
@@ -77,6 +79,10 @@ async def test_the_page_shows_the_cluster_and_explains_a_node(tmp_path: Path, cl
         await browser.until("window.innerWidth === 380 && document.documentElement.scrollWidth <= 380")
 
     assert "38of 40" in tiles
+    assert "3,504 EURa month" in overview
+    assert "38 of 40 nodes; the price of the others is unknown" in overview
+    assert "1 move in progress" in overview
+    assert "263 EUR a month, 61 pods to move, hottest hour from 52 % to 57 %" in overview
     assert "In sum: " in plan
     assert "gain and cost: 6.2 points; 1.50 GiB, 3 d old, ready in 12 s" in plan
     assert "gain and cost: 6.2 points; 1.50 GiB, 3 d old, ready in 12 s" in moves
@@ -119,7 +125,7 @@ async def test_a_browser_that_slept_for_an_hour_gets_a_new_snapshot(tmp_path: Pa
         for _ in range(3_600):
             viewers.publish(b"{}")
         await browser.until("window.equipoise.snapshots === 2")
-        spread = await browser.until("document.querySelector('.tile b').innerText")
+        spread = await browser.until("document.querySelector('.tiles.three .tile b').innerText")
 
     summary = cluster.state.everything().summary
     assert summary is not None

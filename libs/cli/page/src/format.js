@@ -3,6 +3,7 @@
 export const percent = (share, digits = 0) => (share == null ? "?" : `${(100 * share).toFixed(digits)} %`);
 export const points = (share) => (share == null ? "?" : (100 * share).toFixed(1));
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+export const money = (amount, currency) => `${amount.toLocaleString("en", { maximumFractionDigits: amount < 100 ? 2 : 0 })}${currency ? ` ${currency}` : ""}`;
 export const cores = (value) => (value == null ? "?" : value.toFixed(2));
 export const gib = (value) => (value == null ? "?" : (value / 2 ** 30).toFixed(2));
 

@@ -6,9 +6,9 @@ import { Spread } from "./chart.js";
 import { legend } from "./colors.js";
 import { useTheme } from "./element.js";
 import { Drawer } from "./explain.js";
-import { clock, count, duration, percent, points, shortName, shortNode } from "./format.js";
+import { clock, count, duration, money, percent, points, shortName, shortNode } from "./format.js";
 import { EarlierMap, HeatMap } from "./heatmap.js";
-import { CPU, MEMORY, NODE, PODS, CPU_REQUESTS, MEMORY_REQUESTS, RESOURCES, STATE, UNKNOWN, applyChanges, describe, emptyModel, orderedNames } from "./model.js";
+import { CPU, MEMORY, NODE, PODS, CPU_REQUESTS, EMPTIED, MEMORY_REQUESTS, RESOURCES, SET_APART, STATE, UNKNOWN, applyChanges, describe, emptyModel, orderedNames } from "./model.js";
 
 const SILENCE = 60_000; // milliseconds without an event after which the stream is opened again
 const RETRY = 5_000;
@@ -132,14 +132,48 @@ function Header({ model, view }) {
   </header>`;
 }
 
+// What an owner of the cluster asks first.
+function Overview({ model }) {
+  const { summary, savings } = model;
+  if (!summary) return null;
+  const rows = [...model.nodes.values()], loads = rows.filter((row) => row[CPU] != null && !row[SET_APART]).map((row) => row[CPU]);
+  const extremes = loads.length ? `CPU from ${percent(loads.reduce((a, b) => Math.min(a, b)))} on the idlest to ${percent(loads.reduce((a, b) => Math.max(a, b)))} on the hottest node` : "no load is known";
+  return html`<dl class="tiles" aria-label="Overview">
+    <${Tile} name="What is uneven" value=${summary.evaluated_at ? summary.hot : "?"} unit=${`hot ${summary.hot === 1 ? "node" : "nodes"} of ${summary.nodes.toLocaleString("en")}`} tone=${summary.hot ? "hot" : ""} note=${`${extremes}; ${summary.evaluated_at ? `evaluated at ${clock(summary.evaluated_at)}` : "no evaluation received"}`} />
+    <${Cost} savings=${savings} /><${Saved} savings=${savings} /><${Running} model=${model} rows=${rows} />
+  </dl>`;
+}
+
+function Cost({ savings }) {
+  if (savings?.cost == null) return html`<${Tile} name="What it costs" value="?" note=${!savings ? "requesting an answer" : savings.problem || "No prices: set descheduler.consolidation.prices, or use --prices."} />`;
+  const all = savings.considered ?? 0, missing = savings.without_price ?? 0;
+  return html`<${Tile} name="What it costs" value=${money(savings.cost, savings.currency)} unit="a month" note=${missing ? `${all - missing} of ${count(all, "node")}; the price of the others is unknown` : count(all, "node")} />`;
+}
+
+function Saved({ savings }) {
+  const name = "What could be saved";
+  if (!savings || savings.problem) return html`<${Tile} name=${name} value="?" note=${savings?.problem ?? "requesting an answer"} />`;
+  const nodes = savings.emptiable ?? 0, parts = [];
+  if (nodes && savings.saved != null) parts.push(`${money(savings.saved, savings.currency)} a month`);
+  if (nodes) parts.push(savings.pods ? `${count(savings.pods, "pod")} to move` : "no pod to move");
+  if (nodes && savings.hottest_before != null && savings.hottest_after != null) parts.push(`hottest hour from ${percent(savings.hottest_before)} to ${percent(savings.hottest_after)}`);
+  return html`<${Tile} name=${name} value=${nodes.toLocaleString("en")} unit=${nodes === 1 ? "node" : "nodes"} note=${parts.join(", ") || "No node could go: `equipoise consolidate` shows why."} />`;
+}
+
+function Running({ model, rows }) {
+  const emptied = rows.filter((row) => row[EMPTIED]).length, moves = [...model.moves.values()].filter((move) => !move.outcome).length;
+  const unit = [emptied && `${count(emptied, "node")} being emptied`, moves && `${count(moves, "move")} in progress`].filter(Boolean);
+  const campaign = model.summary.campaign, value = campaign ? "Campaign" : unit.length ? unit.shift() : "Nothing";
+  return html`<${Tile} name="What is running" value=${value} note=${[campaign, ...unit].filter(Boolean).join("; ") || (value === "Nothing" ? "no campaign, no node being emptied, no open move" : "")} />`;
+}
+
 function Tiles({ summary }) {
   if (!summary) return null;
-  const { nodes, known, expected, hot, spread, mean } = summary, missing = nodes - known;
+  const { nodes, known, expected, spread, mean } = summary, missing = nodes - known;
   const measured = summary.measured_at ? `measured at ${clock(summary.measured_at)}` : "no measurement cycle received";
-  return html`${summary.campaign && html`<p class="notice" role="status">${summary.campaign}</p>`}<dl class="tiles">
+  return html`<dl class="tiles three" aria-label="Measurement">
     <${Tile} name="CPU spread" value=${points(spread.cpu)} unit="points" note=${`mean ${percent(mean.cpu)}`} />
     <${Tile} name="Memory spread" value=${points(spread.memory)} unit="points" note=${`mean ${percent(mean.memory)}`} />
-    <${Tile} name="Hot nodes" value=${summary.evaluated_at ? hot : "?"} tone=${hot ? "hot" : ""} note=${summary.evaluated_at ? `evaluated at ${clock(summary.evaluated_at)}` : "no evaluation received"} />
     <${Tile} name="Nodes with known load" value=${known.toLocaleString("en")} unit=${`of ${Math.max(nodes, expected ?? 0).toLocaleString("en")}`} tone=${missing ? "warn" : ""} note=${measured} />
   </dl>`;
 }
@@ -290,7 +324,7 @@ function App() {
     opener.current = null;
   }, []);
   return html`<${Header} model=${model} view=${view} />
-    <main><${Tiles} summary=${model.summary} />
+    <main><${Overview} model=${model} /><${Tiles} summary=${model.summary} />
       <div class="cards"><${Loads} model=${model} view=${view} open=${open} />
         <section class="card spread" aria-labelledby="spread-title"><div class="title"><h2 id="spread-title">Spread</h2><span class="quiet">highest minus lowest load, in points</span></div><${Spread} data=${model.points} /></section>
         <${Moves} model=${model} open=${open} />

@@ -12,7 +12,7 @@ const byName = new Intl.Collator("en", { numeric: true }).compare;
 
 export function emptyModel() {
   return {
-    nodes: new Map(), names: [], moves: new Map(), points: [], summary: null, plan: null, limits: null, connection: null,
+    nodes: new Map(), names: [], moves: new Map(), points: [], summary: null, plan: null, savings: null, limits: null, connection: null,
   };
 }
 
@@ -32,7 +32,7 @@ export function applyChanges(model, changes) {
   const last = model.points.at(-1)?.[0] ?? 0;
   model.points.push(...(changes.points ?? []).filter((point) => point[0] > last));
   if (model.points.length > MAX_POINTS) model.points.splice(0, model.points.length - MAX_POINTS);
-  for (const part of ["summary", "plan", "limits", "connection"]) {
+  for (const part of ["summary", "plan", "savings", "limits", "connection"]) {
     if (changes[part] != null) model[part] = changes[part];
   }
 }

@@ -47,6 +47,13 @@ wide_output_option = click.option(
 )
 """The values of both output options are passed to the command as `output`."""
 
+prices_option = click.option(
+    "--prices",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Prices per hour, YAML or the nodes of OpenCost's /assets. Defaults to descheduler.consolidation.prices.",
+)
+
 watch_option = click.option(
     "-w",
     "--watch",

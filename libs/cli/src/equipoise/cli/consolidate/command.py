@@ -10,17 +10,13 @@ from equipoise.cli.options import (
     Output,
     cluster_options,
     nats_options,
+    prices_option,
     wide_output_option,
 )
 
 
 @click.command()
-@click.option(
-    "--prices",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Prices per hour, YAML or the nodes of OpenCost's /assets. Defaults to descheduler.consolidation.prices.",
-)
+@prices_option
 @nats_options
 @cluster_options
 @wide_output_option

@@ -123,6 +123,11 @@ def per_month(per_hour: float | None) -> float | None:
 
 def _lines(answer: ConsolidationResponse) -> Iterator[str]:
     yield f"{day_and_time(answer.planned_at)}, planned by {answer.leader.holder}; mode {answer.mode}"
+    if answer.cluster_per_hour is not None:
+        priced = (
+            f", without {count(answer.cluster_unpriced, 'node')} without a price" if answer.cluster_unpriced else ""
+        )
+        yield f"all nodes cost {money(answer.cluster_per_hour, answer.currency)} a month{priced}"
     if answer.hottest_before is not None:
         yield f"hottest hour now:   {_hour(answer.hottest_before)}"
     if answer.hottest_after is not None and answer.emptiable:

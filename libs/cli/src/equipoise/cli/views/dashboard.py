@@ -14,6 +14,7 @@ from equipoise.cli.views.explanations import Explanations
 from equipoise.cli.views.feed import LiveFeed
 from equipoise.cli.views.page_server import application
 from equipoise.cli.views.viewers import Viewers
+from equipoise.contracts.configuration.prices import PriceTable
 from equipoise.contracts.connection_limits import ConnectionLimits
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.http_server.connections import listen
@@ -28,13 +29,17 @@ LIMITS = ConnectionLimits(total=512, per_address=256)
 """A browser opens up to six connections and keeps one for the stream. `Viewers` limits the streams."""
 
 
-async def run_dashboard(address: str, hosts: Sequence[str], server: Nats, options: ClusterOptions) -> None:
-    """Run the command until it is interrupted. Raises ConfigurationError, InvalidInput, CommandFailed and BusError."""
+async def run_dashboard(
+    address: str, hosts: Sequence[str], server: Nats, options: ClusterOptions, *, prices: PriceTable | None
+) -> None:
+    """Run the command until it is interrupted. `prices`: None: those of the descheduler.
+
+    Raises ConfigurationError, InvalidInput, CommandFailed and BusError."""
     configure_logging(Logging(level="warning"), "dashboard")
     cancel_on_signals()  # without a handler, SIGTERM does not end the first process of a container
     host, port = split_address(address)
     clock = SystemClock()
-    feed = LiveFeed(server, options, clock)
+    feed = LiveFeed(server, options, clock, prices=prices)
     viewers = Viewers(f"{clock.now():.0f}", lambda: msgspec.json.encode(feed.state.everything()))
     app = application(
         feed.state,

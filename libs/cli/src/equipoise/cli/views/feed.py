@@ -17,6 +17,7 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.binder.state.ledger import Ledger
 from equipoise.cli.bus.cluster import BusCluster, bus_cluster, plan_cluster
 from equipoise.cli.bus.messages import retained_messages
+from equipoise.cli.consolidate.prices import consolidation_request
 from equipoise.cli.effective.reading import is_of_its_service, read_effective
 from equipoise.cli.effective.running import running_configurations
 from equipoise.cli.effective.settings import file_settings, known_settings
@@ -28,13 +29,16 @@ from equipoise.cli.status.in_effect import effective_lines
 from equipoise.cli.status.run import limits_of, stored_ledger
 from equipoise.cli.views.history import MAX_REVIEW_AGE
 from equipoise.cli.views.moves import MAX_MOVES
-from equipoise.cli.views.rows import Connection, LimitsRow, PlanRow
+from equipoise.cli.views.rows import Connection, LimitsRow, PlanRow, SavingsRow
+from equipoise.cli.views.savings import savings_row
 from equipoise.cli.views.state import MAX_PROCESSES, LiveState
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.channels import CHANNELS
-from equipoise.contracts.bus.subjects import PLAN_PREVIEW, PREFIX
+from equipoise.contracts.bus.subjects import PLAN_CONSOLIDATION, PLAN_PREVIEW, PREFIX
+from equipoise.contracts.configuration.prices import PriceTable
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.advice import ClusterReview
+from equipoise.contracts.messages.consolidation import ConsolidationResponse
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL, EffectiveConfiguration, Heartbeat
@@ -64,6 +68,10 @@ TICK_SECONDS = 1.0
 PLAN_SECONDS, PLAN_TIMEOUT = 30.0, 20.0
 """Seconds between two plans, and the timeout of one. With 5,000 nodes a plan takes seconds."""
 
+SAVINGS_SECONDS, SAVINGS_TIMEOUT = 600.0, 90.0
+"""Seconds between two answers of which nodes could go, and the timeout of one. With 5,000 nodes it takes half a minute,
+and forecasts change slowly."""
+
 LEDGER_SECONDS = 10.0
 DECISIONS_SECONDS, OUTCOMES_SECONDS = 3_600.0, 86_400.0
 """Seconds of evaluations and of outcomes that are read back.
@@ -82,6 +90,8 @@ MAX_EARLY = 50_000
 
 MAX_LIMITS, MAX_PLANNED = 100, 200
 
+NO_LEADER = "no descheduler leads, and only the leader has a plan"
+
 
 class KnownLedger(msgspec.Struct, frozen=True, kw_only=True):
     """The ledger, with the limits that binders run with."""
@@ -98,9 +108,12 @@ class KnownLedger(msgspec.Struct, frozen=True, kw_only=True):
 class LiveFeed:
     """A live state with its sources."""
 
-    def __init__(self, server: Nats, options: ClusterOptions, clock: Clock) -> None:
-        """Raises InvalidInput and ConfigurationError for invalid options."""
+    def __init__(
+        self, server: Nats, options: ClusterOptions, clock: Clock, *, prices: PriceTable | None = None
+    ) -> None:
+        """`prices`: None: those of the descheduler. Raises InvalidInput and ConfigurationError for invalid options."""
         self._server, self._options, self._clock = server, options, clock
+        self._savings_request = consolidation_request(prices)
         file = options.configuration
         self._file = None if file is None else file_settings(file, os.environ)
         self._effective: dict[tuple[str, str], EffectiveConfiguration] = {}
@@ -123,6 +136,7 @@ class LiveFeed:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_bus(watched))
             tasks.create_task(self._follow_ledger(watched))
+            tasks.create_task(self._follow_savings(watched))
             while True:
                 self._show_connection()
                 if self._early is None:
@@ -238,7 +252,7 @@ class LiveFeed:
         try:
             plan = await bus.request(PLAN_PREVIEW, PlanRequest(), PlanResponse, timeout=PLAN_TIMEOUT)
         except NoResponders:
-            return PlanRow(problem="no descheduler leads, and only the leader has a plan")
+            return PlanRow(problem=NO_LEADER)
         except BusError as error:
             return PlanRow(problem=str(error))
         if plan.leader.lease_uid != self._lease_uid:
@@ -248,6 +262,26 @@ class LiveFeed:
         self._last_plan = plan
         self.state.plan(plan)
         return plan_row(plan, self._ledger)
+
+    async def _follow_savings(self, watched: Callable[[], bool]) -> None:
+        while True:
+            if watched() and self.ready and self.bus is not None:
+                row = await self._savings(self.bus)
+                self.state.show(row)
+                await self._clock.sleep(PLAN_SECONDS if row.problem else SAVINGS_SECONDS)
+            await self._clock.sleep(TICK_SECONDS)
+
+    async def _savings(self, bus: Bus) -> SavingsRow:
+        try:
+            return savings_row(
+                await bus.request(
+                    PLAN_CONSOLIDATION, self._savings_request, ConsolidationResponse, timeout=SAVINGS_TIMEOUT
+                )
+            )
+        except NoResponders:
+            return SavingsRow(problem=NO_LEADER)
+        except BusError as error:
+            return SavingsRow(problem=str(error))
 
     # -- the ledger
 

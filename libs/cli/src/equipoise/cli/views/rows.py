@@ -168,6 +168,39 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds until the first move from one of these nodes may be proposed."""
 
 
+class SavingsRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the nodes cost, and which of them the cluster could do without."""
+
+    problem: str = ""
+    """Why it is unknown. The other fields are then empty."""
+
+    planned_at: float | None = None
+    considered: int = 0
+    """The number of nodes of the cluster."""
+
+    emptiable: int = 0
+    """How many of them could go."""
+
+    pods: int = 0
+    """How many pods would have to move for that."""
+
+    currency: str = ""
+    cost: float | None = None
+    """What all nodes cost in a month of 730 hours; None if the price of none is known."""
+
+    without_price: int = 0
+    """The number of nodes whose price is unknown."""
+
+    saved: float | None = None
+    """What the nodes that could go cost in a month; None if the price of none is known."""
+
+    hottest_before: float | None = None
+    """The highest forecast load of any node in any hour (0..1 of the base); None if it is unknown."""
+
+    hottest_after: float | None = None
+    """The same without the nodes that could go."""
+
+
 class LimitsRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The eviction ledger, and the limits in use according to the configuration of the running binders."""
 
@@ -213,6 +246,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     points: list[SpreadPoint] = []
     summary: ClusterSummary | None = None
     plan: PlanRow | None = None
+    savings: SavingsRow | None = None
     limits: LimitsRow | None = None
     connection: Connection | None = None
 

@@ -18,6 +18,7 @@ from equipoise.cli.views.rows import (
     NodeRow,
     PlanRow,
     PodRow,
+    SavingsRow,
     ServiceRow,
     Unknown,
 )
@@ -77,7 +78,7 @@ class LiveState:
         self._ticked_at = 0.0
         self._summary: ClusterSummary | None = None
         self._summary_is_stale = True
-        self._parts: dict[str, PlanRow | LimitsRow | Connection] = {}
+        self._parts: dict[str, PlanRow | SavingsRow | LimitsRow | Connection] = {}
         self._changed_parts: set[str] = set()
         self.ignored_nodes = 0
         """The number of messages about nodes beyond `MAX_NODES`."""
@@ -200,7 +201,7 @@ class LiveState:
         self._evaluated_at = max(self._evaluated_at or 0.0, plan.planned_at)
         self._summary_is_stale = True
 
-    def show(self, part: PlanRow | LimitsRow | Connection) -> None:
+    def show(self, part: PlanRow | SavingsRow | LimitsRow | Connection) -> None:
         """Show a part of the view that is read, not published."""
         name = _PARTS[type(part)]
         if self._parts.get(name) != part:
@@ -379,4 +380,4 @@ class LiveState:
             yield Unknown(what="further nodes", why=f"only {MAX_NODES} nodes are shown")
 
 
-_PARTS = {PlanRow: "plan", LimitsRow: "limits", Connection: "connection"}
+_PARTS = {PlanRow: "plan", SavingsRow: "savings", LimitsRow: "limits", Connection: "connection"}

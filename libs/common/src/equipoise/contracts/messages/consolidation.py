@@ -186,6 +186,12 @@ class ConsolidationResponse(Message, frozen=True, kw_only=True):
     unpriced: Count = 0
     """How many of these nodes have no price."""
 
+    cluster_per_hour: Amount | None = None
+    """What all nodes of the cluster cost together; None if the price of none is known."""
+
+    cluster_unpriced: Count = 0
+    """How many nodes of the cluster have no price."""
+
     staying: list[StayingNode] = []
     hottest_before: NodeHour | None = None
     """The hottest hour of all nodes whose day is measured; None if there is none."""
@@ -236,6 +242,7 @@ CONSOLIDATION_RESPONSE = ConsolidationResponse(
     pods=6,
     per_hour=0.12,
     currency="EUR",
+    cluster_per_hour=0.24,
     staying=[StayingNode(node=HOT_NODE, why="shop/db-0 stays: it has a persistent volume", bound="pods")],
     hottest_before=NodeHour(node=HOT_NODE, resource="cpu", hour=14, load=0.52),
     hottest_after=NodeHour(node=HOT_NODE, resource="cpu", hour=14, load=0.575),

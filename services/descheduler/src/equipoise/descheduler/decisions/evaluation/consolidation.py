@@ -101,6 +101,8 @@ def consolidation_response(
     """The plan as a message."""
     plan, step, own = consolidated.plan, consolidated.step, settings.consolidation
     prices = [each.price for each in plan.nodes if each.price is not None]
+    nodes = consolidated.result.cluster.nodes
+    all_prices = [price for node in nodes if (price := own.prices.price_of(node.labels)) is not None]
     return ConsolidationResponse(
         mode=own.mode,
         nodes=[_emptiable(each) for each in plan.nodes[:MAX_ENTRIES]],
@@ -109,6 +111,8 @@ def consolidation_response(
         per_hour=sum(prices) if prices else None,
         currency=own.prices.currency or "",
         unpriced=len(plan.nodes) - len(prices),
+        cluster_per_hour=sum(all_prices) if all_prices else None,
+        cluster_unpriced=len(nodes) - len(all_prices),
         staying=[
             StayingNode(node=name, why=obstacle.why, bound=obstacle.bound)
             for name, obstacle in sorted(plan.staying.items())[:MAX_ENTRIES]
@@ -126,7 +130,7 @@ def consolidation_response(
         emptying=list(step.state.nodes.values()),
         why=step.why,
         evictions=evictions,
-        considered=len(consolidated.result.cluster.nodes),
+        considered=len(nodes),
         interval=float(settings.interval),
         leader=leader,
         planned_at=consolidated.result.cluster.now,
