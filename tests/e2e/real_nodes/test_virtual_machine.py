@@ -14,7 +14,7 @@ def test_the_agent_limits_batch_pods_on_cgroup_v2_and_leaves_what_the_kubelet_ha
     result = result_of("agent_on_v2", required=VIRTUAL_MACHINE, seconds=2 * SECONDS)
     systemd, static = result["systemd"], result["static"]
 
-    assert "10.79.0.1" in result["resolved"], "DNS"
+    assert "10.79.0.1" in result["resolved"].split(), "DNS"
     assert tuple(systemd["before"]) == tuple(static["before"]) == OF_KUBELET
     assert systemd["problems"] == static["problems"] == []
     assert systemd["killed"] == {"limits": list(LIMITS), "again": list(LIMITS)}
