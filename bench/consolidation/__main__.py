@@ -11,9 +11,7 @@ import argparse
 import asyncio
 import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -23,31 +21,11 @@ from bench.consolidation.figures import Figures
 from bench.consolidation.fleet import INSTANCE_TYPE, fleet
 from bench.consolidation.run import Course, Participant, run_participant
 from bench.karpenter import build_karpenter
-from bench.output import report
-from equipoise.cli.demo.configuration import COMPRESSION, SURGE
-from equipoise.contracts.bus.subjects import SERVICES
-
-BALANCED = "Karpenter, Balanced"
-EQUIPOISE = "Equipoise, WhenEmpty"
-CONSOLIDATION: dict[str, Any] = {
-    "load": COMPRESSION[0].document["load"],
-    # Karpenter moves the pods of every namespace.
-    "namespaces": {"exclude": ["kube-system", "kube-public", "kube-node-lease", "equipoise-system"]},
-    "surge": SURGE.document["surge"],
-    "descheduler": {
-        "intentLifetime": "12m",
-        "strategies": [{"name": "low_node_load"}],
-        # Karpenter needs half a minute to remove an empty node, which is nearly two hours of the compressed day.
-        "consolidation": {"mode": "act", "removalTimeout": "12h"},
-    },
-}
-"""What compression requires as in the demo, moves without a gap, and consolidation."""
 
 PARTICIPANTS = (
     Participant(name="nothing, WhenEmpty", policy="WhenEmpty"),
-    Participant(name=BALANCED, policy="Balanced"),
+    Participant(name="Karpenter, Balanced", policy="Balanced"),
     Participant(name="Karpenter, WhenEmptyOrUnderutilized", policy="WhenEmptyOrUnderutilized"),
-    Participant(name=EQUIPOISE, policy="WhenEmpty", services=SERVICES, settings=CONSOLIDATION),
 )
 
 
@@ -95,24 +73,6 @@ def print_table(results: list[Figures]) -> None:
     console.print(table)
 
 
-def report_targets(results: Mapping[str, Figures]) -> None:
-    """Equipoise compared with Karpenter's `Balanced`."""
-    if not {BALANCED, EQUIPOISE} <= results.keys():
-        return
-    ours, theirs = results[EQUIPOISE], results[BALANCED]
-    for figure, unit, target in (
-        ("nodes_removed", "nodes", (">=", 1.0)),
-        ("evictions", "pods", ("<=", 0.5)),
-        ("hot_node_hours", "hours", ("<=", 1.0)),
-        ("pending_pods", "pods", ("<=", 1.0)),
-    ):
-        value, baseline = float(getattr(ours, figure)), float(getattr(theirs, figure))
-        report(
-            f"consolidation/{figure}", value, unit, target=target if baseline else None, baseline=baseline,
-            run=ours.name, against=theirs.name,
-        )  # fmt: skip
-
-
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=40)
@@ -146,7 +106,6 @@ async def main() -> None:
                 file.write(line + "\n")
     if results:
         print_table(list(results.values()))
-        report_targets(results)
 
 
 if __name__ == "__main__":

@@ -69,10 +69,6 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     longest_pending: float
 
-    @property
-    def nodes_removed(self) -> int:
-        return self.nodes_before - self.nodes_after
-
 
 def figures(
     name: str,

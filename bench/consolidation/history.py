@@ -9,6 +9,8 @@ from equipoise.cli.demo.manifests import DAEMON_SET
 from equipoise.testbed import audit
 from equipoise.testbed.processes.configuration import SCHEDULER
 
+FOREVER = float("inf")
+
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
     """The time for which something was so, in Unix seconds. `until` is infinite if it still is."""
@@ -44,36 +46,37 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """Pods for which kube-scheduler found no node, until it bound them."""
 
     evictions: tuple[float, ...]
-    """Unix seconds."""
+    """Unix seconds at which a pod was first evicted. Karpenter may ask again while the pod ends."""
 
 
-def history(log: Path, nodes: Collection[str], pods: Collection[str]) -> History:
-    """The history of a log. `nodes`, `pods`: the names of those that exist at its end."""
+def history(log: Path, nodes: Collection[str]) -> History:
+    """The history of a log. `nodes`: the names of those that exist at its end."""
     bindings = [binding for binding in audit.bindings(log) if not _of_daemon_set(binding.pod)]
     writes = audit.pod_writes(log)
     deleted = {f"{write.namespace}/{write.pod}": write.time.timestamp() for write in writes if write.verb == "delete"}
     bound = {f"{binding.namespace}/{binding.pod}": binding.time.timestamp() for binding in bindings}
-
-    def gone(pod: str) -> float:
-        return float("inf") if pod in pods else deleted.get(pod, float("inf"))
 
     unplaced: dict[str, float] = {}
     for write in writes:
         # kube-scheduler writes the status of a pod only if it has found no node for it.
         if (write.user, write.subresource) == (SCHEDULER, "status") and not _of_daemon_set(write.pod):
             unplaced.setdefault(f"{write.namespace}/{write.pod}", write.time.timestamp())
-    evictions = (eviction for eviction in audit.evictions(log) if eviction.succeeded)
+    evicted: dict[tuple[str, str], float] = {}
+    for eviction in audit.evictions(log):
+        if eviction.succeeded and not _of_daemon_set(eviction.pod):
+            evicted.setdefault((eviction.namespace, eviction.pod), eviction.time.timestamp())
     return History(
         nodes=_nodes(log, nodes),
         pods=tuple(
-            Placed(name=pod, node=binding.node, since=bound[pod], until=gone(pod))
+            Placed(name=pod, node=binding.node, since=bound[pod], until=deleted.get(pod, FOREVER))
             for binding in bindings
             for pod in [f"{binding.namespace}/{binding.pod}"]
         ),
         pending=tuple(
-            Span(name=pod, since=since, until=bound.get(pod, gone(pod))) for pod, since in sorted(unplaced.items())
+            Span(name=pod, since=since, until=bound.get(pod, deleted.get(pod, FOREVER)))
+            for pod, since in sorted(unplaced.items())
         ),
-        evictions=tuple(eviction.time.timestamp() for eviction in evictions if not _of_daemon_set(eviction.pod)),
+        evictions=tuple(evicted.values()),
     )
 
 
@@ -86,7 +89,7 @@ def _nodes(log: Path, existing: Collection[str]) -> tuple[Span, ...]:
         created.setdefault(write.name, at)
         last[write.name] = at
     return tuple(
-        Span(name=name, since=since, until=float("inf") if name in existing else last[name])
+        Span(name=name, since=since, until=FOREVER if name in existing else last[name])
         for name, since in sorted(created.items())
     )
 

@@ -96,13 +96,8 @@ async def run_participant(
             await api.apply([node_pool(participant.policy)])
             end = begin + course.days * day.seconds
             await _wait(cluster, api, pid, end)
-        pods = (await api.request("GET", "/api/v1/pods"))["items"]
         nodes = (await api.request("GET", NODES_PATH))["items"]
-        past = history(
-            cluster.audit_log,
-            nodes={node["metadata"]["name"] for node in nodes},
-            pods={f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods},
-        )
+        past = history(cluster.audit_log, {node["metadata"]["name"] for node in nodes})
         endpoints = ready_endpoints(audit.written_slices(cluster.audit_log), wanted, end)
         return figures(
             participant.name,

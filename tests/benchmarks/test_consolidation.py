@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from bench.consolidation.figures import Day, Figures, figures
 from bench.consolidation.fleet import INSTANCE_TYPE, even_placement, fewest_nodes, fleet
-from bench.consolidation.history import History, Placed, Span, history
+from bench.consolidation.history import FOREVER, History, Placed, Span, history
 
 from equipoise.cli.demo.manifests import DAEMON_SET
 from equipoise.lab.model.trace import Trace, TraceNode, TracePod, TraceWorkload
 from equipoise.testbed.ready_endpoints import ReadyEndpoints, Shortage
 
-FOREVER = float("inf")
 DAY = Day(epoch=0.0, step_seconds=10.0, cpu_milli={"shop/web": [100.0, 900.0]})
 """A day of 20 seconds, so that a second is 1.2 hours."""
 
@@ -114,10 +113,10 @@ def unplaced(at: float, pod: str) -> str:
     return event(at, "pods/status", pod, "patch", user={"username": "system:kube-scheduler"})
 
 
-def read(tmp_path: Path, *lines: str, nodes: set[str] | None = None, pods: set[str] | None = None) -> History:
+def read(tmp_path: Path, *lines: str, nodes: set[str] | None = None) -> History:
     log = tmp_path / "audit.log"
     log.write_text("".join(f"{line}\n" for line in lines))
-    return history(log, nodes or set(), pods or set())
+    return history(log, nodes or set())
 
 
 def test_a_pod_is_on_its_node_until_the_last_request_that_deletes_it(tmp_path: Path) -> None:
@@ -128,7 +127,6 @@ def test_a_pod_is_on_its_node_until_the_last_request_that_deletes_it(tmp_path: P
         event(5, "pods", "web-5d4b-a", "delete"),
         event(8, "pods", "web-5d4b-a", "delete"),
         binding(9, "web-5d4b-b", "node-b"),
-        pods={"shop/web-5d4b-b"},
     )
 
     assert past.pods == (
@@ -166,7 +164,6 @@ def test_a_pod_is_pending_from_the_first_time_that_no_node_was_found(tmp_path: P
         binding(7, "web-5d4b-c", "node-a"),
         unplaced(8, "web-5d4b-d"),
         event(8, "pods/status", "web-5d4b-c", "patch", user={"username": "kwok"}),
-        pods={"shop/web-5d4b-a", "shop/web-5d4b-c", "shop/web-5d4b-d"},
     )
 
     assert [(span.name[-1], span.since, span.until) for span in past.pending] == [
@@ -190,6 +187,12 @@ def test_the_daemon_set_does_not_count(tmp_path: Path) -> None:
     assert past == History(nodes=(), pods=(), pending=(), evictions=(3.0,))
 
 
+def test_a_pod_that_is_evicted_again_while_it_ends_counts_once(tmp_path: Path) -> None:
+    past = read(tmp_path, *(event(at, "pods/eviction", "web-5d4b-a", "create") for at in (3, 4)))
+
+    assert past.evictions == (3.0,)
+
+
 def measured(past: History, *shortages: Shortage, begin: float = 0.0, end: float = 20.0) -> Figures:
     endpoints = ReadyEndpoints(complete=frozenset(), shortages=shortages)
     return figures(
@@ -206,7 +209,7 @@ def test_node_hours_are_those_between_begin_and_end() -> None:
     )
     result = measured(History(nodes=nodes, pods=(), pending=(), evictions=(-1.0, 0.0, 19.0, 20.0)))
 
-    assert (result.nodes_before, result.nodes_after, result.nodes_removed) == (2, 2, 0)
+    assert (result.nodes_before, result.nodes_after) == (2, 2)
     assert result.hours == pytest.approx(24)
     assert result.node_hours == pytest.approx(24 + 6 + 6)
     assert result.price == pytest.approx(18)
