@@ -69,6 +69,15 @@ def test_a_plan_has_no_more_moves_than_the_campaign(most: int) -> None:
     assert len(plan.moves) == sum(wave.moves for wave in plan.waves) == most
 
 
+def test_an_evaluation_of_a_large_campaign_plans_several_waves() -> None:
+    """The spread is that after each of them, and the moves are those of single evaluations."""
+    single = evaluation_settings(strategies=(LEVELING,), max_intents_per_evaluation=1)
+    few, many = plan_of(2, settings=single), plan_of(30, settings=single)
+    assert {wave.moves for wave in many.waves} == {1}
+    assert [(move.pod, move.target) for move in many.moves[:2]] == [(move.pod, move.target) for move in few.moves]
+    assert many.waves[:2] == few.waves
+
+
 def test_a_plan_without_any_move_has_no_wave_and_the_reason() -> None:
     plan = plan_of(settings=evaluation_settings(strategies=(LowNodeLoad(number_of_nodes=5),)))
     assert (plan.moves, plan.waves, plan.after) == ([], [], plan.before)

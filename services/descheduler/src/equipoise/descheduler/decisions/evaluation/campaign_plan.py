@@ -12,13 +12,17 @@ from equipoise.contracts.messages.plan import PlannedMove, PlannedWave, PlanResp
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.decisions.cluster import PodMove
 from equipoise.descheduler.decisions.consolidation.consolidation_settings import Consolidation
-from equipoise.descheduler.decisions.evaluation.messages import MAX_ENTRIES, load_extremes, plan_response
+from equipoise.descheduler.decisions.evaluation.messages import MAX_ENTRIES, load_extremes, plan_response, planned_moves
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
 from equipoise.descheduler.state.pending_moves import TrackedMove, planned, reported_dry_runs, reported_pending
 
-MAX_WAVES = 60
-"""Evaluations in a plan: in the largest clusters, one takes half a second."""
+MAX_PLANS = 60
+"""Evaluations in a plan: in the largest clusters, one takes more than a second."""
+
+EXACT_PLANS = 15
+"""Evaluations that are expected to be enough for all moves. If those of a campaign have too few moves for that, each
+plans the moves of several, which differ from those of single ones only where loads are measured in between."""
 
 
 def campaign_plan(
@@ -35,19 +39,26 @@ def campaign_plan(
         settings, consolidation=Consolidation()
     )  # a campaign levels, and empties no node
     snapshot = _after(snapshot, ())
+    size = settings.limits.per_evaluation
+    limits = msgspec.structs.replace(settings.limits, per_evaluation=max(size, math.ceil(most / EXACT_PLANS)))
+    settings = msgspec.structs.replace(settings, limits=limits)
     first: PlanResponse | None = None
     listed: list[PlannedMove] = []
     waves: list[PlannedWave] = []
     why: dict[str, str] = {}
-    while len(listed) < most and len(waves) < MAX_WAVES:
+    for _ in range(MAX_PLANS):
         evaluation = evaluate(snapshot, settings, needed=1)
-        plan = plan_response(evaluation, snapshot, settings, evictions=evictions, leader=leader)
-        first, why, room = first or plan, plan.why, most - len(listed)
-        wanted = [move for result in evaluation.results for move in result.plan.moves][:room]
-        if not wanted:
+        first = first or plan_response(evaluation, snapshot, settings, evictions=evictions, leader=leader)
+        plans, room = [result.plan for result in evaluation.results], most - len(listed)
+        wanted = [move for plan in plans for move in plan.moves][:room]
+        why = {result.strategy: result.plan.why for result in evaluation.results if not result.plan.moves}
+        described = [move for result in evaluation.results for move in planned_moves(result, snapshot.now)]
+        listed += [move for move in described if not move.later][:room]
+        for begin in range(0, len(wanted), size):
+            end = min(begin + size, len(wanted))
+            waves.append(PlannedWave(moves=end - begin, after=load_extremes(evaluation.cluster, wanted[:end])))
+        if not wanted or len(listed) >= most:
             break
-        listed += [move for move in plan.moves if not move.later][:room]
-        waves.append(PlannedWave(moves=len(wanted), after=load_extremes(evaluation.cluster, wanted)))
         snapshot = _after(snapshot, wanted)
     assert first is not None, "a campaign has at least one move"
     after = waves[-1].after if waves else first.before

@@ -203,16 +203,8 @@ def plan_response(
     why: dict[str, str] = {}
     for result in evaluation.results:
         wanted = [*result.plan.moves, *result.plan.later]
-        gains = _gains(result)
         planned += wanted
-        moves += [
-            msgspec.structs.replace(
-                _planned(result.strategy, move, snapshot.now, gains[move.pod.uid]),
-                later=move in result.plan.later,
-                preferred_without_scores=preferred.get((result.strategy, move.pod.uid), ""),
-            )
-            for move in wanted
-        ]
+        moves += planned_moves(result, snapshot.now, preferred)
         nodes += _planned_nodes(result, wanted, snapshot, settings)
         if not wanted:
             why[result.strategy] = result.plan.why
@@ -241,6 +233,21 @@ def nodes_being_emptied(step: EmptyingStep, *, now: float, interval: float) -> N
     """The message that counts until a few evaluations were missed."""
     validity = min(MISSED_EVALUATIONS * interval, MAX_VALIDITY)
     return NodesBeingEmptied(evaluated_at=now, valid_until=now + validity, nodes=list(step.state.nodes.values()))
+
+
+def planned_moves(
+    result: StrategyResult, now: float, preferred: Mapping[tuple[str, str], str] = _NONE
+) -> list[PlannedMove]:
+    """The wanted moves of a strategy; those for later come last. `preferred`: see `preferred_nodes`."""
+    gains = _gains(result)
+    return [
+        msgspec.structs.replace(
+            _planned(result.strategy, move, now, gains[move.pod.uid]),
+            later=move in result.plan.later,
+            preferred_without_scores=preferred.get((result.strategy, move.pod.uid), ""),
+        )
+        for move in (*result.plan.moves, *result.plan.later)
+    ]
 
 
 def _planned(strategy: str, move: PodMove, now: float, gain: float | None) -> PlannedMove:
