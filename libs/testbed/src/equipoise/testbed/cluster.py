@@ -121,6 +121,9 @@ class Cluster:
                     self._launch(name)
             if binaries.prometheus.exists():
                 self._launch(PROMETHEUS)
+            self._await_ready(API_SERVER)
+            if self._guard.exit_code(self._pids[CONTROLLER_MANAGER]) is not None:
+                self._launch(CONTROLLER_MANAGER)  # it waits no longer than ten seconds for the roles of the API server
             for name in self._pids:
                 self._await_ready(name)
         except BaseException:
