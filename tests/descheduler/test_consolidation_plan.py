@@ -21,9 +21,12 @@ from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.descheduler.decisions.cluster_node import MovablePod
 from equipoise.descheduler.decisions.consolidation.consolidation_settings import Consolidation, NodeGroup
-from equipoise.descheduler.decisions.consolidation.plan import ConsolidationPlan
+from equipoise.descheduler.decisions.consolidation.plan import ConsolidationPlan, NodeObstacle
 from equipoise.descheduler.decisions.planning.pools import Requirement, Selector
+from equipoise.descheduler.state.consolidation.expected_days import ExpectedDays
 from equipoise.descheduler.state.consolidation.planner import consolidation_plan
+from equipoise.descheduler.state.consolidation.trial import EmptyingTrial, NodeToEmpty
+from equipoise.descheduler.state.projection import Projection
 
 WITHOUT_MARGIN = Consolidation(margin=0.0)
 NOT_EDGE = Consolidation(
@@ -94,6 +97,25 @@ def test_a_node_goes_whole_or_not_at_all() -> None:
     assert names(plan) == []
     assert plan.staying["small"].bound == "load"
     assert "shop/b would bring any node with room for it above a threshold" in plan.staying["small"].why
+
+
+def test_a_node_that_stays_leaves_the_others_as_they_were() -> None:
+    """Its first pod fits, and its second one does not: the first one is taken back."""
+    world = World()
+    for name in ("full", "small"):
+        world.node(name)
+    world.pod("busy", "full", 6.0)
+    world.pod("a", "small", 0.4)
+    world.pod("b", "small", 0.3)
+    cluster = world.cluster()
+    days = ExpectedDays(cluster, Projection(cluster, "5m"))
+    small = cluster.nodes[1]
+    amounts = [each for pod in small.pods if not isinstance(each := days.of_pod(pod), str)]
+    trial = EmptyingTrial(cluster, days, np.array([True, False]), [])
+    found = trial.empty(NodeToEmpty(node=small, index=1, pods=small.pods, amounts=amounts))
+
+    assert isinstance(found, NodeObstacle)
+    assert (trial.expected == days.expected).all()
 
 
 def test_a_node_without_pods_of_its_own_goes_without_a_move() -> None:
