@@ -33,6 +33,7 @@ from equipoise.binder.state.ledger_entry import LedgerEntry, new_entry
 from equipoise.binder.state.ledger_json import decode, encode, summary
 from equipoise.binder.state.ledger_times import with_possible_times
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.eviction.campaign_limits import CAMPAIGN_LIMITS
 from equipoise.contracts.messages.eviction import Outcome
 
 LIMITS = Limits(startup_grace_period=Duration(0))
@@ -58,7 +59,7 @@ def test_a_campaign_replaces_the_windows_of_the_cluster_and_of_namespaces() -> N
     assert refused_by(a_ledger(*MANY)) == "evictionsPerNamespace"
     assert isinstance(admitted(a_ledger(*MANY, campaign=a_campaign())), Proceed)
     replaced = {name for name, limit in LIMITS.table.items() if limit.replaced_by_campaign}
-    assert replaced == {"evictionsPerNamespace", "evictionsPerCluster", "unusualRate"}
+    assert replaced == CAMPAIGN_LIMITS
 
 
 @pytest.mark.parametrize("name", [name for name, limit in LIMITS.table.items() if hasattr(limit, "max")])

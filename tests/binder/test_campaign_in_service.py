@@ -117,8 +117,10 @@ async def test_a_campaign_stops_when_the_spread_is_above_the_plan(world: World) 
     await two_binders(world)
     await start(world)
     assert world.health.campaign.startswith("campaign chg-1: 0 of 8 moves, spread of cpu 60.0 points (planned 60.0)")
+    assert world.health.campaign_permits
     await publish_evaluation(world, 0.7)
     await world.propose("web-1")
+    assert not world.health.campaign_permits
     assert (campaign(world).used, campaign(world).finding) == (0, "spread")
     await publish_evaluation(world, 0.7)
     assert campaign(world).ended == "stopped: the spread of cpu is 70.0 points, planned were 60.0 after 0 moves"

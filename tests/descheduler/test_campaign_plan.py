@@ -13,6 +13,7 @@ from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
 from equipoise.descheduler.decisions.strategies.low_node_load import Deviation, LowNodeLoad
 from equipoise.descheduler.state.abnormal_counts import AbnormalCount
+from equipoise.descheduler.state.cooldowns import EVERYTHING, Cooldown
 
 LEVELING = LowNodeLoad(deviation=Deviation())
 """Nodes above the mean are hot, so that one wave does not end the plan."""
@@ -76,6 +77,14 @@ def test_an_evaluation_of_a_large_campaign_plans_several_waves() -> None:
     assert {wave.moves for wave in many.waves} == {1}
     assert [(move.pod, move.target) for move in many.moves[:2]] == [(move.pod, move.target) for move in few.moves]
     assert many.waves[:2] == few.waves
+
+
+def test_a_limit_that_the_budget_replaces_delays_no_plan() -> None:
+    """An eviction that it refused a minute ago does not mean that a campaign could move nothing."""
+    for limit, planned in (("evictionsPerCluster", True), ("lateReplacements", False)):
+        cooldown = Cooldown(until=NOW + 600, why=f"limits.{limit} is exhausted", limit=limit)
+        snapshot = msgspec.structs.replace(hot_and_idle(), cooldowns={EVERYTHING: cooldown})
+        assert bool(plan_of(snapshot=snapshot).moves) == planned
 
 
 def test_a_plan_without_any_move_has_no_wave_and_the_reason() -> None:

@@ -17,6 +17,7 @@ from equipoise.descheduler.state.cooldowns import (
     after_outcome,
     after_reduction,
     after_return,
+    in_campaign,
     node_cooldown,
     nodes_in_cooldown,
     pod_cooldown,
@@ -102,6 +103,17 @@ def test_an_exhausted_limit_starts_a_cooldown_of_its_scope() -> None:
     assert cooldown(late, NOW + 599, app="db", namespace="bank")
     assert not cooldown(node, NOW)
     assert cooldown(node, NOW, uid="uid-web-1")
+
+
+@pytest.mark.parametrize(("limit", "holds"), [("evictionsPerCluster", False), ("lateReplacements", True)])
+def test_limits_that_the_budget_of_a_campaign_replaces_delay_no_move_of_it(limit: str, holds: bool) -> None:
+    """Others do, and so does what is no limit."""
+    outcome = an_outcome(Outcome.REJECTED_LIMIT, limit=limit, limit_scope="cluster", retry_at=NOW + 90)
+    cooldowns = after_outcome({}, an_outcome(Outcome.BLOCKED_PDB), SETTINGS, NOW)
+    cooldowns = in_campaign(after_outcome(cooldowns, outcome, SETTINGS, NOW))
+
+    assert bool(cooldown(cooldowns, NOW, app="db")) == holds
+    assert cooldown(cooldowns, NOW, uid="uid-web-1")
 
 
 def test_cooldowns_double_with_every_return() -> None:

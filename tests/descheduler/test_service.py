@@ -432,10 +432,35 @@ async def test_limits_that_dry_runs_exhausted_delay_no_eviction(cluster: Cluster
     assert {intent.pod for intent in cluster.intents[2:]} == {intent.pod for intent in first}
 
 
-async def beat(cluster: Cluster, evictions: str) -> None:
+@pytest.mark.parametrize("permits", [True, False])
+async def test_a_campaign_goes_on_after_a_limit_that_its_budget_replaces(cluster: Cluster, permits: bool) -> None:
+    """Refusals before its start delay it no longer than until the next evaluation. One that is paused or held changes
+    nothing."""
+    cluster.hot_and_idle()
+    async with running(cluster):
+        await beat(cluster, REAL)
+        await cluster.pass_time(FIVE_EVALUATIONS)
+        first = cluster.intents
+        for intent in first:
+            scope = {"limit": "evictionsPerCluster", "limit_scope": "cluster"}
+            await cluster.settle(intent, Outcome.REJECTED_LIMIT, retry_at=cluster.clock.now() + 3_600, **scope)
+        await cluster.pass_time(120)
+        assert first
+        assert cluster.intents == first
+        for _ in range(6):  # a heartbeat counts for less time than between two evaluations
+            await cluster.pass_time(20)
+            await beat(cluster, REAL, campaign="campaign chg-1", campaign_permits=permits)
+        await cluster.pass_time(20)
+
+    assert {intent.pod for intent in cluster.intents[len(first) :]} == (
+        {each.pod for each in first} if permits else set()
+    )
+
+
+async def beat(cluster: Cluster, evictions: str, **fields: Any) -> None:
     """A heartbeat of a binder."""
     heartbeat = Heartbeat(
-        service="binder", id="binder-1", version="1", ready=True, evictions=evictions, at=cluster.clock.now()
+        service="binder", id="binder-1", version="1", ready=True, evictions=evictions, at=cluster.clock.now(), **fields
     )
     await cluster.bus.publish(subjects.health("binder", "binder-1"), heartbeat)
     await cluster.clock.advance(0.0)

@@ -44,6 +44,9 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     campaign: str = ""
     """The running campaign and its progress, as a binder last read it in the ledger; empty without one."""
 
+    campaign_permits: bool = False
+    """Whether that campaign permits moves now: it is neither paused nor held, and its budget is not used."""
+
     shard: str = ""
     """The part of the cluster that a collector shares with other replicas (`collector.shard`)."""
 

@@ -69,6 +69,9 @@ class Health:
         self.campaign = ""
         """The running campaign, as a binder found it; empty without one."""
 
+        self.campaign_permits = False
+        """Whether that campaign permits moves now."""
+
         self.shard = ""
         """The part of the cluster that a collector measures together with collectors of the same name."""
 

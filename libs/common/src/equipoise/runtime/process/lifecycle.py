@@ -221,6 +221,7 @@ class Process(Generic[S]):
                 evictions=self.health.evictions,
                 surge_pods=list(self.health.surge_pods),
                 campaign=self.health.campaign,
+                campaign_permits=self.health.campaign_permits,
                 shard=self.health.shard,
                 at=self._clock.now(),
             )

@@ -57,6 +57,7 @@ class LedgerWatch:
         campaign = ledger.campaign if isinstance(ledger, Ledger) else None
         runs = campaign is not None and campaign.ended_at is None
         self.health.campaign = campaign_text(campaign) if campaign is not None and runs else ""
+        self.health.campaign_permits = campaign is not None and campaign.permits(self.ledger.earliest)
         self.health.surge_pods = self.ledger.surge_pods
         self.health.evictions = self.installation.problem or problem or self.evictions
 

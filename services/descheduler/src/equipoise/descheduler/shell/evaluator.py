@@ -36,7 +36,7 @@ from equipoise.descheduler.shell.approvals import Approvals
 from equipoise.descheduler.shell.cluster_watch import ClusterWatch
 from equipoise.descheduler.shell.metrics import DeschedulerMetrics
 from equipoise.descheduler.shell.plan_server import PlanServer
-from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
+from equipoise.descheduler.state.cooldowns import in_campaign, nodes_in_cooldown
 from equipoise.descheduler.state.latest_messages import LatestMessages
 from equipoise.descheduler.state.pending_moves import TrackedMove, approved_pods, reported_dry_runs
 from equipoise.descheduler.state.tracker import Tracker
@@ -217,6 +217,7 @@ class Evaluator:
         return snapshot
 
     def _snapshot(self, watched: WatchedObjects, now: float) -> Snapshot:
+        monotonic, cooldowns = self._clock.monotonic(), self.tracker.cooldowns
         return Snapshot(
             now=now,
             watched=watched,
@@ -225,10 +226,10 @@ class Evaluator:
             cycles=self.messages.cycles.current(now),
             placements=dict(self.messages.placements),
             pending=self.tracker.pending,
-            cooldowns=self.tracker.cooldowns,
+            cooldowns=in_campaign(cooldowns) if self.messages.campaign_permits(monotonic) else cooldowns,
             counts=self.tracker.counts,
             emptying=self.tracker.emptying,
-            evictions=self.messages.evictions(self._clock.monotonic()),
+            evictions=self.messages.evictions(monotonic),
             watch_problem=self.watch.problem,
         )
 

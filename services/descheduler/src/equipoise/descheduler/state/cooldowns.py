@@ -6,6 +6,7 @@ import msgspec
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.eviction.campaign_limits import CAMPAIGN_LIMITS
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import LoadReduction, NodeCooldown
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
@@ -64,6 +65,9 @@ class Cooldown(msgspec.Struct, frozen=True, kw_only=True):
     repeated: int = 0
     """How many times in a row the cause occurred: replacements of a workload that returned to the evicted node, trials
     of a node without a load reduction, or plans for a waiting pod."""
+
+    limit: str = ""
+    """The name of the limit that refused an eviction; empty if the cause was another one."""
 
     planned_at: float = 0.0
     """The time of the last plan for a waiting pod that began the cooldown of its trigger."""
@@ -131,7 +135,7 @@ def after_outcome(
         cooldowns = after_partial_set(cooldowns, outcome.trigger, outcome.decided_at, settings, settled_at)
     if outcome.outcome in NO_REFUSALS:
         return dict(cooldowns)
-    key = _scope(outcome)
+    key, limit = _scope(outcome), ""
     if outcome.outcome in MOVED:
         if outcome.trigger:
             cooldowns = _after_trigger(cooldowns, outcome, settings, settled_at)
@@ -139,13 +143,14 @@ def after_outcome(
         until, why = settled_at + settings.eviction, "a pod of its workload was moved recently"
     elif key:
         wait = settings.refusal if outcome.retry_at is None else outcome.retry_at - outcome.settled_at
-        until = settled_at + wait
-        why = f"limits.{outcome.limit} is exhausted"
+        until, limit = settled_at + wait, outcome.limit
+        why = f"limits.{limit} is exhausted"
     else:
         key = outcome.pod_uid
         until, why = settled_at + settings.refusal, _why(outcome.outcome)
     before = cooldowns.get(key)
-    return _with(cooldowns, key, Cooldown(until=until, why=why, repeated=before.repeated if before else 0))
+    repeated = before.repeated if before else 0
+    return _with(cooldowns, key, Cooldown(until=until, why=why, repeated=repeated, limit=limit))
 
 
 def _after_trigger(
@@ -288,6 +293,11 @@ def pod_cooldown(
         keys += [str(workload), _pair(workload, node)]
     applying = (cooldowns.get(key) for key in keys)
     return next((cooldown.why for cooldown in applying if cooldown is not None and cooldown.until > now), "")
+
+
+def in_campaign(cooldowns: Cooldowns) -> dict[str, Cooldown]:
+    """The cooldowns that also hold in a campaign: not those of limits that its budget replaces."""
+    return {key: cooldown for key, cooldown in cooldowns.items() if cooldown.limit not in CAMPAIGN_LIMITS}
 
 
 def pruned(cooldowns: Cooldowns, settings: CooldownSettings, now: float) -> dict[str, Cooldown]:

@@ -1,7 +1,7 @@
 """The latest messages of the collector and the binders, reduced to what the descheduler needs."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import msgspec
 
@@ -22,7 +22,8 @@ class LatestMessages(ClusterMessages):
 
     def __init__(self) -> None:
         super().__init__()
-        self._binders: dict[str, tuple[float, str, list[str]]] = {}
+        self._binders: dict[str, tuple[float, Heartbeat]] = {}
+        """The last heartbeat of each binder, with the time of its receipt (monotonic clock)."""
 
     def hint(self, node: str, namespace: str, pod: str) -> PlacedHint | None:
         """The hint with which this pod on the node was created; None if it is unknown."""
@@ -33,14 +34,14 @@ class LatestMessages(ClusterMessages):
         """Keeps a heartbeat of a binder that has read the ledger. `now`: our monotonic clock."""
         if message.evictions:
             self._binders = {id: entry for id, entry in self._binders.items() if entry[0] > now - HEARTBEAT_LIFETIME}
-            self._binders[message.id] = (now, message.evictions, message.surge_pods)
+            self._binders[message.id] = (now, message)
 
     def evictions(self, now: float) -> str:
         """What binders do with intents. If they differ, real evictions win. "" without a heartbeat of any binder.
 
         `now`: the time of our monotonic clock.
         """
-        modes = {mode for at, mode, _ in self._binders.values() if at > now - HEARTBEAT_LIFETIME}
+        modes = {heartbeat.evictions for heartbeat in self._alive(now)}
         return min(modes, key=lambda mode: (mode != REAL, mode), default="")
 
     @property
@@ -51,7 +52,14 @@ class LatestMessages(ClusterMessages):
         """
         if not self._binders:
             return None
-        return frozenset(uid for _, _, surge_pods in self._binders.values() for uid in surge_pods)
+        return frozenset(uid for _, heartbeat in self._binders.values() for uid in heartbeat.surge_pods)
+
+    def campaign_permits(self, now: float) -> bool:
+        """Whether a campaign permits moves, as a binder has read it. `now`: the time of our monotonic clock."""
+        return any(heartbeat.campaign_permits for heartbeat in self._alive(now))
+
+    def _alive(self, now: float) -> Iterator[Heartbeat]:
+        return (heartbeat for at, heartbeat in self._binders.values() if at > now - HEARTBEAT_LIFETIME)
 
     def prune(self, *, nodes: Collection[str], before: float) -> None:
         """Drops nodes that are not among `nodes`, and workloads without a message since `before`."""

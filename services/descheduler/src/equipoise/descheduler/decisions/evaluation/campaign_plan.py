@@ -15,6 +15,7 @@ from equipoise.descheduler.decisions.consolidation.consolidation_settings import
 from equipoise.descheduler.decisions.evaluation.messages import MAX_ENTRIES, load_extremes, plan_response, planned_moves
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
+from equipoise.descheduler.state.cooldowns import in_campaign
 from equipoise.descheduler.state.pending_moves import TrackedMove, planned, reported_dry_runs, reported_pending
 
 MAX_PLANS = 60
@@ -38,7 +39,7 @@ def campaign_plan(
     settings = msgspec.structs.replace(
         settings, consolidation=Consolidation()
     )  # a campaign levels, and empties no node
-    snapshot = _after(snapshot, ())
+    snapshot = msgspec.structs.replace(_after(snapshot, ()), cooldowns=in_campaign(snapshot.cooldowns))
     size = settings.limits.per_evaluation
     limits = msgspec.structs.replace(settings.limits, per_evaluation=max(size, math.ceil(most / EXACT_PLANS)))
     settings = msgspec.structs.replace(settings, limits=limits)
