@@ -21,11 +21,31 @@ from bench.consolidation.figures import Figures
 from bench.consolidation.fleet import INSTANCE_TYPE, fleet
 from bench.consolidation.run import Course, Participant, run_participant
 from bench.karpenter import build_karpenter
+from equipoise.cli.demo.configuration import COMPRESSION, SURGE
+from equipoise.contracts.bus.subjects import SERVICES
+
+EQUIPOISE = Participant(
+    name="Equipoise, WhenEmpty",
+    policy="WhenEmpty",
+    services=SERVICES,
+    settings={
+        **COMPRESSION[0].document,
+        **SURGE.document,
+        "namespaces": {"exclude": ["kube-system", "kube-public", "kube-node-lease", "equipoise-system"]},
+        "descheduler": {
+            "intentLifetime": "12m",
+            "consolidation": {"mode": "act", "emptyingTimeout": "12h", "removalTimeout": "12h"},
+        },
+    },
+)
+"""Consolidation empties nodes. Its timeouts are longer than by default, because neither Karpenter's intervals nor the
+moves of pods are compressed."""
 
 PARTICIPANTS = (
     Participant(name="nothing, WhenEmpty", policy="WhenEmpty"),
     Participant(name="Karpenter, Balanced", policy="Balanced"),
     Participant(name="Karpenter, WhenEmptyOrUnderutilized", policy="WhenEmptyOrUnderutilized"),
+    EQUIPOISE,
 )
 
 
