@@ -27,7 +27,7 @@ HARMLESS = {
     "user", "context", "namespace", "include", "exclude",  # of the command itself, or names of namespaces
     "name", "window", "windows", "scoreWindow", "key", "values", "matchLabels", "timeZone", "from", "to", "max",
     "mean", "samples", "nodeLabels", "nodes", "pods", "matchers", "shard", "nodeSelector", "unmeasuredNodes",
-    "workloads", "node", "cgroupParent",
+    "workloads", "node", "cgroupParent", "currency", "instanceType", "labels", "statefulSets",
     "health", "listen",  # addresses on which a service listens
 }  # fmt: skip
 """Settings with free text that name no file, no credential and no server."""

@@ -132,7 +132,7 @@ async def installed(cluster: HttpCluster, server: ClusterNats) -> Installation:
             f"no scorer responds at {FORWARDED}: ",
         ),
         (("explain", "eviction", "shop/web-1"), "no eviction of shop/web-1 found"),
-        (("report",), "no advice within the last 7d"),
+        (("report", "--since", "7d"), "no advice within the last 7d"),
     ],
 )
 async def test_a_command_needs_no_address_and_no_password(
@@ -166,8 +166,9 @@ async def test_tap_and_status_see_what_services_publish(installed: Installation,
         before = len(installed.kubelet.sockets)
         code, output = await installed.run("status")
     assert code == 0, output
-    # Each connection of the port-forward is one of a client: for what processes published, and for heartbeats.
-    assert len(installed.kubelet.sockets) == before + 2
+    # Each connection of the port-forward is one of a client: for what processes published, for heartbeats, and for
+    # nodes that are being emptied.
+    assert len(installed.kubelet.sockets) == before + 3
     assert "evictions: allowed" in output
     assert f"1 binder at {FORWARDED}: real" in output
 
@@ -288,7 +289,7 @@ async def test_a_certificate_of_another_ca_is_refused(installed: Installation, t
     """The CA of the Secret is what is trusted, not whatever is behind the port."""
     other = ClusterNats(tmp_path)
     installed.cluster.objects[CERTIFICATES] = a_secret(**{"ca.crt": other.ca_file.read_bytes()})
-    code, output = await installed.run("report")
+    code, output = await installed.run("report", "--since", "7d")
     assert code == 1
     assert "the certificate of the server is rejected" in output, output
 

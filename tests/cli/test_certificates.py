@@ -251,7 +251,7 @@ async def test_a_command_reaches_nats_through_a_port_forward_with_its_ca(tmp_pat
     files = {name: tmp_path / "nats" / name for name in NATS_FILES}
     world = NatsWorld(tmp_path, f'tls {{ cert_file: "{files["server.crt"]}", key_file: "{files["server.key"]}" }}')
     await world.start()
-    command = ("report", "--nats", f"tls://localhost:{world.port}")
+    command = ("report", "--since", "7d", "--nats", f"tls://localhost:{world.port}")
     try:
         for arguments, variables in (
             (("--nats-ca", str(files["ca.crt"])), {}),

@@ -147,7 +147,11 @@ async def test_the_tap_receives_everything_and_only_sends_requests(users: Users)
         await descheduler.publish(subjects.eviction_intent("shop", "tapped"), an_intent("tapped"))
         await received.until(1)
         for channel in CHANNELS:
-            requested = channel.pattern in (subjects.SCORE_EXPLAIN, subjects.PLAN_PREVIEW)
+            requested = channel.pattern in (
+                subjects.SCORE_EXPLAIN,
+                subjects.PLAN_PREVIEW,
+                subjects.PLAN_CONSOLIDATION,
+            )
             assert await may(tap.publish(a_subject(channel, "scorer"), Anything())) == requested, channel.pattern
             if (stream := stream_of(channel.pattern)) is not None and not stream.work_queue:
                 assert not await may(tap.subscribe_latest(channel.pattern, Anything, Received())), channel.pattern

@@ -123,7 +123,7 @@ EMPTYING = Channel(
     pattern=NODES_EMPTYING,
     example=(NODES_EMPTYING, NODES_BEING_EMPTIED),
     publishers=("descheduler",),
-    subscribers=("annotator", "scorer", "descheduler"),
+    subscribers=("annotator", "scorer"),
 )
 RECLAIMED_NODES = Channel(
     pattern=f"{PREFIX}.reclaim.node.*",
