@@ -32,14 +32,17 @@ EQUIPOISE = Participant(
         **COMPRESSION[0].document,
         **SURGE.document,
         "namespaces": {"exclude": ["kube-system", "kube-public", "kube-node-lease", "equipoise-system"]},
+        "thresholds": {"high": {"cpu": 80, "memory": 90}},
         "descheduler": {
             "intentLifetime": "12m",
+            "strategies": [{"name": "low_node_load"}, {"name": "level_day"}],
             "consolidation": {"mode": "act", "emptyingTimeout": "12h", "removalTimeout": "12h"},
         },
     },
 )
-"""Consolidation empties nodes. Its timeouts are longer than by default, because neither Karpenter's intervals nor the
-moves of pods are compressed."""
+"""The day is leveled first, because no node is emptied while another one is above its threshold in any hour.
+Timeouts of consolidation are longer than by default, because neither Karpenter's intervals nor the moves of pods are
+compressed."""
 
 PARTICIPANTS = (
     Participant(name="nothing, WhenEmpty", policy="WhenEmpty"),

@@ -28,6 +28,7 @@ from equipoise.testbed.processes.command_lines import SCHEDULER
 from equipoise.testbed.ready_endpoints import ready_endpoints
 
 PLACEHOLDER = "placeholder"
+VIRTUAL = "kwok.x-k8s.io/node"
 NODES_PATH = "/api/v1/nodes"
 READY_AFTER = "2s"
 """How long a new pod takes to become ready."""
@@ -136,18 +137,21 @@ async def make_nodes(api: Api, trace: Trace, daemons: list[Manifest]) -> dict[st
     )
     names = sorted(node["metadata"]["name"] for node in response["items"])
     for name in names:
-        await _set_capacity(api, name)
+        await _prepare(api, name)
     return dict(zip((node.name for node in trace.nodes), names, strict=True))
 
 
-async def _set_capacity(api: Api, node: str) -> None:
-    """Writes the capacity, for which the kwok provider writes the requests of the first pods of the node.
+async def _prepare(api: Api, node: str) -> None:
+    """Removes the label by which Equipoise would take the node for a virtual one, and writes the capacity, for which the
+    kwok provider writes the requests of the first pods of the node.
 
-    It is twice the allocatable CPU, as in the demo: a fake node does not throttle its pods, and their sum may be above
+    The capacity is twice the allocatable CPU, as in the demo: a fake node does not throttle its pods, and their sum may be above
     its cores. Does nothing if Karpenter has just removed the node.
     """
+    labels = {"metadata": {"labels": {VIRTUAL: None}}}
     cpu, memory = f"{2 * INSTANCE_TYPE.cpu_milli}m", f"{INSTANCE_TYPE.memory_mib}Mi"
     try:
+        await api.patch(f"{NODES_PATH}/{node}", labels)
         capacity = {"cpu": cpu, "memory": memory, "pods": "110"}
         await api.patch(f"{NODES_PATH}/{node}/status", {"status": {"capacity": capacity}})
     except ApiError as error:
@@ -188,7 +192,7 @@ async def _wait(cluster: Cluster, api: Api, karpenter: int, end: float) -> None:
             name = node["metadata"]["name"]
             if INITIALIZED in node["metadata"]["labels"] and name not in prepared:
                 prepared.add(name)
-                await _set_capacity(api, name)
+                await _prepare(api, name)
         if len(nodes) != known:
             known = len(nodes)
             progress(f"  {left:4.0f} s left: {known} nodes, {sum(e.succeeded for e in cluster.evictions())} evictions")

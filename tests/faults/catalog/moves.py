@@ -326,9 +326,9 @@ async def _without_scheduler(moves: Moves) -> None:
 
 
 FAULTS = (
-    fault(moves_binders_killed, 48, intents=5, evictions=4),
-    fault(moves_nats_killed, 49, intents=5, evictions=4),
-    fault(moves_api_server_stopped, 50, intents=5, evictions=4),
+    fault(moves_binders_killed, 48, intents=5, evictions=3),
+    fault(moves_nats_killed, 49, intents=5, evictions=3),
+    fault(moves_api_server_stopped, 50, intents=5, evictions=3),
     fault(moves_deschedulers_killed, 51, intents=8, evictions=2),
     fault(moves_rolled_out, 52, intents=5, evictions=3),
     fault(moves_scaled, 53, intents=5, evictions=3),
