@@ -142,11 +142,11 @@ async def make_nodes(api: Api, trace: Trace, daemons: list[Manifest]) -> dict[st
 
 
 async def _prepare(api: Api, node: str) -> None:
-    """Removes the label by which Equipoise would take the node for a virtual one, and writes the capacity, for which the
-    kwok provider writes the requests of the first pods of the node.
+    """Removes the label of virtual nodes, which Equipoise does not measure, and writes the capacity.
 
-    The capacity is twice the allocatable CPU, as in the demo: a fake node does not throttle its pods, and their sum may be above
-    its cores. Does nothing if Karpenter has just removed the node.
+    The kwok provider writes the requests of the first pods as capacity. It is twice the allocatable CPU here, as in the
+    demo: a fake node does not throttle its pods, and their sum may be above its cores. Does nothing if Karpenter has
+    just removed the node.
     """
     labels = {"metadata": {"labels": {VIRTUAL: None}}}
     cpu, memory = f"{2 * INSTANCE_TYPE.cpu_milli}m", f"{INSTANCE_TYPE.memory_mib}Mi"
