@@ -84,7 +84,7 @@ def test_the_nodes_and_what_keeps_the_others_are_shown() -> None:
 
     assert "hottest hour now:   52.0% cpu at 14:00 UTC on node-1" in text
     assert "hottest hour then:  57.5% cpu at 09:00 UTC on node-3" in text
-    assert "most others stay for requests: no other node has as much free as their pods request" in text
+    assert "most others stay because of requests: no other node has as much free as their pods request" in text
     assert "for 3 nodes more, pods may request about 92.5 of their 100.0 GiB of memory (-7.5%)" in text
     assert "above a threshold without any change: hot, 71.0% cpu at 08:00 UTC" in text
     assert "being emptied since 2027-01-15 08:00:00 UTC: node-5, its pod fits on 1 other node" in text

@@ -38,7 +38,7 @@ MAX_ROWS = 20
 
 BOUNDS = {
     "requests": "requests: no other node has as much free as their pods request",
-    "load": "load: the others would not stay below their thresholds in every hour",
+    "load": "the load: the others would not stay below their thresholds in every hour",
     "constraints": "constraints of their pods: affinity, spread, volumes or ports",
     "pods": "pods that stay",
     "": "their own state",
@@ -135,7 +135,7 @@ def _lines(answer: ConsolidationResponse) -> Iterator[str]:
     if answer.emptiable and answer.per_hour is None:
         yield "saving: unknown without prices (--prices FILE)"
     if answer.emptiable < answer.considered:
-        yield f"most others stay for {BOUNDS[answer.bound]}"
+        yield f"most others stay because of {BOUNDS[answer.bound]}"
     for each in answer.requests:
         yield _requests(each, answer.more)
     if answer.above:
