@@ -185,6 +185,16 @@ def test_a_pod_that_may_not_move_keeps_its_node() -> None:
     assert plan.staying["node-0"].why == "shop/db stays: it uses local storage"
 
 
+def test_a_cooldown_keeps_no_node() -> None:
+    """It delays a move, for minutes: a limit that is exhausted now does not mean that the cluster needs its nodes."""
+    world = three_nodes(1.0)
+    world.pod("web", "node-0", 0.1, protection="limits.evictionsPerCluster is exhausted", postponed=True)
+    for name in ("node-1", "node-2"):
+        world.pod(f"guard-{name}", name, 0.1, protection="its annotation protects it")
+
+    assert names(consolidation_plan(world.cluster(), WITHOUT_MARGIN)) == ["node-0"]
+
+
 def test_a_node_to_which_a_pod_is_coming_stays() -> None:
     """The expected replacement of a pending move occupies it, and a nominated pod does."""
     world = three_nodes(1.0)

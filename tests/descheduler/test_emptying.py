@@ -67,6 +67,17 @@ def test_pods_move_from_the_next_evaluation_on() -> None:
     assert plan.moves[0].reason == "empties node-0, which the cluster can do without"
 
 
+def test_a_pod_in_cooldown_waits_and_the_others_move() -> None:
+    world = emptying()
+    world.pod("waits", "node-0", 0.1, protection="a pod of its workload was moved recently", postponed=True)
+    cluster = world.cluster()
+    found = step(cluster, begun())
+    plan = emptying_moves(cluster, found.emptied, found.why)
+
+    assert [move.pod.name for move in plan.moves] == ["pod-0"]
+    assert ("shop/waits", "a pod of its workload was moved recently") in {(each.pod, each.why) for each in plan.refused}
+
+
 def test_moves_keep_all_limits() -> None:
     """One pod of a workload, two of a node, and as many in an evaluation as allowed."""
     world = emptying(pods=3)

@@ -47,6 +47,9 @@ class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
     protection: str = ""
     """Why the pod must not be moved; empty when it may be."""
 
+    postponed: bool = False
+    """Whether a cooldown is why: the pod may be moved when it has ended."""
+
     without_gap: bool = False
     """Whether it is evicted only when its replacement is ready."""
 

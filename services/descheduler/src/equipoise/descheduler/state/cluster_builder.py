@@ -328,7 +328,7 @@ class ClusterBuilder:
         workload = self._workload_of(pod)
         candidate = self._watched.candidate(pod, workload)
         rules, now = self._settings.rules, self._now
-        why, without_gap = self._protection(candidate, node)
+        why, without_gap, postponed = self._protection(candidate, node)
         return MovablePod(
             uid=meta.uid,
             namespace=meta.namespace,
@@ -343,22 +343,23 @@ class ClusterBuilder:
             created_at=created_at(pod),
             start=start_of(pod),
             protection=why,
+            postponed=postponed,
             without_gap=without_gap,
             platforms=self._ready_platforms().get(workload, frozenset()) if workload is not None else frozenset(),
             belongs_to_node=bool(static(candidate, rules, now) or of_daemon_set(candidate, rules, now)),
             info=self._pods.infos[meta.uid],
         )
 
-    def _protection(self, candidate: Candidate, node: str) -> tuple[str, bool]:
-        """Why the pod must not be moved, and whether it is moved without a gap.
+    def _protection(self, candidate: Candidate, node: str) -> tuple[str, bool, bool]:
+        """Why the pod must not be moved, whether it is moved without a gap, and whether only a cooldown is in the way.
 
         Services and quotas are not watched: the binder reads them, and refuses the pods that they concern.
         """
         pod, meta = candidate.pod, candidate.pod.metadata
         if meta.uid in self._moving:
-            return "it has a pending move", False
+            return "it has a pending move", False, False
         if pod.spec.node_name != node:
-            return f"moved in a dry run, from {pod.spec.node_name}", False
+            return f"moved in a dry run, from {pod.spec.node_name}", False, False
         budgets = [
             budget
             for budget in self._budgets.get(meta.namespace, ())
@@ -375,19 +376,20 @@ class ClusterBuilder:
             )
             why, without_gap = surge_decision(surge, why, rules)
         why = why or ("" if without_gap else gap_refusal(rules.level))
-        why = (
-            why
-            or eviction_obstacle(candidate, budgets, volumes_known=self._volumes_known(pod), without_gap=without_gap)
-            or pod_cooldown(
-                self._snapshot.cooldowns,
-                uid=meta.uid,
-                namespace=meta.namespace,
-                workload=candidate.workload,
-                node=node,
-                now=self._now,
-            )
+        why = why or eviction_obstacle(
+            candidate, budgets, volumes_known=self._volumes_known(pod), without_gap=without_gap
         )
-        return why, without_gap and not why
+        if why:
+            return why, False, False
+        cooldown = pod_cooldown(
+            self._snapshot.cooldowns,
+            uid=meta.uid,
+            namespace=meta.namespace,
+            workload=candidate.workload,
+            node=node,
+            now=self._now,
+        )
+        return cooldown, without_gap, bool(cooldown)
 
     def _volumes_known(self, pod: Pod) -> bool:
         """Whether it is known which nodes can reach all of the pod's volumes."""

@@ -75,11 +75,14 @@ def is_empty(node: ClusterNode) -> bool:
 
 
 def pod_obstacle(node: ClusterNode, pods: Sequence[MovablePod]) -> str:
-    """Why a node cannot be emptied, by its pods; empty if each of them may be moved. `pods`: those to move."""
+    """Why a node cannot be emptied, by its pods; empty if each of them may be moved, now or after a cooldown.
+
+    `pods`: those to move.
+    """
     own = {pod.uid for pod in node.pods}
     if any(info.uid not in own for info in node.occupying):
         return "a pod is expected on it"
-    protected = next((pod for pod in pods if pod.protection), None)
+    protected = next((pod for pod in pods if pod.protection and not pod.postponed), None)
     return f"{protected.namespace}/{protected.name} stays: {protected.protection}" if protected is not None else ""
 
 

@@ -23,6 +23,9 @@ def emptying_moves(cluster: ClusterView, nodes: Sequence[EmptiedNode], otherwise
             if source.source_refusal or draft.room_from(source) <= 0:
                 draft.refuse(source, source.source_refusal or MOVES_OF_NODE)
                 break
+            if pod.protection:
+                draft.refuse(source, pod.protection, pod)
+                continue
             if draft.busy(pod):
                 draft.refuse(source, "another pod of its workload moves first", pod)
                 continue
