@@ -162,6 +162,20 @@ async def test_the_leader_answers_which_nodes_could_go_although_consolidation_is
     assert not emptied(cluster)
 
 
+async def test_a_limit_that_is_exhausted_changes_no_answer(cluster: Cluster) -> None:
+    """Its cooldown delays moves, and ends."""
+    async with running(cluster):
+        await evaluations(cluster, 3)
+        for intent in cluster.intents:
+            limit = {"limit": "evictionsPerCluster", "limit_scope": "cluster"}
+            await cluster.settle(intent, Outcome.REJECTED_LIMIT, retry_at=cluster.clock.now() + 3_600, **limit)
+        assert cluster.intents
+        await cluster.pass_time(STEP, step=STEP)
+        found = await answer(cluster, ConsolidationRequest())
+
+    assert found.emptiable > 0
+
+
 async def test_errors_of_profiles_come_from_the_measurements_of_workloads(cluster: Cluster) -> None:
     """With an error of four cores each, two pods would be above the threshold."""
     async with running(cluster, Consolidation(margin=0.0)):
