@@ -43,12 +43,12 @@ class Move:
         self.replacement = replacement
 
     async def event(self, text: str) -> None:
-        """Waits for an Event about the node: Karpenter has looked at it, and says why it keeps it."""
+        """Waits for an Event about the node: Karpenter has looked at it, and states why it keeps it."""
         await self.api.wait(
             f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name={self.node}",
             lambda events: any(text in event["message"] for event in events["items"]),
             timeout=PATIENCE,
-            what=f"Karpenter says of the node: {text}",
+            what=f"an Event of Karpenter about the node: {text}",
         )
 
     async def node_is_kept(self) -> bool:
@@ -91,7 +91,7 @@ async def open_move(binaries: Binaries, karpenter: Karpenter, policy: Policy, *,
         )
         (replacement,) = (each for each in both if each["metadata"]["name"] != pod)
         assert replacement["spec"]["nodeName"] != node
-        # It says only once in 15 minutes why it keeps a node, and has said that it may remove none so far.
+        # Its Event about why it keeps a node comes once in 15 minutes: so far, that it may remove none.
         await asyncio.to_thread(cluster.guard.stop, pid)
         await start_karpenter(cluster, api, karpenter, INSTANCE_TYPE, policy)
         yield Move(cluster, api, pod, node, replacement["metadata"]["name"])
@@ -140,7 +140,7 @@ async def test_with_balanced_a_budget_protects_the_pod_until_its_replacement_is_
 async def test_with_balanced_and_without_a_budget_karpenter_ends_the_pod_before_its_replacement_is_ready(
     testbed_binaries: Binaries, karpenter: Karpenter
 ) -> None:
-    """So moves without a gap need `WhenEmpty`, as docs/others.md says. Takes minutes, for the same reason."""
+    """So moves without a gap need `WhenEmpty`, as docs/others.md states. Takes minutes, for the same reason."""
     async with open_move(testbed_binaries, karpenter, "Balanced", budget=False) as move:
         await _pods(
             move.api, lambda pods: move.pod not in {pod["metadata"]["name"] for pod in pods}, "Karpenter evicts the pod"

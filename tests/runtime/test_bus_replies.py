@@ -178,6 +178,8 @@ async def test_what_a_service_redirects_is_skipped_by_all_subscribers(server: Se
             literal(channel.pattern, name, service) for name in ("honest", "end") for service in ("", *ALL_SERVICES)
         }
         assert {delivery.subject for delivery in those.deliveries} <= expected, channel.pattern
+        if literal(channel.pattern, "") == channel.pattern:  # all subjects are equal, so the number shows it
+            assert len(those.deliveries) <= 2, channel.pattern
 
 
 def is_work(channel: Channel) -> bool:

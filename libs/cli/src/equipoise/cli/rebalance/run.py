@@ -198,7 +198,7 @@ async def start(connection: Kubernetes, prepared: PreparedCampaign, chosen: Camp
 
 
 async def _user(kube: Kube) -> str:
-    """The user of the request, as the API server knows it; empty if it does not say."""
+    """The user of the request, as the API server knows it; empty if it does not state it."""
     try:
         review = await kube.create(SELF_REVIEWS, SelfReview(metadata=ObjectMeta()))
     except KubeError:

@@ -294,7 +294,7 @@ class Protection(Section, frozen=True, kw_only=True):
     """Whether pods with a PersistentVolumeClaim may be evicted. Their volumes must be detached and attached again."""
 
     stateful_sets: tuple[str, ...] | None = None
-    """The StatefulSets whose pods may be moved, as `namespace/name`; `*` stands for any characters. Such a move always
+    """The StatefulSets whose pods may be moved, as `namespace/name`; `*` matches any characters. Such a move always
     has a gap: the replacement is created when the pod has ended. null: all without `moves.level`, none with a level."""
 
     def __post_init__(self) -> None:

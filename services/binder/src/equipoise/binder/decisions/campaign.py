@@ -47,7 +47,7 @@ def start_refusal(ledger: Ledger, name: str, now: float) -> str:
         return f"campaign {campaign.name} is running ({done}): wait until it ends, or `equipoise rebalance --abort`"
     named = {record.campaign for record in (*ledger.entries, *ledger.past)}
     if name in named or (campaign is not None and campaign.name == name):
-        return f"an earlier campaign has the name {name}: choose another one, which Events and outcomes can tell apart"
+        return f"an earlier campaign has the name {name}: choose another one, which no Event or outcome has yet"
     return ""
 
 

@@ -49,7 +49,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
     name: str
     started_by: str = ""
-    """The user who started it; empty if the API server does not say."""
+    """The user who started it; empty if the API server does not state it."""
 
     started_at: Time
     expires_at: Time
