@@ -1,7 +1,7 @@
 """Fewer nodes: the same pods on nodes that Karpenter has made, on a cluster of their own for each participant.
 
 The pods use what a day needs, which is compressed and repeats; many request far more, some far less. Karpenter 1.15
-with its kwok provider removes nodes: empty ones only, or as its `consolidationPolicy` permits. Its own intervals are not
+with its kwok provider removes nodes: empty ones only, or as its `consolidationPolicy` allows. Its own intervals are not
 compressed: it looks for nodes every 10 seconds and checks each decision for 15 seconds.
 
 With `--results FILE`, results are also appended to the file, and participants that it already contains are not run.
