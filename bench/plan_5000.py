@@ -44,7 +44,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcom
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.decisions.evaluation.campaign_plan import campaign_plan
-from equipoise.descheduler.decisions.evaluation.pipeline import classify
+from equipoise.descheduler.decisions.evaluation.pipeline import classify, consolidation_now
 from equipoise.descheduler.decisions.strategies import AnyStrategy, Strategy, name_of
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
@@ -64,6 +64,7 @@ EVALUATION_INTERVAL = 3_600.0
 """Seconds. Evaluations are started by the benchmark instead, see `BenchmarkClock`."""
 
 TIMEOUT = 600.0
+PARTS = ("decisions", "full", "campaign", "consolidation", "service")
 INTENTS = subjects.eviction_intent("*", "*")
 
 T = TypeVar("T")
@@ -126,13 +127,30 @@ def measure_campaign(cluster: Cluster, moves: int) -> None:
     rules = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
     evaluation = DeschedulerSettings().evaluation(LOAD, Thresholds(), rules)
     snapshot = snapshot_of(cluster)
+    before = resident_mb()
     leader = LeaseEpoch(lease_uid="lease", transitions=1, holder="bench")
     timing, plan = timed(lambda: campaign_plan(snapshot, evaluation, moves, evictions="real", leader=leader))
     report(
         "campaign_plan", timing.wall, f"s, {len(cluster.nodes)} nodes", target=("<=", 30.0), cpu=round(timing.cpu, 3),
         moves=len(plan.moves), waves=len(plan.waves),
     )  # fmt: skip
-    report("memory", peak_mb(), "MB, peak", target=("<=", 1_000.0))
+    report("memory", peak_mb(), "MB, peak", target=("<=", 1_000.0), of_which_cluster=round(before))
+
+
+def measure_consolidation(cluster: Cluster) -> None:
+    """The plan of consolidation, as `equipoise consolidate` gets it."""
+    rules = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
+    evaluation = DeschedulerSettings().evaluation(LOAD, Thresholds(), rules)
+    snapshot = snapshot_of(cluster)
+    before = resident_mb()
+    timing, consolidated = timed(lambda: consolidation_now(snapshot, evaluation))
+    plan = consolidated.plan
+    report(
+        "consolidation_plan", timing.wall, f"s, {len(cluster.nodes)} nodes", target=("<=", 30.0),
+        cpu=round(timing.cpu, 3), nodes=len(plan.nodes), moves=sum(len(each.moves) for each in plan.nodes),
+        bound=plan.bound,
+    )  # fmt: skip
+    report("memory", peak_mb(), "MB, peak", target=("<=", 1_000.0), of_which_cluster=round(before))
 
 
 class BenchmarkClock:
@@ -286,11 +304,11 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--nodes", type=int, default=5_000)
     arguments.add_argument("--hot", type=int, default=500)
-    arguments.add_argument("--part", choices=("decisions", "full", "campaign", "service"))
+    arguments.add_argument("--part", choices=PARTS)
     options = arguments.parse_args()
     if options.part is None:
         code = 0
-        for part in ("decisions", "full", "campaign", "service"):
+        for part in PARTS:
             progress(f"part: {part}")
             command = [sys.executable, "-m", "bench.plan_5000", *sys.argv[1:], "--part", part]
             code = max(code, subprocess.run(command, check=False).returncode)  # noqa: S603  this module
@@ -301,6 +319,9 @@ def main() -> int:
         asyncio.run(measure_service(options.nodes, options.hot))
     elif options.part == "campaign":
         measure_campaign(generate_cluster(options.nodes, options.hot, MEMORY_82_PERCENT, random.Random(1)), 200)
+    elif options.part == "consolidation":
+        # No node is hot: with hot ones, fewer nodes can go.
+        measure_consolidation(generate_cluster(options.nodes, 0, MEMORY_82_PERCENT, random.Random(1)))
     elif options.part == "full":
         cluster = generate_cluster(options.nodes, options.hot, MEMORY_96_PERCENT, random.Random(1))
         measure_strategies(cluster, [LevelDay()], "96 % of memory requested")

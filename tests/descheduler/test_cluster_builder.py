@@ -1,5 +1,7 @@
 """What is watched and received becomes loads that are known, or unknown."""
 
+import gc
+import weakref
 from typing import Any
 
 import msgspec
@@ -364,6 +366,26 @@ def test_planned_moves_are_added_as_if_they_were_pending_from_the_start() -> Non
     assert everything(cluster) == was
     assert cluster.fit(cluster.nodes).room.tolist() == room
     assert extended.nodes[3] is cluster.nodes[3]
+
+
+def test_a_cluster_is_freed_without_the_garbage_collector() -> None:
+    """With 5,000 nodes, a plan of a campaign needs twice the memory otherwise."""
+    pods = [a_pod(f"web-{number}", node=node) for number, node in enumerate(("node-a", "node-b"))]
+    builder = ClusterBuilder(a_snapshot(*pods, nodes=("node-a", "node-b")), evaluation_settings())
+    first = builder.cluster()
+    move = PodMove(pod=first.nodes[0].pods[0], target="node-b", reason="", sampled_at=NOW)
+    extended = builder.with_planned([move])
+    for cluster in (first, extended.cluster()):
+        everything(cluster)
+        cluster.fit(cluster.nodes)
+    builders = [weakref.ref(builder), weakref.ref(extended)]
+
+    gc.disable()
+    try:
+        del builder, extended, first, cluster, move
+        assert [reference() for reference in builders] == [None, None]
+    finally:
+        gc.enable()
 
 
 # Dry runs

@@ -60,6 +60,7 @@ def campaign_plan(
             waves.append(PlannedWave(moves=end - begin, after=load_extremes(evaluation.cluster, wanted[:end])))
         if not wanted or len(listed) >= most:
             break
+        del evaluation, plans  # in a large cluster, two evaluations at a time need twice the memory
         snapshot = _after(snapshot, wanted)
     assert first is not None, "a campaign has at least one move"
     after = waves[-1].after if waves else first.before
