@@ -114,12 +114,27 @@ def test_deletion_costs_are_the_folder(helm: Helm) -> None:
 
 
 def test_emptying_of_nodes_is_the_folder(helm: Helm) -> None:
-    """Only if nodes are emptied."""
+    """Only if nodes are emptied. Helm reads `off` as false."""
     folder = read_kustomization(ROOT / "k8s" / "consolidation")
-    for mode, expected in (("act", folder), ("observe", []), ("off", [])):
+    for mode, expected in (("act", folder), ("observe", []), ("off", []), (False, [])):
         values = {"mode": "advise", "config": {"descheduler": {"consolidation": {"mode": mode}}}}
         rendered = helm.template(values)
         assert without_config(comparable(rendered)) == without_config(comparable([*base_documents(), *expected])), mode
+
+
+def test_every_setting_that_can_be_off_may_be_written_without_quotes(helm: Helm) -> None:
+    """Helm reads `off` as false. The services read it as `off` again."""
+    config = {
+        "load": {"compensation": False},
+        "descheduler": {
+            "consolidation": {"mode": False},
+            "strategies": [{"name": "low_node_load", "pools": [{"name": "a", "nodeSelector": {}, "deviation": False}]}],
+        },
+        "agent": {"suppression": {"policy": False}},
+    }
+    settings = settings_of(named(helm.template({"mode": "advise", "config": config}), "ConfigMap", "equipoise"))
+    assert settings.shared.load.compensation == "off"
+    assert settings.descheduler.consolidation.mode == "off"
 
 
 def test_moves_without_a_gap_are_the_folder(helm: Helm) -> None:

@@ -186,6 +186,15 @@ def test_words_that_older_yaml_turns_into_booleans_stay_words() -> None:
     assert shared.load.compensation == "off"
 
 
+def test_a_setting_that_can_be_off_reads_false_as_off_and_others_do_not() -> None:
+    """Helm reads values as YAML 1.1, in which `off` is false, and writes false into the configuration."""
+    shared, _ = read_sections(read_document(HEADER + "load: {compensation: false}\nmoves: {level: false}"), SECTIONS)
+    assert (shared.load.compensation, shared.moves.level) == ("off", "off")
+    assert load("scorer: {evict: false}").evict is False
+    with pytest.raises(ConfigurationError, match=r"load\.memory: false is not allowed: expected"):
+        read_sections(read_document(HEADER + "load: {memory: false}"), SECTIONS)
+
+
 def test_zero_stays_zero() -> None:
     """0 means that nothing may move; it is never read as absent."""
     assert load("scorer: {limit: {each: 0}}").limit.each == 0

@@ -19,6 +19,7 @@ from equipoise.contracts.configuration.section_names import SectionName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.runtime.configuration.errors import ConfigurationError, encode_value
 from equipoise.runtime.configuration.loading import API_VERSION, KIND, all_sections, read_header, read_sections
+from equipoise.runtime.configuration.off_values import false_means_off
 
 Schema = dict[str, Any]
 
@@ -150,7 +151,7 @@ def _schema(info: types.Type, definitions: Schema) -> Schema:
         case types.UnionType(types=members):
             return {"anyOf": [_schema(member, definitions) for member in members]}
         case types.LiteralType(values=values):
-            return {"enum": list(values)}
+            return {"enum": [*values, False] if false_means_off(values) else list(values)}
         case types.VarTupleType(item_type=item) | types.ListType(item_type=item):
             return {"type": "array", "items": _schema(item, definitions), **_bounds(info, _ITEM_BOUNDS)}
         case types.DictType(value_type=value):

@@ -60,7 +60,7 @@ def explain(message: str, document: Any, kind: Any, where: str) -> str:
     value, types, parents, last = document, [kind], [kind], ""
     for name, index, unknown_key in _STEP.findall(path):
         parents, last = types, name
-        types = [child for parent in types for child in _types_at(parent, name)]
+        types = [child for parent in types for child in types_at(parent, name)]
         if index and isinstance(value, list):
             value = value[int(index)]
         elif isinstance(value, dict) and not unknown_key:
@@ -140,11 +140,11 @@ def sections_in(kind: Any) -> Iterator[type[Section]]:
             yield from sections_in(argument)
 
 
-def _types_at(kind: Any, name: str) -> list[Any]:
-    """The possible types at the next step of a path: the type of a field, or of the items of a list or dict."""
-    named = field_types(kind)
-    if name in named:
-        return [named[name]]
+def types_at(kind: Any, name: str) -> list[Any]:
+    """The possible types at the next step of a path: those of a field, or of the items of a list or dict."""
+    fields = (field for section in sections_in(kind) for field in msgspec.structs.fields(section))
+    if of_fields := [field.type for field in fields if field.encode_name == name]:
+        return of_fields
     containers = (part for part in (kind, *get_args(kind)) if get_origin(part) in (list, tuple, dict, Mapping))
     return [argument for part in containers for argument in get_args(part) if argument is not Ellipsis]
 

@@ -22,6 +22,7 @@ from equipoise.runtime.configuration.errors import (
     show,
     unknown_name,
 )
+from equipoise.runtime.configuration.off_values import with_off
 from equipoise.runtime.configuration.sections import Shared
 from equipoise.runtime.configuration.yaml_text import LIMIT, UnreadableYaml, read_yaml
 
@@ -126,7 +127,7 @@ def read_sections(
         # `scorer:` with nothing below it is how people write an empty section.
         if document.get(name) is not None:
             try:
-                values[name] = convert(document[name], kind, name)
+                values[name] = convert(with_off(document[name], [kind]), kind, name)
             except ConfigurationError as error:
                 faults.append(str(error))
     if faults:
