@@ -1,10 +1,11 @@
 """A metric source with values that a test sets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from builders import GIB
 
+from equipoise.collector.decisions.pressure.pressure_query import NODE_EXPORTER, PressureQuery
 from equipoise.collector.decisions.query import MetricQuery, Origin, Sample, SourceError, series_name
 from equipoise.runtime.process.clock import Clock
 
@@ -37,6 +38,13 @@ class FakeSource:
     takes: float = 0.0
     closed: bool = False
     runs: bool = False
+    pressures: dict[str, float] = field(default_factory=dict)
+    """The values of every node and pod, by what is measured; empty: the source has no pressure."""
+
+    node_pressures: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Values that replace those of all nodes, by node."""
+
+    pressure_fails: str = ""
 
     async def run(self) -> None:
         self.runs = True
@@ -61,6 +69,19 @@ class FakeSource:
             a_sample(query, usage, node, namespace, pod)
             for (namespace, pod, node), usage in self.pods.items()
             if has_value(query, usage) and (not query.pods or (namespace, pod) in query.pods)
+        ]
+
+    async def pressure(self, query: PressureQuery) -> list[Sample]:
+        await self._respond()
+        if self.pressure_fails:
+            raise SourceError(self.pressure_fails)
+        if query.subject == "node":
+            exported = self.nodes if self.pressures and query.exporter == NODE_EXPORTER else ()
+            return [a_pressure(query, self.pressures | self.node_pressures.get(node, {}), node) for node in exported]
+        return [
+            a_pressure(query, self.pressures, node, namespace, pod)
+            for namespace, pod, node in self.pods
+            if query.measure in self.pressures
         ]
 
     async def _respond(self) -> None:
@@ -100,3 +121,11 @@ def a_sample(query: MetricQuery, usage: Usage, node: str, namespace: str = "", p
         series=series_name(labels),
         value=values[query.aggregate],
     )
+
+
+def a_pressure(
+    query: PressureQuery, values: Mapping[str, float], node: str, namespace: str = "", pod: str = ""
+) -> Sample:
+    value = query.at - 5.0 if query.measure == "newest" else values.get(query.measure, 1_000.0)
+    labels = {"node": node, "namespace": namespace, "pod": pod}
+    return Sample(origin=Origin(node=node), namespace=namespace, pod=pod, series=series_name(labels), value=value)

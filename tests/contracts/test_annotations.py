@@ -25,6 +25,7 @@ from equipoise.contracts.kubernetes.annotations import (
 )
 from equipoise.contracts.messages.reclaimed import RECLAIMED_NODE, ReclaimedBand
 from equipoise.contracts.messages.utilization import WindowUsage
+from equipoise.contracts.messages.values.pressure import NodePressure, Pressure
 from equipoise.contracts.messages.values.resources import Resources
 
 TERMS = RECLAIMED_NODE.terms
@@ -46,6 +47,17 @@ def test_a_node_is_annotated_with_its_load_and_the_time_of_the_sample() -> None:
         "memory": "workingSet",
         "windows": {"5m": {"sampledAt": "2027-01-15T08:00:00Z", "mean": {"cpu": 0.3333, "memory": 0.0625}}},
     }
+
+
+def test_a_node_is_annotated_with_the_pressure_that_is_known() -> None:
+    pressure = NodePressure(sampled_at=NOW, waiting=Pressure(cpu=0.31234, io=0.0))
+    load, unknown = (
+        node_load(a_node_utilization(pressure=measured)) for measured in (pressure, NodePressure(sampled_at=NOW))
+    )
+    assert load is not None
+    assert unknown is not None
+    assert json.loads(as_annotations(load)[LOAD])["pressure"] == {"cpu": 0.312, "io": 0.0}
+    assert unknown.pressure is None
 
 
 def test_a_full_annotation_is_about_a_kibibyte() -> None:

@@ -17,6 +17,7 @@ from equipoise.contracts.load.correction import RESOURCES, known, load_of
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.values.pressure import Pressure
 from equipoise.contracts.messages.values.resources import Resources
 
 LOAD = "equipoise.dev/load"
@@ -48,7 +49,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     deviation: Resources | None = None
 
 
-class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The value of `equipoise.dev/load`. All statistics are shares (0..1) of the base."""
 
     sampled_at: Timestamp
@@ -59,6 +60,8 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Which memory counts as used."""
 
     windows: dict[str, Statistics]
+    pressure: Pressure | None = None
+    """The share of time (0..1) in which processes waited, per resource; absent where it is unknown."""
 
 
 class WorkloadUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -116,7 +119,17 @@ def node_load(utilization: NodeUtilization) -> NodeLoad | None:
         base=_significant(utilization.base, 12),
         memory=utilization.memory_kind,
         windows=windows,
+        pressure=_pressure(utilization),
     )
+
+
+def _pressure(utilization: NodeUtilization) -> Pressure | None:
+    """The pressure with three digits; None if it is unknown."""
+    measured = utilization.pressure
+    if measured is None or measured.waiting == Pressure():
+        return None
+    shares = msgspec.structs.asdict(measured.waiting)
+    return Pressure(**{name: None if share is None else round(share, 3) for name, share in shares.items()})
 
 
 def workload_usage(utilization: WorkloadUtilization) -> WorkloadUsage | None:

@@ -8,6 +8,7 @@ from equipoise.contracts.bounds import LATEST, MAX_AHEAD, Amount, Count, Seconds
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.example import COLLECTOR_EPOCH, GIB, HOT_NODE, NOW, POD_UID, USAGE, WORKLOAD
 from equipoise.contracts.messages.message import MUST_BE_KNOWN, Message, Value
+from equipoise.contracts.messages.values.pressure import MeasuredPodPressure, NodePressure, Pressure
 from equipoise.contracts.messages.values.resources import Resources
 
 MeanPods = Annotated[float, Meta(ge=0, le=1e9)]
@@ -66,6 +67,9 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
     """The recent usage, as long as the shortest window does not cover all pods completely. Such pods are not measured,
     and may use more than expected. Only scores and placement hints use it, because it varies more than a window."""
 
+    pressure: NodePressure | None = None
+    """None if neither the kernel nor the source has it."""
+
     epoch: Count
     """The time at which this collector took over, in milliseconds. Messages are ordered by `epoch`, then `sequence`."""
 
@@ -77,7 +81,8 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
 
     @property
     def implausible(self) -> str:
-        return _measured_late(self, self.recent)
+        pressure = () if self.pressure is None else (self.pressure.sampled_at,)
+        return _measured_late(self, *pressure, *(() if self.recent is None else (self.recent.sampled_at,)))
 
 
 class WorkloadUtilization(Message, frozen=True, kw_only=True):
@@ -146,11 +151,10 @@ class UtilizationCycle(Message, frozen=True, kw_only=True):
         return self.queried_at
 
 
-def _measured_late(message: NodeUtilization | WorkloadUtilization, recent: RecentUsage | None = None) -> str:
+def _measured_late(message: NodeUtilization | WorkloadUtilization, *others: float) -> str:
     """Describes a sample that is later than its query, because it would count as fresh for too long. Empty if there is
-    none."""
-    latest = max([message.sampled_at, *(window.sampled_at for window in message.windows.values())])
-    latest = latest if recent is None else max(latest, recent.sampled_at)
+    none. `others`: the times of other samples."""
+    latest = max([message.sampled_at, *(window.sampled_at for window in message.windows.values()), *others])
     return "" if latest <= message.queried_at + MAX_AHEAD else f"a sample is {latest - message.queried_at:g} s too new"
 
 
@@ -167,6 +171,11 @@ NODE_UTILIZATION = NodeUtilization(
     windows={"5m": _window(7.28, 18), "15m": _window(7.1, 18)},
     system=Resources(cpu=0.3, memory=GIB),
     pods={POD_UID: USAGE},
+    pressure=NodePressure(
+        sampled_at=NOW - 6,
+        waiting=Pressure(cpu=0.31, memory=0.0, io=0.02),
+        pods={POD_UID: MeasuredPodPressure(cpu=0.12, throttled=0.04)},
+    ),
     epoch=COLLECTOR_EPOCH,
     sequence=42,
 )

@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
 from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.other_cluster import nodes_of_another_cluster, pods_of_another_cluster
@@ -18,10 +20,12 @@ from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.intervals import KnownIntervals
+from equipoise.collector.shell.pressure_measurement import PressureMeasurement
 from equipoise.collector.shell.rounds import measure_nodes, measure_pods, recent_samples
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.state.known_jobs import KnownJobs
 from equipoise.collector.state.placement import ClusterPlacement, PodName, TrackedPod, amounts
+from equipoise.collector.state.pressure import PressureStore
 from equipoise.collector.state.utilization import UtilizationStore
 from equipoise.collector.state.workloads import WorkloadStore
 from equipoise.contracts.bounds import MAX_AHEAD
@@ -60,6 +64,11 @@ class Measurement:
         )
         self.intervals = KnownIntervals(
             configured=self.settings.scrape_interval, load=self.load, source=self.source, placement=self.placement
+        )
+        self.pressure = PressureMeasurement(
+            source=self.source,
+            enabled=self.settings.pressure,
+            store=PressureStore(self.load.lifetime(self.load.shortest)),
         )
         self._scrapes: dict[Subject, dict[ResourceName, Scrapes]] = {"node": {}, "pod": {}}
         self._jobs: dict[Subject, KnownJobs] = {
@@ -196,6 +205,8 @@ class Measurement:
             if recent_failed:
                 resource, why = min(recent_failed.items())
                 self._problems[_RECENT] = f"{self.settings.source}: {resource} of nodes in the last scrapes: {why}"
+            uids = {name: node.metadata.uid for name, node in nodes.items()}
+            await self.pressure.measure_nodes(targets, uids, criteria)
             recently = recent_usage(new, recent, measured.readings, criteria.names, measured.scrapes)
             self._utilization.record_recent({nodes[name].metadata.uid: used for name, used in recently.items()}, length)
         self._utilization.retain(node.metadata.uid for node in self.placement.nodes.values())
@@ -229,6 +240,8 @@ class Measurement:
             )
         if self.other_cluster:
             return []
+        uids = {name: pod.placed.uid for name, pod in tracked.items()}
+        await self.pressure.measure_pods(targets, uids, criteria)
         if measured.usage or not measured.failed:
             sample_times = {
                 name: self._utilization.sampled_at(node.metadata.uid) for name, node in self.placement.nodes.items()
@@ -289,7 +302,8 @@ class Measurement:
                 pods = [tracked.placed for tracked in self.placement.tracked(name)]
                 base = amounts(base_of(node, self.load.base))
                 if message := self._utilization.message(node, base, pods, now, epoch=epoch, sequence=sequence):
-                    messages.append(message)
+                    pressure = self.pressure.store.message(message.uid, pods, now)
+                    messages.append(msgspec.structs.replace(message, pressure=pressure) if pressure else message)
         return messages
 
     async def cycle(

@@ -4,8 +4,9 @@ The module is imported only when it is chosen, so that settings stay pure and cl
 """
 
 from importlib import import_module
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from equipoise.collector.decisions.pressure.pressure_query import PressureQuery
 from equipoise.collector.decisions.query import MetricQuery, Sample
 from equipoise.collector.settings import SOURCES, CollectorSettings
 from equipoise.contracts.configuration.settings import LoadSettings
@@ -31,6 +32,13 @@ class MetricSource(Protocol):
     async def query(self, query: MetricQuery) -> list[Sample]: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class PressureSource(Protocol):
+    """A metric source that may also have pressure. Raises SourceError, and nothing else, when a query fails."""
+
+    async def pressure(self, query: PressureQuery) -> list[Sample]: ...
 
 
 def open_source(settings: CollectorSettings, load: LoadSettings, clock: Clock, kube: Kube) -> MetricSource:

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from equipoise.collector.decisions.pressure.pressure_query import PressureQuery
 from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.profiles.query_profile import Matchers, MemoryKind
 from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
@@ -64,6 +65,19 @@ class PrometheusSource:
             return identified_by_name(samples) if self._profile.names_only else samples
 
         return await self._client.query(promql, read, at=query.at)
+
+    async def pressure(self, query: PressureQuery) -> list[Sample]:
+        """Pressure has the same metrics in every profile."""
+        # cAdvisor has the pressure of nodes too, so that their series may be of a job of pods.
+        jobs = self._settings.jobs
+        configured = jobs.pods if query.subject == "pod" else (*jobs.nodes, *jobs.pods) if jobs.nodes else ()
+        matchers: Matchers = {**({"job": configured} if configured else {}), **self._settings.matchers}
+        self._labels.rotate(self._clock.monotonic())
+        return await self._client.query(
+            query.promql(matchers),
+            lambda document: vector(result_of(document, "vector"), query.subject, self._labels),
+            at=query.at,
+        )
 
     def _samples(self, result: Any, query: MetricQuery) -> list[Sample]:
         parse = spacings if query.aggregate == "spacing" else vector

@@ -1,0 +1,1 @@
+"""Pressure (PSI) of nodes and pods: its queries, and which values can be true."""
