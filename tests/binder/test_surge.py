@@ -23,6 +23,7 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.moves import MovesLevel
 from equipoise.contracts.configuration.settings import SurgeMode, SurgeSettings
 from equipoise.contracts.eviction.detached import DETACHED_HASH
+from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, Taint
@@ -89,7 +90,7 @@ async def test_a_single_replica_moves_when_its_replacement_is_ready(world: World
     pod = controllers.pod("web-1")
     assert pod is not None
     assert TEMPLATE_HASH not in pod.metadata.labels
-    assert pod.metadata.annotations[DETACHED_HASH] == "h1"
+    assert pod.metadata.annotations == {DETACHED_HASH: "h1", DO_NOT_DISRUPT: "true"}
     await seconds(world, controllers=controllers)
     assert world.outcomes == []
     controllers.bind("web-rs-new-1")
@@ -171,9 +172,29 @@ async def test_a_pod_whose_replacement_is_not_ready_in_time_is_given_back(world:
     assert "readyTimeout" in outcome.detail
     (pod,) = controllers.pods
     assert (pod.metadata.name, pod.metadata.labels[TEMPLATE_HASH]) == ("web-1", "h1")
-    assert DETACHED_HASH not in pod.metadata.annotations
+    assert pod.metadata.annotations == {}
     assert pod.metadata.controller is not None
     assert world.ledger.surge_moves == ()
+
+
+@pytest.mark.parametrize(("before", "meanwhile"), [("false", "false"), ("false", "true"), (None, "2h"), (None, "")])
+async def test_an_annotation_of_the_owner_against_disruptions_stays_as_it_is(
+    world: World, before: str | None, meanwhile: str
+) -> None:
+    """Also what the owner writes while the pod is detached. `meanwhile`: empty if the owner removes it."""
+    controllers = controllers_of(world)
+    if before is not None:
+        controllers.edit("web-1", annotations={DO_NOT_DISRUPT: before})
+    await world.start(surging(world))
+    await world.propose("web-1")
+    (pod,) = controllers.pods
+    assert pod.metadata.annotations[DO_NOT_DISRUPT] == (before or "true")
+    controllers.edit("web-1", annotations={DO_NOT_DISRUPT: meanwhile})
+    controllers.synchronize()
+    await seconds(world, 320, controllers=controllers)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.FAILED]
+    (pod,) = controllers.pods
+    assert pod.metadata.annotations == ({DO_NOT_DISRUPT: meanwhile} if meanwhile else {})
 
 
 ZONES = ("node-a", "node-b", "node-c")

@@ -14,6 +14,7 @@ from deployment.base import NAMESPACE, base_documents
 from equipoise.binder.decisions.event import fence_probe
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules
 from equipoise.contracts.eviction.detached import DETACHED_HASH
+from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.testbed import objects as manifests
 from equipoise.testbed.api import ApiError
@@ -27,7 +28,13 @@ MERGE = "application/merge-patch+json"
 PATIENCE = 60.0
 DETACH = {"labels": {TEMPLATE_HASH: None}, "annotations": {DETACHED_HASH: "h1"}}
 RESTORE = {"labels": {TEMPLATE_HASH: "h1"}, "annotations": {DETACHED_HASH: None}}
+KEEP = {"annotations": {DO_NOT_DISRUPT: "true"}}
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-h1", "controller": True}
+
+
+def both(metadata: dict[str, Any], annotations: dict[str, str | None]) -> dict[str, Any]:
+    """The patch with more annotations."""
+    return {**metadata, "annotations": metadata["annotations"] | annotations}
 
 
 class Insider:
@@ -112,6 +119,26 @@ async def test_an_approved_pod_is_detached_and_restored(insider: Insider) -> Non
     await admitted(insider, "moved", DETACH)
     await insider.pod("other", approved=False)
     assert await insider.patch("moved", RESTORE) == ""
+
+
+async def test_an_approved_pod_may_be_protected_from_karpenter_while_it_is_detached(insider: Insider) -> None:
+    """Only with that value, only if it has none, and not without detaching or restoring it."""
+    await insider.pod("kept")
+    assert "equipoise-surge-fence" in await insider.patch("kept", KEEP)
+    assert "equipoise-surge-fence" in await insider.patch("kept", both(DETACH, {DO_NOT_DISRUPT: "false"}))
+    await admitted(insider, "kept", both(DETACH, {DO_NOT_DISRUPT: "true"}))
+    assert "equipoise-surge-fence" in await insider.patch("kept", {"annotations": {DO_NOT_DISRUPT: None}})
+    assert "equipoise-surge-fence" in await insider.patch("kept", both(RESTORE, {DO_NOT_DISRUPT: "1h"}))
+    assert await insider.patch("kept", both(RESTORE, {DO_NOT_DISRUPT: None})) == ""
+
+
+async def test_the_annotation_of_the_owner_against_disruptions_stays(insider: Insider) -> None:
+    """The binder sets it only where there is none, and removes only the value that it sets."""
+    await insider.pod("owned", annotations={DO_NOT_DISRUPT: "false"})
+    assert "equipoise-surge-fence" in await insider.patch("owned", both(DETACH, {DO_NOT_DISRUPT: "true"}))
+    await admitted(insider, "owned", DETACH)
+    assert "equipoise-surge-fence" in await insider.patch("owned", both(RESTORE, {DO_NOT_DISRUPT: None}))
+    assert await insider.patch("owned", RESTORE) == ""
 
 
 async def test_a_pod_without_approval_is_not_detached(insider: Insider) -> None:

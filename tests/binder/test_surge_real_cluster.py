@@ -30,6 +30,7 @@ from equipoise.binder.state.surge_move import DETACHED, PLACED, READY, RESERVED
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import SurgeSettings
 from equipoise.contracts.eviction.detached import DETACHED_HASH
+from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH, surge_refusal
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects.metadata import is_ready
@@ -280,7 +281,7 @@ async def test_a_pod_whose_replacement_finds_no_node_is_given_back(moves: Moves)
     assert after.metadata.uid == pod.metadata.uid
     assert after.metadata.controller is not None
     assert after.metadata.labels[TEMPLATE_HASH] == pod.metadata.labels[TEMPLATE_HASH]
-    assert DETACHED_HASH not in after.metadata.annotations
+    assert after.metadata.annotations.keys().isdisjoint((DETACHED_HASH, DO_NOT_DISRUPT))
     async with asyncio.timeout(PATIENCE):
         while len(await moves.pods("restored")) > 1:  # noqa: ASYNC110  polls a real component
             await asyncio.sleep(0.05)

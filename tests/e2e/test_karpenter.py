@@ -10,7 +10,9 @@ from bench.consolidation.fleet import INSTANCE_TYPE, fleet
 from bench.consolidation.run import make_nodes
 from bench.karpenter import DISRUPTED, Karpenter, Policy, build_karpenter, start_karpenter
 
+from equipoise.binder.decisions.surge.detached_annotations import FORBIDDEN
 from equipoise.contracts.eviction.detached import DETACHED_HASH
+from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.nodes.consolidation_taint import CONSOLIDATION, EFFECT
 from equipoise.testbed.api import Api
@@ -68,8 +70,14 @@ def replica_set() -> Manifest:
 
 
 @asynccontextmanager
-async def open_move(binaries: Binaries, karpenter: Karpenter, policy: Policy, *, budget: bool) -> AsyncIterator[Move]:
-    """A move whose replacement is not ready. `budget`: one that allows no eviction of the only replica."""
+async def open_move(
+    binaries: Binaries, karpenter: Karpenter, policy: Policy, *, budget: bool = False, annotated: bool = True
+) -> AsyncIterator[Move]:
+    """A move whose replacement is not ready.
+
+    `budget`: whether there is one that allows no eviction of the only replica. `annotated`: whether the pod has the
+    annotation of detached pods that Karpenter reads.
+    """
     async with Cluster(binaries=binaries) as cluster, cluster.api() as api:
         pid = await start_karpenter(cluster, api, karpenter, INSTANCE_TYPE)
         await make_nodes(api, fleet(1, 2), [])
@@ -84,7 +92,8 @@ async def open_move(binaries: Binaries, karpenter: Karpenter, policy: Policy, *,
         delay = {"pod-ready.stage.kwok.x-k8s.io/delay": NEVER_READY}
         template = {"metadata": {"annotations": delay}}
         await api.patch("/apis/apps/v1/namespaces/default/replicasets/web", {"spec": {"template": template}})
-        detached = {"labels": {TEMPLATE_HASH: None}, "annotations": {DETACHED_HASH: HASH}}
+        annotations = {DETACHED_HASH: HASH} | ({DO_NOT_DISRUPT: FORBIDDEN} if annotated else {})
+        detached = {"labels": {TEMPLATE_HASH: None}, "annotations": annotations}
         await api.patch(f"{PODS}/{pod}", {"metadata": detached})
         both = await _pods(
             api, lambda pods: len(pods) == 2 and all(pod["spec"].get("nodeName") for pod in pods), "both are placed"
@@ -113,7 +122,7 @@ async def test_with_when_empty_the_node_is_removed_after_the_pod_has_left_and_no
     testbed_binaries: Binaries, karpenter: Karpenter
 ) -> None:
     """A pod without controller counts like any other one. Takes minutes: Karpenter's intervals cannot be set."""
-    async with open_move(testbed_binaries, karpenter, "WhenEmpty", budget=False) as move:
+    async with open_move(testbed_binaries, karpenter, "WhenEmpty") as move:
         await move.event("has consolidation policy WhenEmpty, but node is not empty")
         assert await move.node_is_kept()
 
@@ -130,18 +139,30 @@ async def test_with_balanced_a_budget_protects_the_pod_until_its_replacement_is_
     testbed_binaries: Binaries, karpenter: Karpenter
 ) -> None:
     """The budget still selects the detached pod. Takes minutes, for the same reason."""
-    async with open_move(testbed_binaries, karpenter, "Balanced", budget=True) as move:
+    async with open_move(testbed_binaries, karpenter, "Balanced", budget=True, annotated=False) as move:
         await move.event("prevents pod evictions")
 
         assert await move.node_is_kept()
         assert not await move.replacement_is_ready()
 
 
-async def test_with_balanced_and_without_a_budget_karpenter_ends_the_pod_before_its_replacement_is_ready(
+async def test_with_balanced_the_annotation_protects_the_pod_until_its_replacement_is_ready(
     testbed_binaries: Binaries, karpenter: Karpenter
 ) -> None:
-    """So moves without a gap need `WhenEmpty`, as docs/others.md states. Takes minutes, for the same reason."""
-    async with open_move(testbed_binaries, karpenter, "Balanced", budget=False) as move:
+    """Without a budget. Takes minutes, for the same reason."""
+    async with open_move(testbed_binaries, karpenter, "Balanced") as move:
+        await move.event(DO_NOT_DISRUPT)
+
+        assert await move.node_is_kept()
+        assert not await move.replacement_is_ready()
+        assert not move.cluster.evictions()
+
+
+async def test_without_budget_and_annotation_karpenter_ends_the_pod_before_its_replacement_is_ready(
+    testbed_binaries: Binaries, karpenter: Karpenter
+) -> None:
+    """So the annotation is needed (docs/decisions/0084). Takes minutes, for the same reason."""
+    async with open_move(testbed_binaries, karpenter, "Balanced", annotated=False) as move:
         await _pods(
             move.api, lambda pods: move.pod not in {pod["metadata"]["name"] for pod in pods}, "Karpenter evicts the pod"
         )

@@ -9,6 +9,11 @@ import structlog
 
 from equipoise.binder.decisions.eviction_response import read_response
 from equipoise.binder.decisions.result import Finish, recorded
+from equipoise.binder.decisions.surge.detached_annotations import (
+    AnnotationChanges,
+    changes_at_detaching,
+    changes_at_restoring,
+)
 from equipoise.binder.decisions.surge.landing import depends_on_pods, landing_problem
 from equipoise.binder.decisions.surge.next_step import next_step
 from equipoise.binder.decisions.surge.observation import ObservedMove, placed_replacement
@@ -19,8 +24,8 @@ from equipoise.binder.shell.surge_reads import read_move
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import LedgerClosed
 from equipoise.binder.state.surge_move import RESERVED, SurgeMove, with_refused_request
-from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import Shared
@@ -79,7 +84,7 @@ class SurgeMover:
         """Removes the label of a pod whose move is reserved. If that fails, `advance` ends the move later: at once if
         the API server has refused it."""
         try:
-            await self._relabel(intent, plan.version, None, {DETACHED_HASH: plan.template_hash}, within)
+            await self._relabel(intent, plan.version, None, changes_at_detaching(plan), within)
         except KubeError as error:
             log.warning("pod not detached", pod=intent.pod_name, error=str(error))
             if 400 <= error.status < 500:
@@ -126,12 +131,12 @@ class SurgeMover:
         else:
             return ""
         within = read_at + MAX_READ_AGE - self.clock.monotonic()
-        version = "" if observed.pod is None else observed.pod.metadata.resource_version
-        return await self._carry_out(move, step, version, within) if within > 0 else ""
+        return await self._carry_out(move, step, observed.pod, within) if within > 0 else ""
 
-    async def _carry_out(self, move: SurgeMove, step: Step, version: str, within: float) -> str:
-        if isinstance(step, Restore):
-            await self._relabel(move.intent, version, move.template_hash, {DETACHED_HASH: None}, within)
+    async def _carry_out(self, move: SurgeMove, step: Step, pod: Pod | None, within: float) -> str:
+        if isinstance(step, Restore) and pod is not None:
+            changes, version = changes_at_restoring(move, pod), pod.metadata.resource_version
+            await self._relabel(move.intent, version, move.template_hash, changes, within)
         elif isinstance(step, Evict):
             return await self._evict(move, within)
         elif isinstance(step, End):
@@ -141,7 +146,7 @@ class SurgeMover:
         return ""
 
     async def _relabel(
-        self, intent: EvictionIntent, version: str, value: str | None, annotations: dict[str, str | None], within: float
+        self, intent: EvictionIntent, version: str, value: str | None, annotations: AnnotationChanges, within: float
     ) -> None:
         await self.kube.relabel(
             PODS,

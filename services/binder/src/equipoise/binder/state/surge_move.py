@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from equipoise.contracts.bounds import Count, Time
+from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT
+from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
 
@@ -58,6 +60,10 @@ class SurgeMove(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     replicas: Count
     """The desired replicas of the Deployment when the move was reserved."""
 
+    do_not_disrupt: bool = False
+    """Whether the pod gets the annotation that forbids its eviction to Karpenter while it is detached. Not a pod that
+    has the annotation already, whatever its value: then it stays as it is."""
+
     stage: str
     """A constant of this module. A later version may have others."""
 
@@ -84,6 +90,13 @@ class SurgeMove(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 def is_settled(move: SurgeMove, now: float) -> bool:
     """Whether no request of the stage before, and none that removes the label, can arrive any more."""
     return now - move.stage_at >= (DETACH_LIFETIME if move.stage == RESERVED else STEP_LIFETIME)
+
+
+def restore_commands(move: SurgeMove) -> str:
+    """What a person runs to give the pod back to its ReplicaSet."""
+    pod = f"--namespace {move.intent.namespace} {move.intent.pod}"
+    label = f"kubectl label pod --overwrite {pod} {TEMPLATE_HASH}={move.template_hash}"
+    return f"{label} && kubectl annotate pod {pod} {DO_NOT_DISRUPT}-" if move.do_not_disrupt else label
 
 
 def with_refused_request(move: SurgeMove) -> SurgeMove:

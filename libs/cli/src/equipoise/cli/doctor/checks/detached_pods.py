@@ -5,11 +5,10 @@ from collections.abc import Iterable
 from equipoise.binder.shell.ledger_store import NotInstalled, read_installed
 from equipoise.binder.shell.surge_reads import read_leaving
 from equipoise.binder.state.ledger import LedgerClosed
-from equipoise.binder.state.surge_move import SurgeMove
+from equipoise.binder.state.surge_move import SurgeMove, restore_commands
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.terminal import count
 from equipoise.contracts.eviction.detached import DETACHED_HASH, is_marked_detached
-from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.kubernetes.client import PODS, Forbidden, Kube, KubeError, find, metadata_of
 
@@ -67,8 +66,7 @@ async def _open_move(kube: Kube, move: SurgeMove, now: float) -> Finding | None:
     )
     fix = f"when its workload is ready without it: {_delete(intent.namespace, intent.pod)}"
     if edited:
-        label = f"--namespace {intent.namespace} {intent.pod} {TEMPLATE_HASH}={move.template_hash}"
-        fix = f"to give it back to its ReplicaSet: kubectl label pod --overwrite {label}; or {fix}"
+        fix = f"to give it back to its ReplicaSet: {restore_commands(move)}; or {fix}"
     return Finding("warning", f"pod {intent.pod_name}", f"it is moved without a gap: {'; '.join(reasons)}", fix)
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from equipoise.binder.state.surge_move import SurgeMove
+from equipoise.binder.state.surge_move import SurgeMove, restore_commands
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.node_eligibility import leaving_reason
 from equipoise.contracts.eviction.protection import cannot_create
@@ -134,18 +134,18 @@ def restoring_problem(move: SurgeMove, observed: ObservedMove) -> str:
     pod, replica_set, intent = observed.pod, observed.replica_set, move.intent
     if pod is None or replica_set is None:
         return ""
-    labels, command = pod.metadata.labels, f"--namespace {intent.namespace} {intent.pod}"
+    labels = pod.metadata.labels
     if not selects(replica_set.spec.selector, {**labels, TEMPLATE_HASH: move.template_hash}):
         return (
             f"ReplicaSet {move.replica_set} does not select its labels any more. When the workload is ready without "
-            f"it: kubectl delete pod {command}"
+            f"it: kubectl delete pod --namespace {intent.namespace} {intent.pod}"
         )
     written = pod.metadata.annotations.get(DETACHED_HASH) == move.template_hash
     if written or labels.get(TEMPLATE_HASH) == move.template_hash:
         return ""
     return (
         f"its annotation {DETACHED_HASH} was removed or edited. To give it back to its ReplicaSet: "
-        f"kubectl label pod --overwrite {command} {TEMPLATE_HASH}={move.template_hash}"
+        f"{restore_commands(move)}"
     )
 
 

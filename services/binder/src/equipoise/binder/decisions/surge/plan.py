@@ -4,6 +4,7 @@ import msgspec
 
 from equipoise.binder.state.ledger import Ledger
 from equipoise.binder.state.surge_move import RESERVED, SurgeMove
+from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH, SurgeCandidate
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
@@ -23,6 +24,9 @@ class SurgePlan(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     """The resourceVersion of the pod."""
 
+    do_not_disrupt: bool = False
+    """See `SurgeMove`."""
+
     def move(self, intent: EvictionIntent, now: float, timeout: float) -> SurgeMove:
         """The move in its first stage. `timeout`: seconds for the replacement to become ready."""
         return SurgeMove(
@@ -31,6 +35,7 @@ class SurgePlan(msgspec.Struct, frozen=True, kw_only=True):
             replica_set=self.replica_set,
             template_hash=self.template_hash,
             replicas=self.replicas,
+            do_not_disrupt=self.do_not_disrupt,
             stage=RESERVED,
             stage_at=now,
             ready_by=now + timeout,
@@ -49,6 +54,7 @@ def plan_of(surge: SurgeCandidate) -> SurgePlan | None:
         template_hash=metadata.labels[TEMPLATE_HASH],
         replicas=candidate.replicas,
         version=metadata.resource_version,
+        do_not_disrupt=DO_NOT_DISRUPT not in metadata.annotations,
     )
 
 
