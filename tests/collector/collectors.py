@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
+from equipoise.collector.sources import PromqlSource
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, OwnerReference
 from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
@@ -121,12 +122,17 @@ def a_world() -> World:
 
 @asynccontextmanager
 async def collecting(
-    world: World, settings: CollectorSettings, identity: str = "one", discovery: str = ""
+    world: World,
+    settings: CollectorSettings,
+    identity: str = "one",
+    discovery: str = "",
+    load: LoadSettings | None = None,
+    promql: PromqlSource | None = None,
 ) -> AsyncIterator[Collector]:
     collector = Collector(
-        settings=settings, load=LoadSettings(), namespace="equipoise-system", identity=identity, source=world.source,
-        kube=world.kube, bus=world.bus, clock=world.clock, health=world.health, metrics=CollectorRegistry(),
-        discovery=discovery,
+        settings=settings, load=load or LoadSettings(), namespace="equipoise-system", identity=identity,
+        source=world.source, promql=promql, kube=world.kube, bus=world.bus, clock=world.clock, health=world.health,
+        metrics=CollectorRegistry(), discovery=discovery,
     )  # fmt: skip
     await collector.attach()
     task = asyncio.create_task(collector.run())

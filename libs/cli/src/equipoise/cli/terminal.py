@@ -244,8 +244,14 @@ def percent(share: float | None) -> str:
 
 
 def percentages(load: Resources) -> str:
-    """`cpu 91.0%, memory 56.2%`."""
-    return ", ".join(f"{resource} {percent(getattr(load, resource))}" for resource in RESOURCES)
+    """`cpu 91.0%, memory 56.2%`, and the further resources that are known."""
+    further = load.further or {}
+    return ", ".join(
+        [
+            *(f"{resource} {percent(getattr(load, resource))}" for resource in RESOURCES),
+            *(f"{name} {percent(further[name])}" for name in sorted(further)),
+        ]
+    )
 
 
 def amount(resources: Resources, resource: str, *, digits: int = 2) -> str:

@@ -9,7 +9,7 @@ if __name__ == "__main__":
 
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.sources import open_source
+from equipoise.collector.sources import open_promql_source, open_source
 from equipoise.runtime.configuration.discovered import stored_reason
 from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.runtime.process.main import run
@@ -24,6 +24,7 @@ async def start(runtime: Runtime[CollectorSettings]) -> None:
         namespace=shared.kubernetes.namespace,
         identity=runtime.identity,
         source=open_source(settings, shared.load, runtime.clock, runtime.kube),
+        promql=open_promql_source(settings, shared.load, runtime.clock),
         kube=runtime.kube,
         bus=runtime.bus,
         clock=runtime.clock,

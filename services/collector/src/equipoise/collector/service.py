@@ -15,13 +15,14 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.shell.further_measurement import FurtherMeasurement
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.metrics import CollectorMetrics
 from equipoise.collector.shell.placement_watch import PlacementWatch
 from equipoise.collector.shell.profile_learning import ProfileLearning, restore_profiles
 from equipoise.collector.shell.publisher import PlacementPublisher, UtilizationPublisher
 from equipoise.collector.shell.shard_ownership import CHECK_PERIOD, ShardOwnership
-from equipoise.collector.sources import MetricSource
+from equipoise.collector.sources import MetricSource, PromqlSource
 from equipoise.collector.state.owned_shards import OwnedShard
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.collector.state.previous_messages import PreviousMessages, PublishedPlacement
@@ -57,6 +58,9 @@ class Collector:
     clock: Clock
     health: Health
     metrics: CollectorRegistry
+    promql: PromqlSource | None = None
+    """The source of further resources; None if there are none."""
+
     discovery: str = ""
     """Why the installation chose the source of metrics, or found none; empty if that is not stored."""
 
@@ -76,6 +80,10 @@ class Collector:
         self._measurement = Measurement(
             settings=self.settings, load=self.load, source=self.source, placement=self._placement, clock=self.clock,
             known_nodes=self._watch.node_names,
+        )  # fmt: skip
+        self._further = FurtherMeasurement(
+            load=self.load, source=self.promql, placement=self._placement, usage=self._measurement.further,
+            now=self._measurement.source_now,
         )  # fmt: skip
         self._profiles = ProfileLearning(
             settings=self.settings, load=self.load, measurement=self._measurement, clock=self.clock
@@ -132,6 +140,8 @@ class Collector:
                 tasks.create_task(self._work_once_synced())
         finally:
             self.source.close()
+            if self.promql is not None:
+                self.promql.close()
 
     async def _prune(self) -> NoReturn:
         """Prunes the placement, on standbys too, because they watch as well."""
@@ -163,6 +173,8 @@ class Collector:
             tasks.create_task(self._check_bus_and_shards())
             for window in self.load.windows:
                 tasks.create_task(self._measure(window))
+                if self.promql is not None:
+                    tasks.create_task(self._measure_further(window))
             if self.settings.profile.enabled:
                 tasks.create_task(self._profiles.run(self.health))
                 tasks.create_task(restore_profiles(self.kube, self.clock, self._profiles, self.health))
@@ -195,6 +207,18 @@ class Collector:
                 period = min(period, self.load.shortest.refresh_period)
             spread = self.settings.jitter * random.uniform(-1.0, 1.0)
             await self.clock.sleep(max(period * (1.0 + spread) - duration, period / 10))
+
+    async def _measure_further(self, window: Window) -> NoReturn:
+        """Rounds of the further resources in one window, apart from those of cpu and memory, which they never delay.
+        What they measure is published with the next round of the shortest window."""
+        while True:
+            begin = self.clock.monotonic()
+            with self.health.unreadable.guard("measurements", f"further resources in the window {window.name}"):
+                await self._further.round(window)
+            self.health.set_problem("resources", self._further.problem or None)
+            duration = self.clock.monotonic() - begin
+            spread = self.settings.jitter * random.uniform(-1.0, 1.0)
+            await self.clock.sleep(max(window.refresh_period * (1.0 + spread) - duration, window.refresh_period / 10))
 
     async def _publish_utilization(self, *, workloads: bool, shards: Iterable[OwnedShard] | None = None) -> None:
         """Publishes the utilization of all our shards, or of these."""

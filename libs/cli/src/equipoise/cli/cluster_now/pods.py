@@ -8,7 +8,7 @@ from equipoise.cli.terminal import RESOURCES, amount, percentages, table
 from equipoise.contracts.load.correction import known, load_of
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization
-from equipoise.contracts.messages.values.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources, cpu_and_memory
 
 NOT_MEASURED = "not measured yet"
 """The last words of the state of a pod whose usage is not known."""
@@ -80,4 +80,4 @@ def pods_table(pods: Iterable[PodNow], *, of_one_node: bool, wide: bool) -> obje
 
 def _requested(pod: PodNow, resource: str) -> Resources:
     """The request of this resource. A pod without one requests 0."""
-    return Resources(**{resource: getattr(pod.requests, resource) or 0.0})
+    return cpu_and_memory({resource: getattr(pod.requests, resource) or 0.0})

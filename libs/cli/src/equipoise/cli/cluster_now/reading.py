@@ -16,8 +16,10 @@ from equipoise.collector.decisions.pod_times import trimmed
 from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.collector.settings import WHOLE_CLUSTER, CollectorSettings, PrometheusSettings
+from equipoise.collector.shell.further_measurement import FurtherMeasurement
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.profile_learning import ProfileLearning
+from equipoise.collector.sources import PromqlSource, open_promql_source
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.contracts.configuration.settings import LoadSettings, Window
@@ -63,6 +65,9 @@ class ClusterSources(msgspec.Struct, frozen=True, kw_only=True):
     """The sources of a reading. `profile_detected`: whether the profile was detected, not configured."""
 
     source: PrometheusSource
+    promql: PromqlSource | None = None
+    """The source of further resources; None if there are none."""
+
     objects: ListedObjects
     moves: OpenMoves
     settings: AllSettings
@@ -92,6 +97,7 @@ async def connected(
         detected = False
     collector = msgspec.structs.replace(settings.collector, prometheus=prometheus)
     source = PrometheusSource(prometheus, memory=memory, clock=clock)
+    promql = open_promql_source(collector, settings.shared.load, clock)
     try:
         await source.time()
     except SourceError as error:
@@ -99,11 +105,13 @@ async def connected(
         raise unreachable(prometheus, error) from None
     try:
         yield ClusterSources(
-            source=source, objects=objects, moves=moves, profile_detected=detected, clock=clock, progress=progress,
-            settings=msgspec.structs.replace(settings, collector=collector),
+            source=source, promql=promql, objects=objects, moves=moves, profile_detected=detected, clock=clock,
+            progress=progress, settings=msgspec.structs.replace(settings, collector=collector),
         )  # fmt: skip
     finally:
         source.close()
+        if promql is not None:
+            promql.close()
 
 
 def unreachable(prometheus: PrometheusSettings, error: SourceError) -> CommandFailed:
@@ -147,6 +155,9 @@ async def read_cluster(
         settings=settings, load=load, source=connection.source, placement=placement, clock=clock,
         known_nodes=lambda: (node.metadata.name for node in connection.objects.watched.nodes),
     )  # fmt: skip
+    further = FurtherMeasurement(
+        load=load, source=connection.promql, placement=placement, usage=measurement.further, now=measurement.source_now
+    )
     for window in windows:
         if window != load.shortest:
             progress(f"measuring the last {window.name}")
@@ -158,10 +169,13 @@ async def read_cluster(
         await _measure_days(learning, progress)
     # The shortest window is measured last, so that its samples are new when they are evaluated.
     progress(f"measuring the last {load.shortest.name}")
+    if load.resources:
+        await measurement.round(load.shortest)  # it finds the difference of clocks
+        await further.round(load.shortest)
     await measurement.round(load.shortest)
     if measurement.outage:
         raise CommandFailed(f"nothing can be measured: {measurement.outage}")
-    return await _assembled(connection, measurement, placement)
+    return await _assembled(connection, measurement, placement, further.problem)
 
 
 def placement_of(
@@ -190,7 +204,9 @@ async def _measure_days(learning: ProfileLearning, progress: Progress) -> None:
             return
 
 
-async def _assembled(connection: ClusterSources, measurement: Measurement, placement: ClusterPlacement) -> ClusterNow:
+async def _assembled(
+    connection: ClusterSources, measurement: Measurement, placement: ClusterPlacement, further_problem: str
+) -> ClusterNow:
     load, names = connection.settings.shared.load, sorted(placement.nodes)
     cycle, unknown = await measurement.cycle(names, shard=WHOLE_CLUSTER, number=1)
     # `now` is the time for which values were requested. Reading the pods of a large cluster takes long, and the age of
@@ -231,7 +247,12 @@ async def _assembled(connection: ClusterSources, measurement: Measurement, place
         unknown={**measurement.incomplete(name for name in names if name not in not_expected), **unknown},
         not_expected=not_expected,
         missing=connection.objects.missing,
-        problem="; ".join(filter(None, (measurement.problem, measurement.pods_problem, measurement.clock_warning))),
+        problem="; ".join(
+            filter(
+                None,
+                (measurement.problem, measurement.pods_problem, measurement.clock_warning, further_problem),
+            )
+        ),
         hours=max((_known_hours(usage) for usage in latest.workloads.values()), default=0),
     )
 

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.messages.values.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources, cpu_and_memory
 
 
 class Loaded(Protocol):
@@ -37,4 +37,4 @@ def spread_of(loads: Collection[Loaded]) -> Spread:
         known = [load for each in loads if (load := getattr(each, resource)) is not None]
         mean[resource] = sum(known) / len(known) if known else None
         spread[resource] = max(known) - min(known) if len(known) > 1 else None
-    return Spread(nodes=len(loads), mean=Resources(**mean), spread=Resources(**spread))
+    return Spread(nodes=len(loads), mean=cpu_and_memory(mean), spread=cpu_and_memory(spread))

@@ -15,7 +15,7 @@ from equipoise.contracts.colocation.bands import OFFERED_BANDS
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedBand
-from equipoise.contracts.messages.values.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources, cpu_and_memory
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 
@@ -93,7 +93,9 @@ def node_parts(node: NodeBands, now: float) -> Iterator[Text | Table]:
         for resource in RESOURCES:
             computed = node.terms.get(resource)
             names = ("capacity", "margin", "system", "reserved", "high_priority")
-            values = [Resources(**{resource: getattr(computed, name)}) if computed else Resources() for name in names]
+            values = [
+                cpu_and_memory({resource: getattr(computed, name)}) if computed else Resources() for name in names
+            ]
             cells = (amount(value, resource) for value in (*values, node.free))
             terms.add_row(f"{resource}, {UNIT[resource]}", *cells)
         yield terms

@@ -40,6 +40,9 @@ class ExplainedLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Usage that belongs to no pod."""
 
     sampled_at: float | None = None
+    unknown_resources: dict[str, str] = {}
+    """Why the load of further resources (`load.resources`) is unknown, by name."""
+
     over: list[str] = []
     """The thresholds that the load is above now."""
 
@@ -93,6 +96,7 @@ def node_load(
         usage=Resources() if shortest is None else shortest.mean,
         system=utilization.system,
         sampled_at=utilization.sampled_at,
+        unknown_resources={name: status.unknown for name, status in utilization.resources.items() if status.unknown},
         over=list(_over(load, {} if running is None else running.settings)),
     )
 
@@ -101,6 +105,10 @@ def _over(load: Resources, settings: Mapping[str, Any]) -> Iterator[str]:
     for name in RESOURCES:
         value, limit = known(getattr(load, name)), setting_at(settings, "thresholds", "high", name)
         if value is not None and isinstance(limit, int | float) and value * 100 > limit:
+            yield f"{name} {percent(value)} is above {limit:g}%"
+    for name, value in sorted((load.further or {}).items()):
+        limit = setting_at(settings, "thresholds", "resources", name, "high")
+        if isinstance(limit, int | float) and value * 100 > limit:
             yield f"{name} {percent(value)} is above {limit:g}%"
 
 
@@ -144,6 +152,8 @@ def lines(found: ExplainedLoad, now: float) -> Iterator[tuple[str, str]]:
             "; ".join(f"{name} {percentages(load)}" for name, load in found.loads.items()) or "no window is covered"
         )
         yield "load", f"{windows} (newest sample {duration(now - found.sampled_at)} old)"
+        for name, why in sorted(found.unknown_resources.items()):
+            yield "load", f"{name} unknown: {why}"
         yield "usage", f"{amounts(found.usage)} of {amounts(found.base)} over {found.window or 'no window'}"
         yield "system", f"{amounts(found.system)} outside of pods"
     for state, label, meaning in (

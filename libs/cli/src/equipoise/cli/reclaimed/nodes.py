@@ -7,7 +7,7 @@ import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand
 from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode, ReclaimedTerms, ReclaimMode
-from equipoise.contracts.messages.values.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources, cpu_and_memory
 
 SortBy = Literal["batch", "mid", "free", "age", "name"]
 
@@ -95,7 +95,7 @@ class ReclaimedSummary(msgspec.Struct, frozen=True, kw_only=True):
 def node_bands(message: ReclaimedNode, now: float, max_age: float) -> NodeBands:
     """`max_age`: seconds after which an evaluation is outdated."""
     terms = message.terms
-    capacity = Resources(**{name: terms[name].capacity for name in ("cpu", "memory") if name in terms})
+    capacity = cpu_and_memory({name: terms[name].capacity for name in ("cpu", "memory") if name in terms})
     bands = {band: message.bands.get(band, ReclaimedBand()) for band in OFFERED_BANDS}
     free = message.bands["free"].reclaimed if "free" in message.bands else _UNKNOWN
     columns = {"capacity": capacity, "free": free}

@@ -11,7 +11,7 @@ from equipoise.cli.bus.cluster import BusCluster
 from equipoise.cli.reclaimed.nodes import NodeBands, ReclaimedSummary, Totals
 from equipoise.cli.terminal import RESOURCES, UNIT, amount, amounts, count, duration, listed, table
 from equipoise.contracts.colocation.bands import OFFERED_BANDS
-from equipoise.contracts.messages.values.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources, cpu_and_memory
 
 MAX_NAMES = 5
 """Nodes that a line names."""
@@ -111,7 +111,7 @@ def _cells(node: NodeBands, resource: str, now: float, *, wide: bool) -> Iterato
             yield amount(value, resource, digits=1)
         terms = node.terms.get(resource)
         for term in ("margin", "system", "reserved", "high_priority"):
-            value = Resources() if terms is None else Resources(**{resource: getattr(terms, term)})
+            value = Resources() if terms is None else cpu_and_memory({resource: getattr(terms, term)})
             yield amount(value, resource, digits=1)
     yield _written(node) if first else ""
     yield duration(now - node.evaluated_at) if first else ""

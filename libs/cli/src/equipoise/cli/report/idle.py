@@ -10,7 +10,7 @@ import msgspec
 from equipoise.cli.reclaimed.nodes import NodeBands, node_bands
 from equipoise.cli.terminal import RESOURCES
 from equipoise.contracts.messages.reclaimed import ReclaimedNode, ReclaimedTerms
-from equipoise.contracts.messages.values.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources, cpu_and_memory
 
 HOURS = 24
 
@@ -59,7 +59,7 @@ def idle_capacity(messages: Sequence[ReclaimedNode], now: float, max_age: float)
         for resource in RESOURCES:
             capacity[resource] += message.terms[resource].capacity
     periods = [_idle_for(hours, days) for hours in sorted(lengths)] if days else []
-    return IdleCapacity(nodes=len(days), capacity=Resources(**capacity), periods=periods, not_counted=not_counted)
+    return IdleCapacity(nodes=len(days), capacity=cpu_and_memory(capacity), periods=periods, not_counted=not_counted)
 
 
 def _unknown(node: NodeBands, message: ReclaimedNode) -> str:
@@ -94,4 +94,4 @@ def _idle_for(hours: int, days: Sequence[Day]) -> IdleFor:
     for resource in RESOURCES:
         periods = [sum(min(day[resource][first : first + hours]) for day in days) for first in range(HOURS - hours + 1)]
         mean[resource], lowest[resource] = sum(periods) / len(periods), min(periods)
-    return IdleFor(hours=hours, mean=Resources(**mean), lowest=Resources(**lowest))
+    return IdleFor(hours=hours, mean=cpu_and_memory(mean), lowest=cpu_and_memory(lowest))

@@ -1,5 +1,6 @@
 """The shared sections of the configuration, which must be the same for every service."""
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
@@ -7,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.further_resources import LABEL_NAME, WINDOW, names_problem, range_selectors
 from equipoise.contracts.messages.values.lease import LONGEST_LEASE
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
@@ -105,6 +107,47 @@ class BatchWorkWeight(Section, frozen=True, kw_only=True):
     ends."""
 
 
+class FurtherResource(Section, frozen=True, kw_only=True):
+    """How the load of a further resource is measured: usage as a share of capacity, both in the same unit."""
+
+    node: str
+    """PromQL of the mean usage of each node over `$window`, one series per node:
+    `sum by (node) (rate(node_network_transmit_bytes_total[$window]))`."""
+
+    capacity: float | str
+    """What a node can use at most: a number for all nodes, or PromQL with one series per node. With 100, load is the
+    value itself, in percent."""
+
+    pod: str | None = None
+    """PromQL of the mean usage of each pod over `$window`, with the labels `namespace` and `pod`. null: it is not known
+    which pods use the resource, and no pod is moved because of it."""
+
+    node_label: str | None = None
+    """The label that names the node in the series of this resource. null: `collector.prometheus.nodeLabels`."""
+
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    """Labels of the nodes that have the resource; empty: all nodes. Other nodes neither have this load nor lack it."""
+
+    def __post_init__(self) -> None:
+        for setting, promql in (("node", self.node), ("pod", self.pod)):
+            if promql is not None and not range_selectors(promql):
+                raise ValueError(
+                    f"{setting} must apply {WINDOW} to a series, as in rate(my_bytes_total[{WINDOW}]) or "
+                    f"avg_over_time(my_gauge[{WINDOW}]): {promql!r}"
+                )
+        if isinstance(self.capacity, str):
+            if not self.capacity.strip() or WINDOW in self.capacity:
+                raise ValueError(f"capacity must be a number or PromQL without {WINDOW}: {self.capacity!r}")
+        elif not 0 < self.capacity <= 2.0**53:
+            raise ValueError(f"capacity must be above 0: {self.capacity:g}")
+        if self.node_label is not None and LABEL_NAME.fullmatch(self.node_label) is None:
+            raise ValueError(f"nodeLabel {self.node_label!r} is no name of a label")
+
+    def is_on(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels has the resource."""
+        return all(labels.get(key) == value for key, value in self.node_selector.items())
+
+
 class LoadSettings(Section, frozen=True, kw_only=True):
     """What usage and load mean in this cluster."""
 
@@ -126,10 +169,16 @@ class LoadSettings(Section, frozen=True, kw_only=True):
     batch_work_weight: BatchWorkWeight = BatchWorkWeight()
     """Used by scores of ordinary pods and by the strategy level_day, so that both agree which node is full."""
 
+    resources: dict[str, FurtherResource] = msgspec.field(default_factory=dict)
+    """Resources besides cpu and memory, by name: {network: {node: …, pod: …, capacity: …}}. docs/metrics.md has
+    examples for network, disks and GPUs."""
+
     freshness: Freshness = Freshness()
     coverage: Coverage = Coverage()
 
     def __post_init__(self) -> None:
+        if problem := names_problem(self.resources):
+            raise ValueError(f"resources: {problem}")
         if not self.windows:
             raise ValueError("at least one window is needed")
         lengths = [window.length for window in self.windows]

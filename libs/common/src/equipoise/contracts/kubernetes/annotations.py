@@ -18,7 +18,7 @@ from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
 from equipoise.contracts.messages.values.pressure import Pressure
-from equipoise.contracts.messages.values.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources, cpu_and_memory
 
 LOAD = "equipoise.dev/load"
 """The annotation of nodes: load as shares of the base."""
@@ -109,7 +109,8 @@ def node_load(utilization: NodeUtilization) -> NodeLoad | None:
     def share(usage: Resources) -> Resources:
         load = load_of(usage, utilization.base)
         cpu, memory = (None if value is None else round(value, 4) for value in (load.cpu, load.memory))
-        return Resources(cpu=cpu, memory=memory)
+        further = {name: round(value, 4) for name, value in (load.further or {}).items()}
+        return Resources(cpu=cpu, memory=memory, further=further or None)
 
     windows = _windows(utilization.windows, share)
     if not windows:
@@ -149,7 +150,7 @@ def workload_usage(utilization: WorkloadUtilization) -> WorkloadUsage | None:
 
 def node_reclaimed(message: ReclaimedNode) -> NodeReclaimed | None:
     """The reclaimed amounts of a node, with four significant digits; None if no amount or no capacity is known."""
-    capacity = Resources(**{name: known(terms.capacity) or None for name, terms in message.terms.items()})
+    capacity = cpu_and_memory({name: known(terms.capacity) or None for name, terms in message.terms.items()})
     bands: dict[Band, BandAmounts] = {}
     for name, band in message.bands.items():
         cpu, memory = known(band.reclaimed.cpu), known(band.reclaimed.memory)
@@ -221,7 +222,11 @@ def means(value: AnnotationValue) -> dict[str, float]:
     return {
         f"{window} {resource}": mean
         for window, statistics in value.windows.items()
-        for resource, mean in (("cpu", statistics.mean.cpu), ("memory", statistics.mean.memory))
+        for resource, mean in (
+            ("cpu", statistics.mean.cpu),
+            ("memory", statistics.mean.memory),
+            *(statistics.mean.further or {}).items(),
+        )
         if mean is not None
     }
 
@@ -251,9 +256,9 @@ def _amounts(value: AnnotationValue) -> Iterable[float | None]:
         for name in STATISTICS:
             amount: Resources | None = getattr(statistics, name)
             if amount is not None:
-                yield from (amount.cpu, amount.memory)
+                yield from (amount.cpu, amount.memory, *(amount.further or {}).values())
     if isinstance(value, NodeLoad):
-        yield from (value.base.cpu, value.base.memory)
+        yield from (value.base.cpu, value.base.memory, *(value.base.further or {}).values())
 
 
 def _windows(windows: Mapping[str, WindowUsage], convert: Callable[[Resources], Resources]) -> dict[str, Statistics]:
@@ -272,7 +277,12 @@ def _timestamp(seconds: float) -> datetime:
 
 
 def _significant(amount: Resources, digits: int = 4) -> Resources:
-    return Resources(cpu=_digits(known(amount.cpu), digits), memory=_digits(known(amount.memory), digits))
+    rounded = ((name, _digits(known(value), digits)) for name, value in (amount.further or {}).items())
+    return Resources(
+        cpu=_digits(known(amount.cpu), digits),
+        memory=_digits(known(amount.memory), digits),
+        further={name: value for name, value in rounded if value is not None} or None,
+    )
 
 
 def _digits(value: float | None, digits: int = 4) -> float | None:

@@ -1,7 +1,7 @@
 """Load: usage as a share of a node's base, its age, and the correction of a window's mean for pods that come and go."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -10,7 +10,7 @@ from equipoise.contracts.bounds import MAX_CORES
 from equipoise.contracts.configuration.settings import BatchWorkWeight, LoadSettings, Window
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
-from equipoise.contracts.messages.values.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources, further_sum
 
 RESOURCES: tuple[Literal["cpu", "memory"], ...] = ("cpu", "memory")
 
@@ -46,7 +46,16 @@ def base_problem(base: Resources) -> str:
 
 def load_of(usage: Resources, base: Resources) -> Resources:
     """Usage as a share (0..1, above 1 when overcommitted) of the base; unknown if either is."""
-    return Resources(cpu=_share(usage.cpu, base.cpu), memory=_share(usage.memory, base.memory))
+    cpu, memory = _share(usage.cpu, base.cpu), _share(usage.memory, base.memory)
+    if usage.further is None or base.further is None:
+        return Resources(cpu=cpu, memory=memory)
+    return Resources(cpu=cpu, memory=memory, further=_further_shares(usage.further, base.further))
+
+
+def _further_shares(usage: Mapping[str, float], base: Mapping[str, float]) -> dict[str, float]:
+    """The known loads of further resources."""
+    loads = ((name, _share(amount, base.get(name))) for name, amount in usage.items())
+    return {name: load for name, load in loads if load is not None}
 
 
 def _share(usage: float | None, base: float | None) -> float | None:
@@ -56,7 +65,10 @@ def _share(usage: float | None, base: float | None) -> float | None:
 
 def plus(left: Resources, right: Resources, sign: float = 1.0) -> Resources:
     """Sum per resource, never below 0. Unknown if the left amount is; an unknown right amount adds nothing."""
-    return Resources(cpu=_sum(left.cpu, right.cpu, sign), memory=_sum(left.memory, right.memory, sign))
+    cpu, memory = _sum(left.cpu, right.cpu, sign), _sum(left.memory, right.memory, sign)
+    if left.further is None:
+        return Resources(cpu=cpu, memory=memory)
+    return Resources(cpu=cpu, memory=memory, further=further_sum(left.further, right.further, sign))
 
 
 def _sum(left: float | None, right: float | None, sign: float) -> float | None:
@@ -139,6 +151,10 @@ def corrected(
     """
     if load.compensation == "off":
         return usage
+    further = usage.further
+    if further is not None:
+        pods = list(pods)
+        further = _further_corrected(further, pods, sampled_at, length, load, least.further or {})
     cpu = memory = cpu_of_gone = memory_of_gone = 0.0
     begin, timeout, proportional = sampled_at - length, load.pod_start_timeout, load.compensation == "proportional"
     for pod in pods:
@@ -156,10 +172,33 @@ def corrected(
         elif factor:
             cpu_of_gone -= factor * (known(pod.usage.cpu) or 0.0)
             memory_of_gone -= factor * (known(pod.usage.memory) or 0.0)
-    total = plus(usage, Resources(cpu=cpu, memory=memory))
     return Resources(
-        cpu=_without(total.cpu, cpu_of_gone, least.cpu), memory=_without(total.memory, memory_of_gone, least.memory)
+        cpu=_without(_sum(usage.cpu, cpu, 1.0), cpu_of_gone, least.cpu),
+        memory=_without(_sum(usage.memory, memory, 1.0), memory_of_gone, least.memory),
+        further=further,
     )
+
+
+def _further_corrected(
+    usage: Mapping[str, float],
+    pods: Sequence[PodLifetime],
+    sampled_at: float,
+    length: float,
+    load: LoadSettings,
+    least: Mapping[str, float],
+) -> dict[str, float]:
+    """The same correction for further resources, of the pods whose usage of them is known."""
+    added, gone = dict.fromkeys(usage, 0.0), dict.fromkeys(usage, 0.0)
+    for pod in pods:
+        if not pod.usage.further:
+            continue
+        factor = correction_factor(pod, sampled_at=sampled_at, length=length, load=load)
+        for name in usage.keys() & pod.usage.further.keys():
+            (added if factor > 0.0 else gone)[name] += abs(factor) * (known(pod.usage.further[name]) or 0.0)
+    return {
+        name: max(amount + added[name] - gone[name], min(amount + added[name], least.get(name, 0.0)))
+        for name, amount in usage.items()
+    }
 
 
 def _without(usage: float | None, gone: float, least: float | None) -> float | None:
@@ -177,12 +216,15 @@ def measured_usage(utilization: NodeUtilization, placement: NodePlacement) -> Re
     if not placement.gone:  # nothing is subtracted
         return NOTHING
     cpu = memory = 0.0
+    further: dict[str, float] = {}
     measured = utilization.pods
     for pod in placement.pods:
         if (usage := measured.get(pod.uid)) is not None:
             cpu += known(usage.cpu) or 0.0
             memory += known(usage.memory) or 0.0
-    return Resources(cpu=cpu, memory=memory)
+            for name, amount in (usage.further or {}).items():
+                further[name] = further.get(name, 0.0) + (known(amount) or 0.0)
+    return Resources(cpu=cpu, memory=memory, further=further or None)
 
 
 def uncounted_batch_work(usages: Iterable[Resources], weight: BatchWorkWeight) -> Resources:
@@ -219,15 +261,19 @@ def _at_most(usage: Resources, base: Resources) -> Resources:
     beyond_memory = usage.memory is not None and base.memory is not None and usage.memory > base.memory
     if not beyond_cpu and not beyond_memory:
         return usage
-    return Resources(cpu=base.cpu if beyond_cpu else usage.cpu, memory=base.memory if beyond_memory else usage.memory)
+    return msgspec.structs.replace(
+        usage, cpu=base.cpu if beyond_cpu else usage.cpu, memory=base.memory if beyond_memory else usage.memory
+    )
 
 
 def total_of(usages: Iterable[Resources]) -> Resources:
     """Cores and bytes of pods together. What is not known adds nothing."""
-    total = NOTHING
+    total, further = NOTHING, dict[str, float]()
     for usage in usages:
         total = plus(total, Resources(cpu=known(usage.cpu), memory=known(usage.memory)))
-    return total
+        for name, amount in (usage.further or {}).items():
+            further[name] = further.get(name, 0.0) + (known(amount) or 0.0)
+    return msgspec.structs.replace(total, further=further) if further else total
 
 
 def lifetime_on_node(pod: PlacedPod, utilization: NodeUtilization, usage_of: UsageOf) -> PodLifetime:

@@ -13,7 +13,7 @@ from equipoise.contracts.load.correction import RESOURCES, UsageOf, known, usabl
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.utilization import WorkloadUtilization
-from equipoise.contracts.messages.values.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources, cpu_and_memory
 
 Factor = Annotated[float, Meta(gt=0)]
 """Percent, above 0."""
@@ -132,7 +132,7 @@ def expected_usage(
             if amount is not None:
                 amounts[resource], sources[resource] = amount, source
                 break
-    return Resources(**amounts), sources
+    return cpu_and_memory(amounts), sources
 
 
 def _measured(workload: WorkloadUtilization | None, window: str, resource: str) -> float | None:
@@ -168,7 +168,11 @@ def pod_usage(
                 and known(shortest.mean.memory) is not None
             ):
                 mean = shortest.mean
-                return Resources(cpu=mean.cpu if cpu is None else cpu, memory=mean.memory if memory is None else memory)
+                return Resources(
+                    cpu=mean.cpu if cpu is None else cpu,
+                    memory=mean.memory if memory is None else memory,
+                    further=measured.further or mean.further,
+                )
         requests, limits = requests_and_limits(pod)
         expected, _ = expected_usage(
             requests=requests,

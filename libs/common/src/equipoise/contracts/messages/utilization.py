@@ -39,6 +39,16 @@ class RecentUsage(Value, frozen=True, kw_only=True):
     mean: Resources = Resources()
 
 
+class ResourceStatus(Value, frozen=True, kw_only=True):
+    """How well a further resource of a node (`load.resources`) is known."""
+
+    sampled_at: Time = 0.0
+    """Time of its newest raw sample, on Prometheus' clock; 0 if there is none."""
+
+    unknown: str = ""
+    """Why its load over the shortest window is unknown; empty if it is known."""
+
+
 class NodeUtilization(Message, frozen=True, kw_only=True):
     """`utilization.node.<node>`: the usage of a node and of each of its pods. Always complete."""
 
@@ -70,6 +80,9 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
     pressure: NodePressure | None = None
     """None if neither the kernel nor the source has it."""
 
+    resources: dict[str, ResourceStatus] = {}
+    """The further resources that the node should have, by name. Their amounts are in `base`, `windows` and `pods`."""
+
     epoch: Count
     """The time at which this collector took over, in milliseconds. Messages are ordered by `epoch`, then `sequence`."""
 
@@ -82,7 +95,8 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
     @property
     def implausible(self) -> str:
         pressure = () if self.pressure is None else (self.pressure.sampled_at,)
-        return _measured_late(self, *pressure, *(() if self.recent is None else (self.recent.sampled_at,)))
+        recent = () if self.recent is None else (self.recent.sampled_at,)
+        return _measured_late(self, *pressure, *recent, *(status.sampled_at for status in self.resources.values()))
 
 
 class WorkloadUtilization(Message, frozen=True, kw_only=True):

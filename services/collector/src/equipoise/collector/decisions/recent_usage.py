@@ -14,7 +14,7 @@ from equipoise.collector.decisions.validation.usage import known_usage
 from equipoise.collector.decisions.validation.window import MeasurementTarget
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.values.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources, cpu_and_memory
 
 SCRAPES = 3
 """The number of raw samples in the measured time: a mean of fewer varies with every scrape."""
@@ -63,4 +63,4 @@ def recent_usage(
             value = known_usage(samples_of_node.get(node, []), getattr(target.capacity, resource))
             if value is not None:
                 usage.setdefault(node, {})[resource] = value
-    return {node: Resources(**by_resource) for node, by_resource in usage.items()}
+    return {node: cpu_and_memory(by_resource) for node, by_resource in usage.items()}

@@ -54,10 +54,17 @@ def weighted_mean(parts: Sequence[tuple[float, Resources]], min_weight: float = 
         total = sum(weight for weight, _ in known)
         return sum(weight * value for weight, value in known) / total if known and total >= min_weight else None
 
-    return Resources(
+    usage = Resources(
         cpu=mean((weight, usage.cpu) for weight, usage in parts),
         memory=mean((weight, usage.memory) for weight, usage in parts),
     )
+    further = [(weight, usage.further) for weight, usage in parts if usage.further]
+    if not further:
+        return usage
+    names = sorted({name for _, amounts in further for name in amounts})
+    means = {name: mean((weight, amounts.get(name)) for weight, amounts in further) for name in names}
+    known = {name: value for name, value in means.items() if value is not None}
+    return msgspec.structs.replace(usage, further=known or None)
 
 
 class ShortestWindow(msgspec.Struct, frozen=True, kw_only=True):

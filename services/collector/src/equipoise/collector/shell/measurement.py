@@ -23,6 +23,7 @@ from equipoise.collector.shell.intervals import KnownIntervals
 from equipoise.collector.shell.pressure_measurement import PressureMeasurement
 from equipoise.collector.shell.rounds import measure_nodes, measure_pods, recent_samples
 from equipoise.collector.sources import MetricSource
+from equipoise.collector.state.further_usage import FurtherUsage
 from equipoise.collector.state.known_jobs import KnownJobs
 from equipoise.collector.state.placement import ClusterPlacement, PodName, TrackedPod, amounts
 from equipoise.collector.state.pressure import PressureStore
@@ -56,6 +57,7 @@ class Measurement:
 
     def __post_init__(self) -> None:
         self._utilization = UtilizationStore(self.load)
+        self.further = FurtherUsage(self.load)
         self.workload_store = WorkloadStore(
             load=self.load,
             slot=self.settings.profile.day / SLOTS,
@@ -285,6 +287,7 @@ class Measurement:
         owned: list[MeasuredPod] = []
         for name, used in usage.items():
             pod = tracked[name]
+            used = self.further.with_further(used, pod.placed.uid, at)  # noqa: PLW2901
             by_uid[pod.placed.uid] = used
             # The age of a pod's usage is that of its node's newest sample; without one it is unknown.
             sampled_at, workload = sample_times.get(targets[name].node), workload_of(pod.pod)
@@ -303,7 +306,8 @@ class Measurement:
                 base = amounts(base_of(node, self.load.base))
                 if message := self._utilization.message(node, base, pods, now, epoch=epoch, sequence=sequence):
                     pressure = self.pressure.store.message(message.uid, pods, now)
-                    messages.append(msgspec.structs.replace(message, pressure=pressure) if pressure else message)
+                    message = msgspec.structs.replace(message, pressure=pressure) if pressure else message
+                    messages.append(self.further.message(message, node.metadata.labels, now))
         return messages
 
     async def cycle(

@@ -18,7 +18,7 @@ from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, RecentUsage, UtilizationCycle, WindowUsage
-from equipoise.contracts.messages.values.resources import Resources
+from equipoise.contracts.messages.values.resources import Resources, cpu_and_memory
 
 MAX_MISSING = 20
 """The maximum number of nodes without data that a cycle names."""
@@ -182,7 +182,7 @@ class UtilizationStore:
                 )
                 for resource in RESOURCES
             }
-            self._system[uid] = (shortest.sampled_at, Resources(**usage))
+            self._system[uid] = (shortest.sampled_at, cpu_and_memory(usage))
         at, system = self._system.get(uid, (0.0, Resources()))
         return system if self.queried_at - at <= self._load.lifetime(self._load.longest) else Resources()
 
@@ -243,11 +243,11 @@ def _oldest(known: Mapping[ResourceName, NodeReading]) -> float:
 
 def _window_usage(known: Mapping[ResourceName, NodeReading]) -> WindowUsage:
     def resources_of(statistic: Literal["p95", "max", "deviation"]) -> Resources:
-        return Resources(**{resource: reading.statistics.get(statistic) for resource, reading in known.items()})
+        return cpu_and_memory({resource: reading.statistics.get(statistic) for resource, reading in known.items()})
 
     return WindowUsage(
         sampled_at=_oldest(known),
-        mean=Resources(**{resource: reading.mean for resource, reading in known.items()}),
+        mean=cpu_and_memory({resource: reading.mean for resource, reading in known.items()}),
         **{statistic: resources_of(statistic) for statistic in STATISTICS},
     )
 

@@ -13,7 +13,7 @@ from equipoise.cli.terminal import UNIT, amount
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.values.resources import Resources
+from equipoise.contracts.messages.values.resources import cpu_and_memory
 
 CLUSTER_OPTIONS = ("--kubeconfig", "--context")
 """Options that kubectl has, too."""
@@ -60,7 +60,7 @@ def next_steps(
 
 def amount_text(value: float, resource: str) -> str:
     """An amount with its unit, for example `0.90 cores`."""
-    return f"{amount(Resources(**{resource: value}), resource)} {UNIT[resource]}"
+    return f"{amount(cpu_and_memory({resource: value}), resource)} {UNIT[resource]}"
 
 
 def _examples(

@@ -23,7 +23,7 @@ from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.plan import PlannedBand, PlannedMove, PlannedNode, PlanResponse
 from equipoise.contracts.messages.values.lease import LeaseEpoch
-from equipoise.contracts.messages.values.resources import Resources, bounded_resources
+from equipoise.contracts.messages.values.resources import Resources, bounded_resources, cpu_and_memory
 from equipoise.descheduler.decisions.cluster import ClusterView, PodMove
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.decisions.consolidation.emptying import EmptyingStep
@@ -344,7 +344,7 @@ def load_extremes(cluster: ClusterView, moves: Sequence[PodMove]) -> LoadExtreme
         known_loads = [load for each in loads if (load := getattr(each, name)) is not None]
         highest[name] = max(known_loads, default=None)
         spread[name] = max(known_loads) - min(known_loads) if known_loads else None
-    return LoadExtremes(highest=Resources(**highest), spread=Resources(**spread))
+    return LoadExtremes(highest=cpu_and_memory(highest), spread=cpu_and_memory(spread))
 
 
 def _highest(load: Resources) -> float:

@@ -1,0 +1,43 @@
+"""The names and the PromQL of resources besides cpu and memory (`load.resources`)."""
+
+import re
+from collections.abc import Mapping
+
+WINDOW = "$window"
+"""Placeholder for the length of a window."""
+
+MAX_RESOURCES = 16
+"""The maximum number of further resources: each costs a few queries in every window."""
+
+RESERVED = ("cpu", "memory", "pods")
+"""Names of resources that are always measured or counted."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}", re.ASCII)
+LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+"|\'(?:[^\'\\]|\\.)*+\'', re.DOTALL)
+_RANGE = re.compile(r"((?:[A-Za-z_:][A-Za-z0-9_:]*)?(?:\{[^{}]*\})?)\s*\[\$window\]", re.ASCII)
+
+
+def range_selectors(promql: str) -> tuple[str, ...]:
+    """The selectors to which `$window` is applied, in their order. Their raw samples show how old a value is."""
+    quoted: list[str] = []
+
+    def hidden(text: re.Match[str]) -> str:
+        quoted.append(text[0])
+        return f'"{len(quoted) - 1}"'
+
+    selectors = [match[1] for match in _RANGE.finditer(_QUOTED.sub(hidden, promql)) if match[1]]
+    shown = (re.sub(r'"(\d+)"', lambda number: quoted[int(number[1])], selector) for selector in selectors)
+    return tuple(dict.fromkeys(shown))
+
+
+def names_problem(names: Mapping[str, object]) -> str:
+    """Why these cannot be the names of further resources. Empty if they can."""
+    for name in names:
+        if name in RESERVED:
+            return f"{name} is always measured: choose another name"
+        if _NAME.fullmatch(name) is None:
+            return f"{name!r} must begin with a letter and have at most 32 letters, digits, '-' and '_'"
+    if len(names) > MAX_RESOURCES:
+        return f"at most {MAX_RESOURCES} further resources, not {len(names)}"
+    return ""

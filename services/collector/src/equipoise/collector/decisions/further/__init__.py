@@ -1,0 +1,1 @@
+"""Further resources (`load.resources`): their queries, and the usage that the results show."""
