@@ -25,10 +25,12 @@ from hypothesis import strategies as st
 from scheduling.storage import a_claim, a_volume, uses
 
 from equipoise.contracts.configuration.settings import Protection
+from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference, ResourceRequirements
 from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodStatus
 from equipoise.contracts.kubernetes.objects.storage import PersistentVolume, PersistentVolumeClaim
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
+from equipoise.contracts.messages.consolidation import NodeBeingEmptied
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.placement import GonePod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
@@ -36,6 +38,7 @@ from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.unreadable.known_amounts import with_named_amounts
 from equipoise.descheduler.decisions.cluster import ClusterView, PodMove
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
+from equipoise.descheduler.decisions.consolidation.emptying import EmptyingState
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove, planned
@@ -256,6 +259,48 @@ def test_a_pending_move_counts_on_both_nodes() -> None:
     assert nodes["node-b"].requested == {"cpu": 2.0}
     assert nodes["node-a"].leaving == 1
     assert nodes["node-a"].pods[0].protection == "it has a pending move"
+
+
+def a_detached_pod() -> Pod:
+    pod = a_pod(placed_at=LONG_AGO)
+    metadata = msgspec.structs.replace(pod.metadata, owner_references=[], annotations={DETACHED_HASH: "h1"})
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+@pytest.mark.parametrize("node", ["node-b", "node-c"])
+def test_the_replacement_of_a_detached_pod_counts_once(node: str) -> None:
+    """From the time at which it is on a node, which need not be the target. The pod still leaves its own node."""
+    nodes = ("node-a", "node-b", "node-c")
+    move = a_move(decided_at=NOW - 60, siblings=frozenset({"uid-web-1"}))
+    expected = nodes_of(a_detached_pod(), nodes=nodes, moves=[move])
+    placed_pod = a_pod("web-2", node=node, placed_at=NOW - 30)
+    placed = nodes_of(a_detached_pod(), placed_pod, nodes=nodes, moves=[move])
+
+    assert [len(expected[name].occupying) for name in nodes] == [1, 1, 0]
+    assert [len(placed[name].occupying) for name in nodes] == [1, int(node == "node-b"), int(node == "node-c")]
+    assert placed["node-b"].coming.cpu == pytest.approx(0.0)
+    assert placed["node-a"].projected("5m").cpu == pytest.approx(6.0)
+
+
+def test_another_new_pod_of_the_workload_is_no_replacement_of_a_pod_that_has_its_owner() -> None:
+    """An eviction may still be waiting while the workload is scaled up."""
+    scaled_up = a_pod("web-2", node="node-c", placed_at=NOW - 30)
+    nodes = nodes_of(
+        a_pod(placed_at=LONG_AGO), scaled_up, nodes=("node-a", "node-b", "node-c"), moves=[a_move(decided_at=NOW - 60)]
+    )
+
+    assert nodes["node-b"].projected("5m").cpu == pytest.approx(3.0)
+
+
+def test_a_node_that_this_leader_empties_is_no_target() -> None:
+    """Before it has the taint, too."""
+    (node,) = (node for node in a_snapshot().watched.nodes if node.metadata.name == "node-b")
+    emptied = NodeBeingEmptied(node="node-b", uid=node.metadata.uid, since=NOW, why="its pod fits")
+    nodes = nodes_of(emptying=EmptyingState(nodes={emptied.uid: emptied}))
+
+    assert (nodes["node-a"].being_emptied, nodes["node-b"].being_emptied) == (False, True)
+    assert nodes["node-b"].target_refusal.startswith("node is being emptied by consolidation since")
+    assert nodes["node-b"].source_refusal == ""
 
 
 def test_a_pod_that_left_is_not_subtracted_twice() -> None:

@@ -21,6 +21,7 @@ from equipoise.contracts.messages.consolidation import (
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
 from equipoise.descheduler.decisions.consolidation.consolidation_settings import Consolidation
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.runtime.kubernetes.client import NODES, PODS
 
 ACT = Consolidation(mode="act", margin=0.0)
@@ -56,11 +57,19 @@ async def running(cluster: Cluster, consolidation: Consolidation = ACT, **fields
     assert task.cancelled(), task.exception()
 
 
-async def evaluations(cluster: Cluster, count: int, evictions: str = REAL) -> None:
+async def evaluations(cluster: Cluster, count: int, evictions: str = REAL, *, campaign: bool = False) -> None:
     """As many evaluations later. A binder reports all the time."""
     for _ in range(round(count * EVALUATION / STEP)):
         at = cluster.clock.now()
-        heartbeat = Heartbeat(service="binder", id="binder-1", version="1", ready=True, evictions=evictions, at=at)
+        heartbeat = Heartbeat(
+            service="binder",
+            id="binder-1",
+            version="1",
+            ready=True,
+            evictions=evictions,
+            campaign_permits=campaign,
+            at=at,
+        )
         await cluster.bus.publish(subjects.health("binder", "binder-1"), heartbeat)
         await cluster.pass_time(STEP, step=STEP)
 
@@ -94,6 +103,33 @@ async def test_a_node_is_published_first_and_then_its_pods_move(cluster: Cluster
     assert latest.valid_until - latest.evaluated_at == 4 * EVALUATION
     assert {(intent.strategy, intent.node) for intent in cluster.intents} == {("consolidate", chosen)}
     assert cluster.registry.get_sample_value("equipoise_descheduler_nodes_being_emptied") == 0.0
+
+
+async def test_no_pod_moves_to_the_node_that_is_being_emptied_although_it_has_no_taint(cluster: Cluster) -> None:
+    """The annotator may be late, or have no permission. The day is leveled when the node is empty."""
+    cluster.add_app("busy", {f"busy-{number}": "node-1" for number in range(4)}, 1.0)
+    await cluster.measure_app("busy", 1.0, whole_day=True)
+    level_day = LevelDay(threshold=1.0, min_gain=0.0)
+    async with running(cluster, strategies=(level_day,), consecutive_abnormalities=1):
+        await evaluations(cluster, 6)
+        (chosen,) = emptied(cluster)[-1].nodes
+        decisions = [each for each in cluster.decisions if each.strategy == "level_day"]
+
+    since = [intent for intent in cluster.intents if intent.decided_at > chosen.since]
+    assert {(intent.strategy, intent.node) for intent in since} == {("consolidate", chosen.node)}
+    assert decisions[-1].why == f"the day is leveled when {chosen.node} has been emptied"
+
+
+async def test_consolidation_waits_while_a_campaign_levels(cluster: Cluster) -> None:
+    """The nodes that it was emptying are no targets meanwhile, and it goes on with them."""
+    taint(cluster, "node-2")
+    async with running(cluster):
+        await evaluations(cluster, 3, campaign=True)
+        (decision,) = [each for each in cluster.decisions if each.strategy == "consolidate"][-1:]
+        assert decision.why == "a campaign levels the nodes (equipoise rebalance)"
+        assert not cluster.intents
+        await evaluations(cluster, 3)
+        assert {intent.node for intent in cluster.intents} == {"node-2"}
 
 
 async def test_a_new_leader_goes_on_with_the_node_that_has_the_taint(cluster: Cluster) -> None:

@@ -192,13 +192,30 @@ def test_an_annotation_that_forbids_the_removal_ends_it() -> None:
     assert "forbids its removal" in step(world.cluster(), begun()).ended[0].why
 
 
-def test_a_node_of_unknown_load_is_no_longer_emptied() -> None:
-    assert step(emptying(unknown="no sample within 180 s").cluster(), begun()).ended[0].why == "no sample within 180 s"
+def test_an_unknown_load_delays_it_until_the_timeout() -> None:
+    """One sample that is missing is no reason to leave a node half empty for hours."""
+    world = emptying(unknown="no sample within 180 s")
+    waiting = step(world.cluster(), begun())
+
+    assert (len(waiting.state.nodes), waiting.ended, waiting.emptied) == (1, [], [])
+    (late,) = step(world.cluster(), begun(since=NOW - 7_201)).ended
+    assert late.why == "it is not empty after 2h (emptyingTimeout): no sample within 180 s"
+
+
+def test_the_leader_needs_no_taint_to_know_which_node_it_empties() -> None:
+    """Whoever writes the taint may be late, or have no permission."""
+    world = three_nodes(1.0)
+    world.node("node-x", being_emptied=True, source_refusal="in cooldown after 3 evictions")
+    world.pod("pod-x", "node-x", 0.5)
+    found = step(world.cluster(), begun("node-x"))
+
+    assert not found.ended
+    assert [emptied.node.name for emptied in found.emptied] == ["node-x"]
 
 
 def test_nothing_is_begun_or_ended_while_too_few_loads_are_known() -> None:
     """The word that a node is being emptied stays valid, and nothing moves."""
-    found = step(emptying().cluster(), begun(), unknown="1 of 3 nodes are fresh")
+    found = step(emptying().cluster(), begun(), waiting="1 of 3 nodes are fresh")
 
     assert (found.state, found.emptied, found.why) == (begun(), (), "1 of 3 nodes are fresh")
 

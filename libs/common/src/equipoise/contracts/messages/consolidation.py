@@ -11,6 +11,10 @@ from equipoise.contracts.messages.health import DRY_RUN
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 
+MIN_VALIDITY = 60.0
+"""Seconds for which a message of nodes that are being emptied is valid at least, however short the interval between
+evaluations is: an evaluation may take longer, and the taint would be removed meanwhile."""
+
 MAX_VALIDITY = 3_600.0
 """Seconds for which a message about nodes that are being emptied may be valid. A descheduler that ended, or whose clock
 was ahead, must not keep pods away from nodes for longer."""

@@ -110,6 +110,9 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     target_refusal: str = ""
     """Why no pod may be moved to it."""
 
+    being_emptied: bool = False
+    """Whether this leader empties it, whether or not it has the taint already."""
+
     unknown: str = ""
     """Why its load is not known; empty when it is."""
 

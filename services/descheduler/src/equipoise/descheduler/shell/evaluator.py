@@ -218,6 +218,7 @@ class Evaluator:
 
     def _snapshot(self, watched: WatchedObjects, now: float) -> Snapshot:
         monotonic, cooldowns = self._clock.monotonic(), self.tracker.cooldowns
+        campaign = self.messages.campaign_permits(monotonic)
         return Snapshot(
             now=now,
             watched=watched,
@@ -226,9 +227,10 @@ class Evaluator:
             cycles=self.messages.cycles.current(now),
             placements=dict(self.messages.placements),
             pending=self.tracker.pending,
-            cooldowns=in_campaign(cooldowns) if self.messages.campaign_permits(monotonic) else cooldowns,
+            cooldowns=in_campaign(cooldowns) if campaign else cooldowns,
             counts=self.tracker.counts,
             emptying=self.tracker.emptying,
+            campaign=campaign,
             evictions=self.messages.evictions(monotonic),
             watch_problem=self.watch.problem,
         )

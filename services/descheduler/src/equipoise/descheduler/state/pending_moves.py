@@ -175,6 +175,22 @@ def replacements(moves: PendingMoves, pods: Mapping[Workload, Sequence[Pod]]) ->
     return by_intent
 
 
+def replaced_before_eviction(
+    moves: PendingMoves, detached: Collection[str], pods: Mapping[Workload, Sequence[Pod]]
+) -> Collection[str]:
+    """The ids of the moves without a gap whose replacement is on a node already, although the pod has not left.
+
+    The replacement counts on its node like any other pod, and is not expected any more. `detached`: the UIDs of the
+    detached pods; `pods`: the pods of their workloads.
+    """
+    begun = {
+        id: msgspec.structs.replace(move, evicted_at=move.decided_at)
+        for id, move in moves.items()
+        if move.real and move.evicted_at is None and move.pod_uid in detached
+    }
+    return replacements(begun, pods).keys()
+
+
 def _evicted_pod(move: TrackedMove) -> Pod:
     """The pod of a move as it was on its node. Its time of creation is missing if it is not known."""
     age = None if move.cost is None else move.cost.age

@@ -87,5 +87,5 @@ def pod_obstacle(node: ClusterNode, pods: Sequence[MovablePod]) -> str:
 
 
 def is_being_emptied(node: ClusterNode) -> bool:
-    """Whether the node has the taint of a node that is being emptied."""
-    return any(map(is_consolidation, node.object.spec.taints))
+    """Whether this leader empties the node, or it has the taint of a node that is being emptied."""
+    return node.being_emptied or any(map(is_consolidation, node.object.spec.taints))

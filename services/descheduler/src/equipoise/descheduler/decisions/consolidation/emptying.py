@@ -64,18 +64,18 @@ def next_step(
     state: EmptyingState,
     *,
     forbidden: str,
-    unknown: str = "",
+    waiting: str = "",
 ) -> EmptyingStep:
     """The step of one evaluation.
 
-    `forbidden`: why consolidation may move no pod; empty if it may. `unknown`: why the loads are not known well enough
-    to move any pod: nothing is begun or ended until they are.
+    `forbidden`: why consolidation may move no pod; empty if it may. `waiting`: why it moves none for a while, above all
+    because too few loads are known: nothing is begun or ended until it may go on.
 
     A node that is begun gets its taint before the first of its pods moves, at the next evaluation.
     """
     now = cluster.now
-    if unknown and not forbidden:
-        return EmptyingStep(state=state, why=unknown)
+    if waiting and not forbidden:
+        return EmptyingStep(state=state, why=waiting)
     nodes = {node.object.metadata.uid: node for node in cluster.nodes}
     known = _adopted(nodes, state, now)
     pending = pending_pod(cluster.unscheduled)
@@ -163,10 +163,11 @@ def _end(
 ) -> str:
     """Why a node is no longer emptied; empty if it goes on.
 
-    What pods lack for a while, such as a budget that allows no disruption now, ends it only after the timeout.
+    What pods lack for a while, such as a budget that allows no disruption now, and a load that is not known at present,
+    end it only after the timeout.
     """
     obstacle = plan.staying.get(node.name)
-    if obstacle is not None and obstacle.bound in ("", "load"):
+    if obstacle is not None and not obstacle.unknown and obstacle.bound in ("", "load"):
         return obstacle.why
     if not empty and now - each.since > settings.emptying_timeout:
         why = f": {obstacle.why}" if obstacle is not None else ""

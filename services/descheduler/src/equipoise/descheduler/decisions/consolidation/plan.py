@@ -13,6 +13,8 @@ class NodeObstacle(msgspec.Struct, frozen=True, kw_only=True):
 
     why: str
     bound: Bound = ""
+    unknown: bool = False
+    """Whether the reason is that something is not known at present."""
 
 
 class EmptiedNode(msgspec.Struct, frozen=True, kw_only=True):

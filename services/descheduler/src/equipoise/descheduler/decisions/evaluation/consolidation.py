@@ -45,9 +45,10 @@ def consolidate(
     """
     plan = consolidation_plan(cluster, settings.consolidation)
     forbidden = _refusal(snapshot, settings)
-    unknown = problem or ("" if snapshot.evictions else "no binder has reported what it does with intents")
-    step = next_step(cluster, plan, settings.consolidation, snapshot.emptying, forbidden=forbidden, unknown=unknown)
-    moves = MovePlan(why=step.why) if forbidden or unknown else emptying_moves(cluster, step.emptied, step.why)
+    waiting = problem or ("" if snapshot.evictions else "no binder has reported what it does with intents")
+    waiting = waiting or ("a campaign levels the nodes (equipoise rebalance)" if snapshot.campaign else "")
+    step = next_step(cluster, plan, settings.consolidation, snapshot.emptying, forbidden=forbidden, waiting=waiting)
+    moves = MovePlan(why=step.why) if forbidden or waiting else emptying_moves(cluster, step.emptied, step.why)
     result = StrategyResult(
         strategy=STRATEGY,
         window=cluster.windows[0],

@@ -7,7 +7,7 @@ import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand, amounts_of_band
 from equipoise.contracts.load.correction import RESOURCES, load_of, plus
-from equipoise.contracts.messages.consolidation import MAX_VALIDITY, NodesBeingEmptied
+from equipoise.contracts.messages.consolidation import MAX_VALIDITY, MIN_VALIDITY, NodesBeingEmptied
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
     DryRunMove,
@@ -231,7 +231,7 @@ def plan_response(
 
 def nodes_being_emptied(step: EmptyingStep, *, now: float, interval: float) -> NodesBeingEmptied:
     """The message that counts until a few evaluations were missed."""
-    validity = min(MISSED_EVALUATIONS * interval, MAX_VALIDITY)
+    validity = min(max(MISSED_EVALUATIONS * interval, MIN_VALIDITY), MAX_VALIDITY)
     return NodesBeingEmptied(evaluated_at=now, valid_until=now + validity, nodes=list(step.state.nodes.values()))
 
 

@@ -18,6 +18,7 @@ from equipoise.descheduler.decisions.evaluation.consolidation import Consolidate
 from equipoise.descheduler.decisions.evaluation.results import StrategyResult
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies import Strategy, name_of
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.state.abnormal_counts import abnormal_nodes, counted
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.descheduler.state.draft import name_of_pod, one_reason_per_pod
@@ -84,7 +85,7 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
         name = name_of(strategy)
         classifications = classify(strategy, classified)
         counts = counted(snapshot.counts.get(name, {}), classifications, now=snapshot.now, interval=settings.interval)
-        why = problem or strategy_refusal(settings.rules.level, name)
+        why = problem or strategy_refusal(settings.rules.level, name) or _leveled_later(strategy, snapshot, settings)
         plan = MovePlan(why=why) if why else strategy.plan(cluster, abnormal_nodes(counts, needed))
         moved |= {name_of_pod(move.pod) for move in (*plan.moves, *plan.later)}
         if plan.refused:
@@ -105,6 +106,15 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
     consolidated = consolidate(cluster, snapshot, settings, problem=problem)
     results.append(consolidated.result)
     return Evaluation(cluster=classified, problem=problem, results=results, emptying=consolidated.step)
+
+
+def _leveled_later(strategy: Strategy, snapshot: Snapshot, settings: EvaluationSettings) -> str:
+    """Why a strategy evens out no day now: the pods of a node that is being emptied change all days, and use the same
+    limits. Empty if it may."""
+    emptied = snapshot.emptying.nodes if settings.consolidation.mode == "act" and not snapshot.campaign else {}
+    if not emptied or not isinstance(strategy, LevelDay):
+        return ""
+    return f"the day is leveled when {', '.join(node.node for node in emptied.values())} has been emptied"
 
 
 def consolidation_now(snapshot: Snapshot, settings: EvaluationSettings) -> Consolidated:

@@ -7,6 +7,7 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.eviction.candidate import Candidate, Rules
+from equipoise.contracts.eviction.detached import is_marked_detached
 from equipoise.contracts.kubernetes.nodes.occupied_nodes import occupies_node
 from equipoise.contracts.kubernetes.nodes.platforms import Platform, platform_of
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
@@ -95,6 +96,11 @@ class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
                 pods_of_workloads[workload].append(pod)
         return pods_of_workloads
 
+    def detached(self, uids: Collection[str]) -> set[str]:
+        """Those of these pods that are detached from their ReplicaSet, by UID."""
+        pods = self.pods if uids else ()
+        return {pod.metadata.uid for pod in pods if pod.metadata.uid in uids and is_marked_detached(pod.metadata)}
+
     def locations(self, uids: Collection[str]) -> dict[str, PodLocation]:
         """The node and workload of each of these pods, by UID. Pods that do not run or are terminating are left out."""
         return {
@@ -122,6 +128,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     emptying: EmptyingState = EmptyingState()
     """The nodes that consolidation was emptying after the last evaluation."""
+
+    campaign: bool = False
+    """Whether a campaign permits moves: it levels, and consolidation waits until it has ended."""
 
     evictions: str = ""
     """What binders do with intents; see `LatestMessages.evictions`."""

@@ -9,6 +9,7 @@ margin, so that a larger margin never has more nodes (docs/decisions/0076).
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -129,13 +130,13 @@ class _Planner:
         return sorted(range(len(nodes)), key=order)
 
     def _candidate(self, index: int, node: ClusterNode) -> NodeToEmpty | NodeObstacle:
+        now = self._cluster.now
         being_emptied = is_being_emptied(node)
-        why = permanent_obstacle(node) or node.unknown if being_emptied else ""
-        why = why or ("" if being_emptied else removal_obstacle(node, self._settings, self._cluster.now))
-        if not why and not self._days.known[index]:
-            why = "its day is not measured yet"
-        if why:
+        settled = permanent_obstacle if being_emptied else partial(removal_obstacle, settings=self._settings, now=now)
+        if why := settled(node):
             return NodeObstacle(why=why)
+        if not self._days.known[index]:
+            return NodeObstacle(why=node.unknown or "its day is not measured yet", unknown=True)
         pods = list(pods_to_move(node))
         if why := pod_obstacle(node, pods):
             return NodeObstacle(why=why, bound="pods")

@@ -4,7 +4,7 @@ It refers to nothing that it has converted. So an evaluation is freed when it en
 collector runs: with 5,000 nodes, each has a hundred megabytes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from functools import cache, partial
 
@@ -16,6 +16,7 @@ from equipoise.contracts.eviction.opt_out import EVICTION_COST
 from equipoise.contracts.eviction.protection import of_daemon_set, protection, rules_failed, static
 from equipoise.contracts.eviction.surge import SurgeCandidate, may_surge, surge_decision
 from equipoise.contracts.kubernetes.labels import selects
+from equipoise.contracts.kubernetes.nodes.consolidation_taint import emptying_text
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
@@ -34,11 +35,25 @@ from equipoise.descheduler.decisions.planning.pod_order import cost_of
 from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown
 from equipoise.descheduler.state.daily_usage import NodePods, RunningPod
 from equipoise.descheduler.state.lazy import LazySequence
-from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove, created_at, real_moves
+from equipoise.descheduler.state.pending_moves import (
+    PendingMoves,
+    TrackedMove,
+    created_at,
+    real_moves,
+    replaced_before_eviction,
+)
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.volumes import is_fully_bound
 
 NONE = Resources(cpu=0.0, memory=0.0)
+
+
+def _replaced(snapshot: Snapshot) -> Collection[str]:
+    """The ids of the pending moves of which the replacement is not expected any more."""
+    in_flight = {move.pod_uid: move.workload for move in snapshot.pending.values() if move.evicted_at is None}
+    detached = snapshot.watched.detached(in_flight)
+    pods = snapshot.watched.pods_of(in_flight[uid] for uid in detached)
+    return replaced_before_eviction(snapshot.pending, detached, pods)
 
 
 class NodeReader:
@@ -58,6 +73,7 @@ class NodeReader:
             self._budgets.setdefault(budget.metadata.namespace, []).append(budget)
         self._pods = pods
         self._ready_platforms = cache(watched.ready_platforms)
+        self._replaced = _replaced(snapshot)
         self.failed: dict[str, str] = {}
         """Why the rules cannot be applied to a pod, by its name."""
 
@@ -69,7 +85,8 @@ class NodeReader:
         self._to: dict[str, list[TrackedMove]] = {}
         for move in self._moving.values():
             self._off.setdefault(move.node, []).append(move)
-            self._to.setdefault(move.target, []).append(move)
+            if move.id not in self._replaced:
+                self._to.setdefault(move.target, []).append(move)
 
     def with_pending(self, pending: PendingMoves) -> "NodeReader":
         """A reader of the same snapshot in which these moves are pending."""
@@ -152,6 +169,7 @@ class NodeReader:
         going = self._going(name, pods)
         terminating = self._pods.terminating.get(name, ())
         unknown_requests = self._pods.unknown_requests.get(name, "")
+        emptied = self._snapshot.emptying.nodes.get(node.metadata.uid)
         usage = measured.usage
         if name in self._pods.moved_off or name in self._pods.moved_to:
             usage = {window: self._with_dry_runs(name, mean) for window, mean in measured.usage.items()}
@@ -168,7 +186,10 @@ class NodeReader:
             ),
             source_refusal=source_refusal(node, now=now, settling=settling)
             or node_cooldown(self._snapshot.cooldowns, name, now),
-            target_refusal=target_refusal(node, now=now, settling=settling) or unknown_requests,
+            target_refusal=target_refusal(node, now=now, settling=settling)
+            or (f"node is {emptying_text(emptied.since)}" if emptied is not None else "")
+            or unknown_requests,
+            being_emptied=emptied is not None,
             unknown=measured.unknown,
             pods=LazySequence(lambda: [self._movable(pod, name) for pod in pods]),
             production=LazySequence(lambda: self._production(name, pods)),
