@@ -97,7 +97,7 @@ class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
         return pods_of_workloads
 
     def detached(self, uids: Collection[str]) -> set[str]:
-        """Those of these pods that are detached from their ReplicaSet, by UID."""
+        """The UIDs of the pods among `uids` that are detached from their ReplicaSet."""
         pods = self.pods if uids else ()
         return {pod.metadata.uid for pod in pods if pod.metadata.uid in uids and is_marked_detached(pod.metadata)}
 
