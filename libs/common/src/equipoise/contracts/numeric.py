@@ -7,7 +7,7 @@ numpy, which is half as large as everything else together (docs/decisions/0021).
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Array", "Flags", "Indexes", "Rows", "Singles", "np"]
+__all__ = ["Array", "Flags", "Indexes", "Rows", "Singles", "Texts", "np"]
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Indexes = npt.NDArray[np.int64]
     Rows = npt.NDArray[np.intp]
     Singles = npt.NDArray[np.float32]
+    Texts = npt.NDArray[np.object_]
 else:
 
     class _Numpy:
@@ -30,4 +31,4 @@ else:
             return value
 
     np = _Numpy()
-    Array = Flags = Indexes = Rows = Singles = Any
+    Array = Flags = Indexes = Rows = Singles = Texts = Any

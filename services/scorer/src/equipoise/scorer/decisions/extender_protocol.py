@@ -5,13 +5,14 @@ Go, keys are accepted in any case.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.numeric import Rows
+from equipoise.contracts.numeric import Rows, Texts, np
 from equipoise.contracts.unreadable.lenient_decoding import read_object
 from equipoise.scorer.decisions.demand import pod_demand
 from equipoise.scorer.decisions.filtering import FilteredNodes
@@ -46,8 +47,10 @@ class HostPriority(msgspec.Struct, frozen=True, rename="pascal"):
     score: int
 
 
-_AFTER_HOST = [f'","Score":{score}}},{{"Host":"' for score in range(101)]
-"""The text after a host in HostPriorityList, up to the next host, by score."""
+@cache
+def _after_host() -> Texts:
+    """The text after a host in HostPriorityList, up to the next host, by score."""
+    return np.array([f'","Score":{score}}},{{"Host":"' for score in range(101)], np.object_)
 
 
 class FilterResult(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -178,7 +181,7 @@ def write_priorities(names: Sequence[str], scores: Rows) -> bytes:
         return msgspec.json.encode(list(map(HostPriority, names, scores.tolist())))
     parts = [""] * (2 * len(names))
     parts[::2] = names
-    parts[1::2] = map(_AFTER_HOST.__getitem__, scores.tolist())
+    parts[1::2] = _after_host()[scores].tolist()  # much faster than one lookup for each
     parts[-1] = f'","Score":{scores[-1]}}}]'
     return ('[{"Host":"' + "".join(parts)).encode()
 

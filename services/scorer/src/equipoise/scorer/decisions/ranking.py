@@ -9,7 +9,7 @@ from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.score import NodeScore
 from equipoise.contracts.numeric import Array, Flags, Rows, np
-from equipoise.scorer.decisions.arrays import MAX_SHARE, CandidateNodes, Demand, Demands, expected_load
+from equipoise.scorer.decisions.arrays import MAX_SHARE, CandidateNodes, Demand, Demands
 from equipoise.scorer.decisions.band_points import band_points, share_left, why_unusable
 from equipoise.scorer.decisions.neutral_scores import MAX_SCORE, ExtenderScores, neutral
 from equipoise.scorer.decisions.policies import ScoringPolicy
@@ -75,6 +75,7 @@ def rank(
     avoided = np.zeros(len(names), np.bool_)
     if hint.avoided or nodes.emptied:
         avoided = np.array([name in hint.avoided or name in nodes.emptied for name in names], np.bool_)
+        points = np.where(avoided, 0.0, points)
     preferred = names.index(hint.preferred) if hint.preferred and hint.preferred in names else None
     scores = to_integers(
         points,
@@ -85,7 +86,7 @@ def rank(
         max_score=max_score,
         why_unusable=WHY_UNUSABLE if demand.band is None or nodes.bands is None else why_unusable(demand.band),
     )
-    return Ranking(points=np.where(avoided, 0.0, points), scores=scores, nodes=nodes, demand=demand, hint=hint)
+    return Ranking(points=points, scores=scores, nodes=nodes, demand=demand, hint=hint)
 
 
 def points_of(policy: ScoringPolicy, nodes: CandidateNodes, demand: Demand) -> tuple[Array, Flags]:
@@ -97,7 +98,8 @@ def points_of(policy: ScoringPolicy, nodes: CandidateNodes, demand: Demand) -> t
     if demand.band is not None and nodes.bands is not None:
         left = band_points(nodes.bands, demand)
         return left, left <= 0.0
-    exceeded: Flags = expected_load(nodes, demand).transpose(1, 2, 0) > 1.0  # nodes last, as they are in memory
+    room = (1.0 - nodes.load.transpose(1, 2, 0)) * nodes.base.T  # nodes last, as they are in memory
+    exceeded: Flags = room < demand.usage[:, :, np.newaxis]
     overfull: Flags = np.logical_or.reduce(exceeded.reshape(-1, len(nodes.load)))
     return np.where(overfull, 0.0, policy.score(nodes, demand)), overfull
 
@@ -136,8 +138,9 @@ def to_integers(
     `min_spread`, all of those get `max_score`. The preferred node, if usable, alone gets `max_score`; the others then
     share the lower half.
     """
-    usable = (points > 0.0) & ~overfull & ~avoided
-    if not usable.any():
+    is_usable = (points > 0.0) > (overfull | avoided)
+    usable = np.flatnonzero(is_usable)
+    if not len(usable):
         return neutral(len(points), why_unusable)
     chosen = points[usable]
     worst, best = chosen.min(), chosen.max()
@@ -150,14 +153,14 @@ def to_integers(
     else:
         integers[usable] = max_score
         why = f"best and worst are {spread:.1f} points apart, less than {min_spread:g}"
-    if preferred is not None and usable[preferred]:
+    if preferred is not None and is_usable[preferred]:
         # Half of the range: the difference must exceed that of kube-scheduler's own scores (spreading, least
         # allocated), which is more than one step between two nodes.
         integers[usable] = (integers[usable] + 1) // 2
         integers[preferred] = max_score
         why = ""
-    equal = bool((integers == integers[0]).all())
-    return ExtenderScores(scores=integers, best=np.flatnonzero(integers == integers.max()), neutral=equal, why=why)
+    highest = np.flatnonzero(integers == integers.max())
+    return ExtenderScores(scores=integers, best=highest, neutral=len(highest) == len(integers), why=why)
 
 
 def best_nodes(ranking: Ranking, why_unknown: Callable[[str], str]) -> list[NodeScore]:

@@ -173,8 +173,8 @@ class NodeTable:
         share = None
         if reserved is not None and len(reserved):
             # windows × resources × nodes, as the arrays of `taken`.
-            amount = np.maximum(reserved.take(rows, axis=0), 0.0).reshape(len(rows), -1)
-            share = np.ascontiguousarray(amount.T).reshape(len(self.windows), *base.shape) / base  # NaN: unknown node
+            amount = np.maximum(reserved.take(rows, axis=0).reshape(len(rows), -1).T, 0.0, order="C")
+            share = amount.reshape(len(self.windows), *base.shape) / base  # NaN: unknown node
             for position in self._changed_by_pods:
                 load[position] += share
         if without is not None:

@@ -210,10 +210,11 @@ class ScoringState:
     def _reserve(self, pod: PodDemand, ranking: Ranking, rows: Rows, now: float) -> None:
         """A request without a UID reserves nothing: no such pod will be placed."""
         best = ranking.scores.best
-        best_rows = rows[best][rows[best] >= 0]
+        best_rows = rows[best]
+        best_rows = best_rows[best_rows >= 0]
         if not pod.uid or not len(best_rows):
             return
-        demand, names = ranking.demand, frozenset(ranking.names[index] for index in best)
+        demand, names = ranking.demand, frozenset(map(ranking.names.__getitem__, best.tolist()))
         chance = len(best) / len(ranking.names)
         usage = demand.usage
         if demand.batch_work:  # a placed pod counts with this weight, too

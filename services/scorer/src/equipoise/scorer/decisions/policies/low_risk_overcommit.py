@@ -86,8 +86,9 @@ def load_risk(mean: Array, deviation: Array, *, requests: Array, limits: Array) 
     deviation = np.minimum(deviation, np.sqrt(_VARIANCE_ALLOWED * greatest_variance(mean)))
     alpha, beta = matched(mean, np.where(deviation > 0.0, deviation, np.nan))
     requested = np.minimum(requests, 1.0)
-    limited = np.where((limits < 1.0) & (requests <= limits), limits, np.nan)
+    limited = np.where((limits < 1.0) & (requests < limits), limits, np.nan)
     p_requests, p_limits = beta_cdf(np.stack([requested, limited]), alpha, beta)
+    p_limits = np.where((limits < 1.0) & (requests == limits), p_requests, p_limits)  # half the time if all are equal
     p = np.where(deviation > 0.0, p_requests, np.where(mean <= requested, 1.0, 0.0))
     conditional = p_limits >= 0.5
     p = np.where(conditional, np.minimum(p / np.where(conditional, p_limits, 1.0), 1.0), p)

@@ -55,38 +55,40 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
         if daily is None or not daily.share.size:
             return np.zeros(len(nodes.load))
         pod = demand.daily if demand.daily is not None else np.repeat(demand.usage[0][:, np.newaxis], SLOTS, axis=1)
-        matrix, resources, count = self._matrix, len(RESOURCES), len(nodes.load)
+        matrix, count = self._matrix, len(nodes.load)
         # From here on nodes are the last axis, so that every operation runs along them.
-        reserved, peak = daily.reserved.T, daily.peak.T
+        base, reserved = nodes.base.T, daily.reserved.T
+        shares = daily.share.reshape(count, -1)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            per_unit = 1.0 / nodes.base.T
+            per_unit = 1.0 / base
             # (d + p)² − d² = 2dp + p², with d the distance to the cluster's mean and p the pod, as shares. The sums
             # over hours are products of matrices, because p·base is the same for all nodes.
             of_distance = 2.0 * matrix[:, :, np.newaxis] * pod[:, np.newaxis]  # resources of p and d × slots
-            by_slot = of_distance.reshape(resources, resources * SLOTS)
-            products = by_slot @ daily.share.reshape(count, resources * SLOTS).T
-            products -= (by_slot @ daily.mean.reshape(-1))[:, np.newaxis]
-            products += of_distance.sum(axis=2) @ reserved
+            by_slot = of_distance.reshape(len(RESOURCES), -1)
+            products = of_distance.sum(axis=2) @ reserved
             products += (matrix * (pod @ pod.T)) @ per_unit
+            products -= (by_slot @ daily.mean.reshape(-1))[:, np.newaxis]
+            for row, weights in enumerate(by_slot):  # two products with a vector are faster than one with a matrix
+                products[row] += shares @ weights
             products *= per_unit
             cost = products.sum(axis=0)
             unit = 2.0 * float(pod.sum(axis=1) / daily.base @ (self.resource_weights.cpu, self.resource_weights.memory))
-            full = self._full(daily.share, peak + reserved, reserved, pod, per_unit)
+            full = self._full(daily, pod, base)
         points = np.clip(50.0 - 100.0 * cost / unit, 1.0, 100.0) if unit > 0.0 else np.full(count, 50.0)
         points[full | ~np.isfinite(cost) | np.isnan(nodes.load).all(axis=(1, 2))] = 0.0
         return points
 
     @staticmethod
-    def _full(share: Array, peak: Array, reserved: Array, pod: Array, per_unit: Array) -> Flags:
-        """Whether the pod (resources × slots) would overcommit each node in some hour. `peak` includes `reserved`, and
-        `share` does not."""
-        full: Flags = (peak + pod.min(axis=1, keepdims=True) * per_unit > 1.0).any(axis=0)
-        possible = (peak + pod.max(axis=1, keepdims=True) * per_unit > 1.0).any(axis=0)
+    def _full(daily: DailyLoads, pod: Array, base: Array) -> Flags:
+        """Whether the pod (resources × slots) would overcommit each node in some hour."""
+        room = (1.0 - daily.peak.T - daily.reserved.T) * base
+        full: Flags = np.logical_or.reduce(room < pod.min(axis=1, keepdims=True))
+        possible = np.logical_or.reduce(room < pod.max(axis=1, keepdims=True))
         # The hours are compared only where the peaks do not decide.
-        near = np.flatnonzero(possible & ~full)
+        near = np.flatnonzero(possible > full)
         if len(near):
-            hours = share[near] + reserved.T[near, :, np.newaxis] + pod * per_unit.T[near, :, np.newaxis]
-            full[near] = (hours > 1.0).any(axis=(1, 2))
+            hours = (1.0 - daily.reserved[near, :, np.newaxis] - daily.share[near]) * base.T[near, :, np.newaxis]
+            full[near] = np.logical_or.reduce((hours < pod).reshape(len(near), -1), axis=1)
         return full
 
     @property
