@@ -28,7 +28,7 @@ from equipoise.contracts.messages.score import ExplainRequest
 from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts
 from equipoise.reclaimer.decisions.evaluation import ReclaimEvaluation, evaluate
 from equipoise.reclaimer.decisions.strategy import MemoryPolicy, ReclaimStrategy
-from equipoise.reclaimer.state.node_usage import WorkloadProfiles, node_usage
+from equipoise.reclaimer.state.node_usage import WorkloadProfiles, band_requests, node_usage
 from equipoise.reclaimer.state.observed_node import ObservedNode
 from equipoise.runtime.kubernetes.client import PODS
 from equipoise.scorer.decisions.explanations.explanation import explain
@@ -188,6 +188,7 @@ def test_whatever_pods_and_nodes_ask_for_and_offer_all_messages_about_them_can_b
         sampled_at=NOW - 10,
         age=10.0,
         existing={},
+        requests=band_requests(placement),
         last={},
     )
     policy: MemoryPolicy = "request" if by_requests else "maxUsageRequest"

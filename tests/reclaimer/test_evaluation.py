@@ -32,7 +32,7 @@ from equipoise.reclaimer.decisions.strategy import (
     StrategyOverride,
 )
 from equipoise.reclaimer.state.deviations import LEVELS, Outlook
-from equipoise.reclaimer.state.node_usage import WorkloadProfiles, node_usage
+from equipoise.reclaimer.state.node_usage import WorkloadProfiles, band_requests, node_usage
 from equipoise.reclaimer.state.observed_node import ObservedNode
 
 MAX_AGE = 90.0
@@ -63,6 +63,7 @@ def a_node(
         age=10_000.0 if age is None else age,
         highest=np.full((2, 24), np.nan, np.float32) if highest is None else highest,
         existing=existing or {},
+        requests=band_requests(placement),
         last={},
     )
 

@@ -63,7 +63,7 @@ def test_usage_that_no_machine_has_is_no_measurement(absurd: float) -> None:
 
 
 def message(worst: HourlyWorst, at: float) -> ReclaimedNode:
-    highest = dict(published(worst.day("a", "u", at)))
+    [highest] = published([worst.day("a", "u", at)])
     return ReclaimedNode(node="a", uid="u", evaluated_at=at, highest=highest, epoch=1, sequence=1)
 
 

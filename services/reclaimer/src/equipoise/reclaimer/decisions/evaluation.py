@@ -18,7 +18,7 @@ from equipoise.reclaimer.decisions.node_forecast import (
     ReclaimNode,
     band_hours,
     forecast_nodes,
-    reserved_amount,
+    reserved_amounts,
     third_party_amount,
 )
 from equipoise.reclaimer.decisions.offer import Offer, OfferSettings, offer, requested_amount
@@ -29,8 +29,8 @@ from equipoise.reclaimer.decisions.strategy import (
     StrategyOverride,
     strategy_of,
 )
-from equipoise.reclaimer.state.hourly_worst import published
-from equipoise.reclaimer.state.node_usage import BandRequests, NodeUsage, band_requests
+from equipoise.reclaimer.state.hourly_worst import PublishedDay, published
+from equipoise.reclaimer.state.node_usage import NodeUsage
 from equipoise.reclaimer.state.observed_node import Amounts, ObservedNode
 from equipoise.reclaimer.state.status_changes import QUIET_PERIOD
 
@@ -89,18 +89,26 @@ def evaluate(
             strategy=strategy_of(
                 node.placement.node, node.placement.labels, settings.strategy, settings.pools, settings.nodes
             ),
-            reserved=reserved_amount(node.placement),
+            reserved=reserved,
         )
-        for node in nodes
+        for node, reserved in zip(nodes, reserved_amounts([node.placement for node in nodes]), strict=True)
     ]
+    forecasts = forecast_nodes(reclaim_nodes, settings.forecast, now)
+    highest = published([node.highest for node in nodes])
     return [
-        _evaluate(node, forecast, settings, max_age=max_age, now=now)
-        for node, forecast in zip(reclaim_nodes, forecast_nodes(reclaim_nodes, settings.forecast, now), strict=True)
+        _evaluate(node, forecast, day, settings, max_age=max_age, now=now)
+        for node, forecast, day in zip(reclaim_nodes, forecasts, highest, strict=True)
     ]
 
 
 def _evaluate(
-    reclaim_node: ReclaimNode, forecast: NodeForecast, settings: ReclaimEvaluation, *, max_age: float, now: float
+    reclaim_node: ReclaimNode,
+    forecast: NodeForecast,
+    highest: PublishedDay,
+    settings: ReclaimEvaluation,
+    *,
+    max_age: float,
+    now: float,
 ) -> Evaluated:
     node, strategy = reclaim_node.observed, reclaim_node.strategy
     terms: dict[str, ReclaimedTerms] = {}
@@ -124,17 +132,16 @@ def _evaluate(
         idle = {resource: reclaimed(resource_terms) for resource, resource_terms in terms.items()}
         bands["free"] = ReclaimedBand(reclaimed=Resources(cpu=idle.get("cpu"), memory=idle.get("memory")))
     unknown = bool(degraded)
-    requests = band_requests(node.placement)
-    offers = _contested(node) if node.contested else _offers(node, target, requests, settings.offer)
+    offers = _contested(node) if node.contested else _offers(node, target, settings.offer)
     for band, hours in band_hours(settings.forecast).items():
         offered = [offers[name].amount / unit for name, unit in zip(RESOURCE_NAMES[band], _UNITS, strict=True)]
         bands[band] = ReclaimedBand(
-            reclaimed=Resources() if unknown else _resources(target[band]),
-            offered=_resources(np.array(offered)),
-            requested=_resources(requests.bound[band]),
+            reclaimed=Resources() if unknown else _resources(target[band].tolist()),
+            offered=_resources(offered),
+            requested=_resources(node.requests.bound[band]),
             hours=hours,
         )
-    unused = not strategy.enabled and not any(amount.any() for amount in requests.bound.values())
+    unused = not strategy.enabled and not any(map(any, node.requests.bound.values()))
     if unused:  # all amounts are removed
         must_change = any(name in node.existing for name in offers)
     else:
@@ -150,7 +157,7 @@ def _evaluate(
             sampled_at=node.sampled_at,
             terms=terms,
             bands=bands,
-            highest=dict(published(node.highest)),
+            highest=highest,
             degraded=degraded,
             epoch=0,
             sequence=0,
@@ -162,19 +169,18 @@ def _evaluate(
     )
 
 
-def _offers(node: ObservedNode, target: Amounts, requests: BandRequests, settings: OfferSettings) -> dict[str, Offer]:
+def _offers(node: ObservedNode, target: Amounts, settings: OfferSettings) -> dict[str, Offer]:
     """The offers by resource name. If the capacity is unknown, the amounts in the status stay."""
     offers = {}
-    capacity = amounts(node.placement.capacity)
+    capacity, requests = amounts(node.placement.capacity), node.requests
     for band in OFFERED_BANDS:
+        targets, bound, running = target[band].tolist(), requests.bound[band], requests.running[band]
         for row, name in enumerate(RESOURCE_NAMES[band]):
             unit, existing = _UNITS[row], node.existing.get(name)
             # 8.05 cores are 8050.000000000001 milli-cores.
-            in_use, bound = (
-                round(float(requested[band][row]) * unit, 3) for requested in (requests.running, requests.bound)
-            )
-            needed = requested_amount(existing=existing, running=in_use, bound=bound)
-            amount = float(target[band][row]) * unit
+            in_use, needed = round(running[row] * unit, 3), round(bound[row] * unit, 3)
+            needed = requested_amount(existing=existing, running=in_use, bound=needed)
+            amount = targets[row] * unit
             if existing is None and not amount and not needed:
                 offers[name] = Offer(amount=0, due=False)
             elif math.isfinite(capacity[row]) and math.isfinite(amount):
@@ -284,6 +290,6 @@ def _nothing() -> Amounts:
     return {band: np.zeros(len(RESOURCES)) for band in OFFERED_BANDS}
 
 
-def _resources(values: Array) -> Resources:
-    cpu, memory = (None if math.isnan(value) else value for value in values.tolist())
-    return bounded_resources(cpu=cpu, memory=memory)
+def _resources(values: Sequence[float]) -> Resources:
+    cpu, memory = values
+    return bounded_resources(cpu=None if math.isnan(cpu) else cpu, memory=None if math.isnan(memory) else memory)

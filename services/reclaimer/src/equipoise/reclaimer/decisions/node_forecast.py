@@ -50,38 +50,44 @@ def band_hours(forecast: ForecastSettings) -> dict[OfferedBand, int]:
     return {"mid": SLOTS, "batch": forecast.batch_hours}
 
 
-def reserved_amount(placement: NodePlacement) -> Array:
-    """Capacity minus allocatable, or the reservation, whichever is more; 0 where they are unknown."""
-    capacity, allocatable = (np.array(amounts(resources)) for resources in (placement.capacity, placement.allocatable))
-    reservation = _or_zero(placement.colocation.reserved)
-    reserved: Array = np.fmax(np.maximum(capacity - allocatable, 0.0), reservation)
+def reserved_amounts(placements: Sequence[NodePlacement]) -> Array:
+    """nodes × resources: capacity minus allocatable, or the reservation, whichever is more; 0 where they are
+    unknown."""
+    capacity = _by_node([amounts(placement.capacity) for placement in placements])
+    allocatable = _by_node([amounts(placement.allocatable) for placement in placements])
+    reservation = _by_node([amounts(placement.colocation.reserved) for placement in placements])
+    reserved: Array = np.fmax(np.maximum(capacity - allocatable, 0.0), np.nan_to_num(reservation))
     return reserved
 
 
 def third_party_amount(placement: NodePlacement, band: OfferedBand) -> Array:
     """The amount of the band that programs outside pods use, by resource; 0 where it is not stated."""
-    return _or_zero(placement.colocation.third_party.get(band, Resources()))
+    return np.array([0.0 if math.isnan(value) else value for value in amounts(_third_party(placement, band))])
+
+
+def _third_party(placement: NodePlacement, band: OfferedBand) -> Resources:
+    return placement.colocation.third_party.get(band, Resources())
 
 
 def _lowest(nodes: Sequence[ReclaimNode], forecast: ForecastSettings, now: float) -> Amounts:
     """nodes × resources, by band: what high-priority pods and the system leave in all of the band's hours."""
     shape = (len(nodes), len(RESOURCES))
-    typical, capacity, limit = np.full((*shape, SLOTS), np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
-    margin = np.zeros(shape)
+    typical, margin = np.full((*shape, SLOTS), np.nan), np.zeros(shape)
     highest = np.array([node.observed.highest for node in nodes], np.float64).reshape(*shape, SLOTS)
-    for index, node in enumerate(nodes):
-        usage, strategy = node.observed.usage, node.strategy
-        capacity[index] = amounts(node.observed.placement.capacity)
-        limit[index] = capacity[index] * [strategy.cpu_threshold / 100, strategy.memory_threshold / 100]
-        if usage is not None:
-            # What is reserved for the node counts as used by the system.
-            unused = np.maximum(node.reserved - usage.system, 0.0)
-            margin[index] = capacity[index] * forecast.margin / 100
-            typical[index] = usage.typical + unused[:, np.newaxis]
-            highest[index] += unused[:, np.newaxis]
-            for row, policy in enumerate((strategy.cpu_policy, strategy.memory_policy)):
+    capacity = _by_node([amounts(node.observed.placement.capacity) for node in nodes])
+    limit = capacity * _thresholds(nodes)
+    usages = {index: node.observed.usage for index, node in enumerate(nodes) if node.observed.usage is not None}
+    if usages:
+        rows, measured = list(usages), [nodes[index] for index in usages]
+        # What is reserved for the node counts as used by the system.
+        unused = _unused(measured)
+        margin[rows] = capacity[rows] * forecast.margin / 100
+        typical[rows] = np.array([usage.typical for usage in usages.values()]) + unused[:, :, np.newaxis]
+        highest[rows] += unused[:, :, np.newaxis]
+        for (index, usage), node, node_unused in zip(usages.items(), measured, unused, strict=True):
+            for row, policy in enumerate((node.strategy.cpu_policy, node.strategy.memory_policy)):
                 if policy == "maxUsageRequest":
-                    typical[index, row] = usage.typical_or_requested[row] + unused[row]
+                    typical[index, row] = usage.typical_or_requested[row] + node_unused[row]
                 elif policy == "request":
                     # Requests contain nothing of the system, and are the same all day.
                     typical[index, row] = usage.requests[row].sum() + node.reserved[row]
@@ -107,32 +113,32 @@ def _lasting_batch(nodes: Sequence[ReclaimNode], forecast: ForecastSettings, now
     """
     hours, hour = forecast.batch_hours, forecast.day / SLOTS
     batch = np.full((len(nodes), len(RESOURCES)), np.nan)
-    rows = [index for index, node in enumerate(nodes) if node.observed.usage is not None and _is_learned(node.observed)]
-    if not rows:
+    learned = [
+        (index, node, usage, outlook)
+        for index, node in enumerate(nodes)
+        if (usage := node.observed.usage) is not None and (outlook := _learned(node.observed)) is not None
+    ]
+    if not learned:
         return batch
-    shape = (len(rows), len(RESOURCES))
-    limit, typical = np.empty(shape), np.empty((*shape, SLOTS))
-    running, remaining = np.zeros(shape), np.zeros((*shape, hours))
-    for position, index in enumerate(rows):
-        node, strategy = nodes[index].observed, nodes[index].strategy
-        usage, outlook = node.usage, node.outlook
-        assert usage is not None
-        assert outlook is not None
-        capacity = np.array(amounts(node.placement.capacity))
-        third_party = third_party_amount(node.placement, "batch")
-        threshold = np.array([strategy.cpu_threshold, strategy.memory_threshold]) / 100
-        limit[position] = capacity * threshold - usage.mid - third_party
-        unused = np.maximum(nodes[index].reserved - usage.system, 0.0)
-        # The part without a profile is expected to have its mean, not the usage of now.
-        typical[position] = usage.typical + (outlook.constant * capacity - usage.constant + unused)[:, np.newaxis]
+    rows, measured = [index for index, *_ in learned], [node for _, node, _, _ in learned]
+    usages, outlooks = [usage for _, _, usage, _ in learned], [outlook for *_, outlook in learned]
+    placements = [node.observed.placement for node in measured]
+    size = _by_node([amounts(placement.capacity) for placement in placements])
+    third_party = _by_node([amounts(_third_party(placement, "batch")) for placement in placements])
+    limit = size * _thresholds(measured) - np.array([usage.mid for usage in usages]) - np.nan_to_num(third_party)
+    policies = [(node.strategy.cpu_policy, node.strategy.memory_policy) for node in measured]
+    limit[np.array(policies) != "usage"] = np.nan
+    # The part without a profile is expected to have its mean, not the usage of now.
+    constant = np.array([outlook.constant for outlook in outlooks]) * size
+    constant += _unused(measured) - np.array([usage.constant for usage in usages])
+    typical = np.array([usage.typical for usage in usages]) + constant[:, :, np.newaxis]
+    running, remaining = np.zeros(limit.shape), np.zeros((*limit.shape, hours))
+    for position, usage in enumerate(usages):
         if len(usage.batch_pods):
             running[position] = usage.batch_pods[:, 1:].sum(axis=0)
             remaining[position] = _remaining(usage.batch_pods, hours, now, hour)
-        policies = np.array([strategy.cpu_policy == "usage", strategy.memory_policy == "usage"])
-        limit[position, ~policies] = np.nan
-    size = np.array([amounts(nodes[index].observed.placement.capacity) for index in rows])
-    deviation = np.array([_outlook(nodes[index].observed).deviation for index in rows], np.float64)
-    errors = np.array([_outlook(nodes[index].observed).errors for index in rows], np.float64)
+    deviation = np.array([outlook.deviation for outlook in outlooks], np.float64)
+    errors = np.array([outlook.errors for outlook in outlooks], np.float64)
     for row in range(len(RESOURCES)):
         ahead = NodesAhead(
             idle=np.full(len(rows), np.inf),
@@ -147,14 +153,26 @@ def _lasting_batch(nodes: Sequence[ReclaimNode], forecast: ForecastSettings, now
     return batch
 
 
-def _outlook(node: ObservedNode) -> Outlook:
-    assert node.outlook is not None
-    return node.outlook
+def _learned(node: ObservedNode) -> Outlook | None:
+    """The outlook of a node, if the errors of at least one resource are learned."""
+    outlook = node.outlook
+    return None if outlook is None or all(map(math.isnan, outlook.errors[:, 0, 0].tolist())) else outlook
 
 
-def _is_learned(node: ObservedNode) -> bool:
-    """Whether the errors of at least one resource are learned."""
-    return node.outlook is not None and not np.isnan(node.outlook.errors[:, 0, 0]).all()
+def _thresholds(nodes: Sequence[ReclaimNode]) -> Array:
+    """nodes × resources, as shares (0..1) of the capacity."""
+    return _by_node([[node.strategy.cpu_threshold, node.strategy.memory_threshold] for node in nodes]) / 100
+
+
+def _unused(nodes: Sequence[ReclaimNode]) -> Array:
+    """nodes × resources: what is reserved on measured nodes and not used by the system."""
+    system = [node.observed.usage.system for node in nodes if node.observed.usage is not None]
+    unused: Array = np.maximum(np.array([node.reserved for node in nodes]) - np.array(system), 0.0)
+    return unused
+
+
+def _by_node(values: Sequence[Sequence[float]]) -> Array:
+    return np.array(values).reshape(len(values), len(RESOURCES))
 
 
 def _remaining(pods: Array, hours: int, now: float, hour: float) -> Array:
@@ -166,8 +184,3 @@ def _remaining(pods: Array, hours: int, now: float, hour: float) -> Array:
     middles = now + (np.arange(hours) + 0.5) * hour
     remaining: Array = pods[:, 1:].T @ ((ends > middles) | (ends <= now))
     return remaining
-
-
-def _or_zero(resources: Resources) -> Array:
-    """Faster than `numpy.nan_to_num`, for two values."""
-    return np.array([0.0 if math.isnan(value) else value for value in amounts(resources)])

@@ -1,14 +1,17 @@
 """The highest usage of each node in each hour of the last day, of high-priority pods and of the system together."""
 
-from collections.abc import Mapping, Sequence
-from math import isfinite
-from typing import NamedTuple
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from equipoise.contracts.bounds import MAX_BYTES, bounded
+from equipoise.contracts.bounds import MAX_BYTES, MAX_CORES
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.numeric import Array, Singles, np
+
+PublishedDay = dict[str, list[float | None]]
+"""The highest amount of each hour of the day (UTC), by resource; None: not measured."""
 
 
 class _Day(NamedTuple):
@@ -71,15 +74,17 @@ class HourlyWorst:
         return amounts
 
 
-def published(day: Singles) -> Mapping[str, list[float | None]]:
-    """The day as a message contains it, rounded to milli-cores and MiB."""
-    units = (1_000.0, 2.0**-20)
-    hours: dict[str, list[float | None]] = {}
-    for resource, amounts, unit in zip(RESOURCES, day.tolist(), units, strict=True):
-        hours[resource] = [
-            bounded(resource, round(amount * unit) / unit) if isfinite(amount) else None for amount in amounts
-        ]
-    return hours
+def published(days: Sequence[Singles]) -> list[PublishedDay]:
+    """The days as messages contain them, rounded to milli-cores and MiB."""
+    units, most = np.array([[1_000.0], [2.0**-20]]), [[MAX_CORES], [MAX_BYTES]]
+    amounts = np.minimum(np.rint(np.array(days).reshape(-1, len(RESOURCES), SLOTS) * units) / units, most)
+    published_days: list[PublishedDay] = []
+    for measured, unknown in zip(amounts, np.isnan(amounts), strict=True):
+        hours: Any = measured.tolist()
+        if unknown.any():
+            hours = [[None if math.isnan(amount) else amount for amount in of_day] for of_day in hours]
+        published_days.append(dict(zip(RESOURCES, hours, strict=True)))
+    return published_days
 
 
 def _hours(amounts: Sequence[float | None]) -> list[float]:

@@ -17,7 +17,13 @@ from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import np
 from equipoise.reclaimer.state.deviations import Deviations
 from equipoise.reclaimer.state.hourly_worst import HourlyWorst
-from equipoise.reclaimer.state.node_usage import NodeUsage, WorkloadProfiles, node_usage
+from equipoise.reclaimer.state.node_usage import (
+    BandRequests,
+    NodeUsage,
+    WorkloadProfiles,
+    band_requests,
+    node_usage,
+)
 from equipoise.reclaimer.state.observed_node import Amounts, ObservedNode
 from equipoise.reclaimer.state.status_changes import StatusChanges
 
@@ -29,6 +35,7 @@ class _Node(msgspec.Struct, kw_only=True):
     """What is kept of one node."""
 
     usage: NodeUsage | None = None
+    requests: BandRequests
     last: Amounts = {}
     offered: Mapping[str, int] = {}
     written_at: float | None = None
@@ -69,11 +76,13 @@ class LatestNodes:
             self.deviations.remove(message.node)
             return True
         if before is None or before.uid != message.uid:
-            self._nodes[message.node] = _Node(changes=StatusChanges())
+            self._nodes[message.node] = _Node(requests=band_requests(message), changes=StatusChanges())
             self._restore(message.node, now)
-        elif message.colocation.amounts != before.colocation.amounts:
-            changes = self._nodes[message.node].changes
-            changes.on_status(amounts_in_status(before), amounts_in_status(message), now)
+        else:
+            node = self._nodes[message.node]
+            node.requests = band_requests(message)
+            if message.colocation.amounts != before.colocation.amounts:
+                node.changes.on_status(amounts_in_status(before), amounts_in_status(message), now)
         self._update(message.node, now)
         return True
 
@@ -120,6 +129,7 @@ class LatestNodes:
             existing=in_status if mode == "enforce" else node.offered,
             inconsistent=mode == "enforce" and (bool(lost) or colocation.capacity_amounts != colocation.amounts),
             contested=mode == "enforce" and node.changes.is_contested(now),
+            requests=node.requests,
             outlook=self.deviations.outlook(name, placement.uid),
             last=node.last,
             since_write=math.inf if node.written_at is None or node.written_at > now else now - node.written_at,

@@ -101,27 +101,22 @@ def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles:
 class BandRequests(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The requests of the pods of a node, by band and resource, in cores and bytes."""
 
-    bound: dict[OfferedBand, Array]
+    bound: dict[OfferedBand, list[float]]
     """The requests of all pods that are bound to the node."""
 
-    running: dict[OfferedBand, Array]
+    running: dict[OfferedBand, list[float]]
     """The requests of the bound pods that run."""
 
 
 def band_requests(placement: NodePlacement) -> BandRequests:
-    bound, running = ({band: np.zeros(len(RESOURCES)) for band in OFFERED_BANDS} for _ in range(2))
+    """The requests of the pods of a placement, each sum at most the largest amount that a message may contain."""
+    bound, running = ({band: [0.0] * len(RESOURCES) for band in OFFERED_BANDS} for _ in range(2))
     for pod in placement.pods:
         if (band := pod.band) is not None:
             requests = _known(pod.reclaimed_requests)
-            bound[band] += requests
-            if pod.running_since is not None:
-                running[band] += requests
-    return BandRequests(bound=_limited(bound), running=_limited(running))
-
-
-def _limited(total: dict[OfferedBand, Array]) -> dict[OfferedBand, Array]:
-    """The amounts, each at most the largest one that a message may contain."""
-    return {band: np.minimum(amount, _MOST) for band, amount in total.items()}
+            for total in (bound,) if pod.running_since is None else (bound, running):
+                total[band] = list(map(min, _MOST, map(sum, zip(total[band], requests, strict=True))))
+    return BandRequests(bound=bound, running=running)
 
 
 def _requests_batch(pod: PlacedPod) -> bool:

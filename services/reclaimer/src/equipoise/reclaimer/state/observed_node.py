@@ -9,7 +9,7 @@ from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.numeric import Array, Singles
 from equipoise.reclaimer.state.deviations import Outlook
-from equipoise.reclaimer.state.node_usage import NodeUsage
+from equipoise.reclaimer.state.node_usage import BandRequests, NodeUsage
 
 Amounts = Mapping[OfferedBand, Array]
 """Amounts per band and resource, cores and bytes; NaN is unknown."""
@@ -38,6 +38,9 @@ class ObservedNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     contested: bool = False
     """Whether another program writes the same names in the node's status."""
+
+    requests: BandRequests
+    """What its pods request of the bands."""
 
     outlook: Outlook | None = None
     """What is learned of its deviations."""
