@@ -25,13 +25,14 @@ from equipoise.binder.decisions.destination_check import (
     source_refusal,
 )
 from equipoise.binder.state.cluster_state import NodeState, put_placement
-from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
+from equipoise.contracts.configuration.settings import LoadSettings, PressureThresholds, ResourceThresholds, Thresholds
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
 from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.kubernetes.objects.pod import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.placement import NodeColocation, NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import WorkloadUtilization
+from equipoise.contracts.messages.values.pressure import NodePressure, Pressure
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -40,6 +41,7 @@ from equipoise.scheduling.model.volumes import Volumes
 POD = a_pod(requests={"cpu": "500m"})
 REDUCTION = Resources(cpu=1.0, memory=2.0**30)
 LOAD = LoadSettings()
+NO_THRESHOLDS = PressureThresholds()
 
 
 def a_node(name: str = "node-b", cpu: float | None = 1.0, placement: NodePlacement | None = None) -> NodeState:
@@ -54,6 +56,7 @@ def obstacle(
     reduction: Resources = REDUCTION,
     pod: PodInfo = POD,
     workloads: Sequence[WorkloadUtilization] = (),
+    pressure: PressureThresholds = NO_THRESHOLDS,
 ) -> Obstacle | None:
     snapshot = ClusterSnapshot()
     for node in nodes:
@@ -66,14 +69,14 @@ def obstacle(
         refused_nodes(pod, snapshot, Volumes()),
         usage_of=pod_usage({each.workload: each for each in workloads}, load=LOAD, now=NOW),
         load=LOAD,
-        thresholds=Thresholds(high=ResourceThresholds(cpu=65)),
+        thresholds=Thresholds(high=ResourceThresholds(cpu=65), pressure=pressure),
         now=NOW,
         skew=0.0,
     )
 
 
-def refusal(*nodes: NodeState, intended: str = "node-b", reduction: Resources = REDUCTION, pod: PodInfo = POD) -> str:
-    found = obstacle(*nodes, intended=intended, reduction=reduction, pod=pod)
+def refusal(*nodes: NodeState, intended: str = "node-b", **arguments: Any) -> str:
+    found = obstacle(*nodes, intended=intended, **arguments)
     return "" if found is None else found.why
 
 
@@ -181,6 +184,16 @@ def test_in_a_busy_cluster_a_target_may_be_above_the_threshold() -> None:
 
 
 # What the replacement requests
+
+
+def test_a_node_with_pressure_above_half_of_the_threshold_is_no_target() -> None:
+    pressed = a_node()
+    pressure = NodePressure(sampled_at=NOW, waiting=Pressure(cpu=0.3))
+    pressed = msgspec.structs.replace(pressed, utilization=a_node_utilization("node-b", cpu=1.0, pressure=pressure))
+
+    assert refusal(pressed) == ""
+    assert "node has pressure: pods wait for CPU 30%" in refusal(pressed, pressure=PressureThresholds(cpu=50))
+    assert refusal(pressed, pressure=PressureThresholds(cpu=70)) == ""
 
 
 def test_a_node_without_enough_unrequested_resources_is_no_target() -> None:

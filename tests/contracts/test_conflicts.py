@@ -37,6 +37,10 @@ REFUSED = {
         "descheduler: {intentLifetime: 20m}\n",
         ["descheduler.intentLifetime: 20m", "binder.maxIntentLifetime (15m)"],
     ),
+    "pressure that is required without a threshold": (
+        "descheduler: {requirePressure: true}\nthresholds: {pressure: {io: 20}}\n",
+        ["descheduler.requirePressure", "set thresholds.pressure.cpu"],
+    ),
     "a window that is not measured": (
         strategies("name: low_node_load, windows: [5m, 7m]"),
         ["descheduler.strategies[0].windows: 7m is not measured: load.windows has 5m, 15m, 1h, 1d"],

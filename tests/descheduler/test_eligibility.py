@@ -97,6 +97,7 @@ def test_a_node_that_was_created_while_a_clock_was_ahead_is_not_new_until_then()
         tainted("DeletionCandidateOfClusterAutoscaler"),
         a_node_object("node-a", NOW, spec=NodeSpec(taints=[consolidation_taint(NOW)])),
         tainted("virtual-kubelet.io/provider"),
+        tainted("node.kubernetes.io/memory-contention-pressure"),
     ],
 )
 def test_cordoned_and_virtual_nodes_and_those_that_will_be_removed_are_only_no_target(node: Node) -> None:

@@ -6,7 +6,7 @@ from typing import Protocol, cast
 
 import msgspec
 import pytest
-from builders import GIB
+from builders import GIB, NOW
 from descheduler.cluster_states import (
     THRESHOLDS,
     a_batch_pod,
@@ -22,8 +22,14 @@ from descheduler.waiting import FULL, resizing_pod, sized_pod, small_node, unsch
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from equipoise.contracts.configuration.settings import BatchWorkWeight, ResourceThresholds, Thresholds
+from equipoise.contracts.configuration.settings import (
+    BatchWorkWeight,
+    PressureThresholds,
+    ResourceThresholds,
+    Thresholds,
+)
 from equipoise.contracts.kubernetes.objects.node import Taint
+from equipoise.contracts.messages.values.pressure import MeasuredPodPressure, NodePressure
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView, IntentLimits, PodMove
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
@@ -108,6 +114,10 @@ def pods(draw: st.DrawFn, node: str) -> list[MovablePod]:
     ]
 
 
+def disk_users(node: str) -> dict[str, MeasuredPodPressure]:
+    return {f"uid-{node}-{place}": MeasuredPodPressure(disk=1e7 * place) for place in range(3)}
+
+
 @st.composite
 def nodes(draw: st.DrawFn, name: str) -> ClusterNode:
     node = a_node(
@@ -118,6 +128,9 @@ def nodes(draw: st.DrawFn, name: str) -> ClusterNode:
         target_refusal=draw(st.sampled_from(["", "", "", "node is cordoned"])),
         coming=Resources(cpu=draw(st.floats(-2, 2)), memory=0.0),
         leaving=draw(st.integers(0, 1)),
+        contention=draw(st.dictionaries(st.sampled_from(["cpu", "memory", "io"]), st.floats(0.21, 1), max_size=2)),
+        uncontended=draw(st.sampled_from([frozenset(), frozenset({"cpu"}), frozenset({"cpu", "memory"})])),
+        pressure=draw(st.none() | st.just(NodePressure(sampled_at=NOW, pods=disk_users(name)))),
     )
     taints = [Taint(key="x", effect="NoSchedule")] if draw(st.booleans()) and draw(st.booleans()) else []
     room = draw(st.sampled_from([0.3, 10.0, 10.0]))
@@ -129,7 +142,11 @@ def clusters(draw: st.DrawFn) -> ClusterView:
     count = draw(st.integers(0, 6))
     limits = IntentLimits(per_evaluation=draw(st.integers(1, 8)), per_node=draw(st.integers(1, 4)), per_workload=1)
     thresholds = draw(st.sampled_from([THRESHOLDS, COUNTED]))
-    return a_cluster(*(draw(nodes(f"node-{number}")) for number in range(count)), limits=limits, thresholds=thresholds)
+    thresholds = msgspec.structs.replace(thresholds, pressure=PressureThresholds(cpu=20, memory=20, io=20))
+    return a_cluster(
+        *(draw(nodes(f"node-{number}")) for number in range(count)),
+        limits=limits, thresholds=thresholds, require_pressure=draw(st.booleans()),
+    )  # fmt: skip
 
 
 @settings(deadline=None)

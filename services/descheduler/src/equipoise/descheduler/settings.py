@@ -66,6 +66,11 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
     dry_run_move_lifetime: Duration = Duration(86_400)
     """How long a dry-run move counts as done. After this time, the pod may be proposed again."""
 
+    require_pressure: bool = False
+    """true: a node above its load threshold without pressure is reported, and no pod is moved away from it, because
+    nobody waits there. It concerns the resources (cpu, memory) with a threshold in `thresholds.pressure`, on nodes of
+    known pressure. Give memory none: a node without free memory ends pods, often before one has waited."""
+
     max_intents_per_evaluation: Count = 4
     """Includes pending moves. In a large cluster, the binder's limits allow as many evictions in one interval."""
 

@@ -82,6 +82,7 @@ def configuration_conflicts(document: Mapping[str, Any], thresholds: Thresholds)
     faults += _filter_faults(scorer, emptyings, thresholds)
     faults += _packing_faults(scorer, emptyings)
     faults += _lifetime_faults(_mapping(document.get("descheduler")), _mapping(document.get("binder")))
+    faults += _pressure_faults(_mapping(document.get("descheduler")), thresholds)
     faults += _window_faults(_mapping(document.get("load")), strategies)
     for path, strategy in strategies:
         if strategy.get("name") == "bin_pack":
@@ -99,6 +100,16 @@ def _lifetime_faults(descheduler: Section, binder: Section) -> Iterator[str]:
         yield (
             f"descheduler.intentLifetime: {lifetime} is longer than binder.maxIntentLifetime ({longest}), so every "
             "intent would be rejected: raise binder.maxIntentLifetime"
+        )
+
+
+def _pressure_faults(descheduler: Section, thresholds: Thresholds) -> Iterator[str]:
+    """The setting has no effect without a threshold, because no pressure is low then."""
+    pressure = thresholds.pressure
+    if descheduler.get("requirePressure") is True and pressure.cpu is None and pressure.memory is None:
+        yield (
+            "descheduler.requirePressure: thresholds.pressure has no threshold for cpu, so it has no effect: set "
+            "thresholds.pressure.cpu, the percentage of time above which waiting for CPU is too much"
         )
 
 

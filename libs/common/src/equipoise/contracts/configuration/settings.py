@@ -247,6 +247,15 @@ def too_close(
     return ""
 
 
+class PressureThresholds(Section, frozen=True, kw_only=True):
+    """The share of time, in percent, above which waiting for a resource is contention; null: pressure in this resource
+    is shown, and decides nothing. Without measured pressure, a threshold has no effect."""
+
+    cpu: Percent | None = None
+    memory: Percent | None = None
+    io: Percent | None = None
+
+
 class Thresholds(Section, frozen=True, kw_only=True):
     """Thresholds of the scorer, descheduler and binder. They share them, so that none empties nodes that another one
     fills."""
@@ -262,6 +271,10 @@ class Thresholds(Section, frozen=True, kw_only=True):
 
     prod_low: ResourceThresholds = ResourceThresholds()
     """The same as `low`, for the usage of production pods. Must be at least 5 points below `prodHigh`."""
+
+    pressure: PressureThresholds = PressureThresholds()
+    """The pressure above which a node is hot, whatever its load is: with a threshold of cpu or io, pods are moved away
+    from nodes whose pods wait for longer. Nodes with more than half of this pressure are no targets of moves."""
 
     def __post_init__(self) -> None:
         fault = contradiction(self)

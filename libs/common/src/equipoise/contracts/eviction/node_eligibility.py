@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from equipoise.contracts.kubernetes.nodes.consolidation_taint import tainted_text
-from equipoise.contracts.kubernetes.nodes.taints import UNSCHEDULABLE, being_removed, may_be_removed
+from equipoise.contracts.kubernetes.nodes.taints import UNSCHEDULABLE, being_removed, contention_taint, may_be_removed
 from equipoise.contracts.kubernetes.nodes.virtual_nodes import virtual_node
 from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.recent import is_recent
@@ -50,5 +50,7 @@ def closed_reason(*, cordoned: bool, labels: Mapping[str, str], taints: Sequence
         return virtual
     if emptying := tainted_text(taints):
         return f"node is {emptying}"
+    if contended := contention_taint(taints):
+        return f"node has pressure (taint {contended})"
     taint = may_be_removed(taints)
     return f"node is a candidate for removal by an autoscaler (taint {taint})" if taint else ""

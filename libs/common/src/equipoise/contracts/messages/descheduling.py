@@ -17,6 +17,7 @@ from equipoise.contracts.messages.example import (
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.values.move import EvictionMove, Move
+from equipoise.contracts.messages.values.pressure import Pressure
 from equipoise.contracts.messages.values.resources import Resources
 
 NodeState = Literal["hot", "idle", "between", "sparse", "unknown"]
@@ -39,6 +40,12 @@ class NodeClassification(Value, frozen=True, kw_only=True):
 
     sampled_at: Time = 0.0
     """The oldest sample that was used; 0 without any."""
+
+    pressure: Pressure | None = None
+    """The share of time (0..1) in which its processes wait; None if it is unknown."""
+
+    waits_for: list[str] = []
+    """The resources for which its pods wait for others, by `thresholds.pressure`."""
 
     @property
     def abnormal(self) -> bool:

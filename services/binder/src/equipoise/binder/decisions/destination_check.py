@@ -26,6 +26,7 @@ from equipoise.contracts.load.correction import (
     total_of,
     usable_window,
 )
+from equipoise.contracts.load.pressure import fresh_pressure, target_problem
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scheduling.model.pod_info import PodInfo
@@ -179,6 +180,9 @@ def no_destination(
 
     def obstacle(node: NodeState) -> Obstacle | None:
         why = _target_refusal(node.placement, load, now) or refused.get(node.placement.node, "")
+        if not why and node.utilization is not None:
+            pressure = fresh_pressure(node.utilization, load.freshness, now, skew=skew)
+            why = target_problem(pressure, thresholds.pressure)
         if why:
             return Obstacle(why=why)
         too_hot = _too_hot(predicted_load(node, reduction, usage_of, load, now, skew), source_load, thresholds)

@@ -43,6 +43,9 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     batch_work_weight: BatchWorkWeight = BatchWorkWeight()
     """How much of the usage of batch work counts in the forecast."""
 
+    require_pressure: bool = False
+    """See `DeschedulerSettings`."""
+
     busy_workloads: Mapping[Workload, int] = {}
     """Number of pods with a pending move, by workload."""
 

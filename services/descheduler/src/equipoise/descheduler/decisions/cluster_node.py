@@ -13,6 +13,8 @@ from equipoise.contracts.kubernetes.requests import Amounts, amounts_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, load_of, plus
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_work, priority_class_of
+from equipoise.contracts.load.pressure import ContendedResource
+from equipoise.contracts.messages.values.pressure import NodePressure
 from equipoise.contracts.messages.values.resources import Resources
 
 if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
@@ -122,6 +124,17 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     batch_work: Sequence[Resources] | None = None
     """Usage of each pod that gives way to others and stays, unknown ones included; None: derived from `pods`."""
+
+    pressure: NodePressure | None = None
+    """The measured pressure, also where dry runs have moved pods; None if it is unknown."""
+
+    contention: Mapping[ContendedResource, float] = {}
+    """The share of time (0..1) in which pods wait for others, by resource with pressure above its threshold. Empty
+    while moves away from the node are pending or dry runs: their effect on pressure is not known before it is
+    measured."""
+
+    uncontended: frozenset[ContendedResource] = frozenset()
+    """The resources with a threshold for which it is known that no pod waits for others."""
 
     leaving: int = 0
     """Pending evictions from it."""

@@ -93,6 +93,7 @@ class ClusterBuilder:
             fit=self._fit,
             days=self._days,
             batch_work_weight=settings.load.batch_work_weight,
+            require_pressure=settings.require_pressure,
             busy_workloads=busy_workloads(self._pending),
             in_flight=without_outcome(self._pending),
             unscheduled=self._pods.unscheduled,

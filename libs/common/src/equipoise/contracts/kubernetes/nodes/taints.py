@@ -17,6 +17,9 @@ REMOVAL_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disr
 CANDIDATE_TAINTS = frozenset({"DeletionCandidateOfClusterAutoscaler"})
 """The node may be removed soon: it is no target."""
 
+CONTENTION_SUFFIX = "-contention-pressure"
+"""The end of the keys of the taints by which a kubelet announces pressure (KEP-5394, alpha): the node is no target."""
+
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 """The taint of a cordoned node."""
 
@@ -59,6 +62,11 @@ def _matches(toleration: Toleration, taint: Taint) -> bool:
 def being_removed(taints: Iterable[Taint]) -> str:
     """The key of the taint by which a node is being removed; empty if there is none."""
     return next((taint.key for taint in taints if taint.key in REMOVAL_TAINTS), "")
+
+
+def contention_taint(taints: Iterable[Taint]) -> str:
+    """The key of the taint by which the kubelet of a node announces pressure; empty if there is none."""
+    return next((taint.key for taint in taints if taint.key.endswith(CONTENTION_SUFFIX)), "")
 
 
 def may_be_removed(taints: Iterable[Taint]) -> str:

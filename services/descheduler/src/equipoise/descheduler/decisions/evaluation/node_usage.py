@@ -21,7 +21,9 @@ from equipoise.contracts.load.correction import (
     usable_window,
 )
 from equipoise.contracts.load.demand import pod_usage
+from equipoise.contracts.load.pressure import fresh_pressure
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.pressure import NodePressure
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot
 from equipoise.descheduler.state.lazy import LazyMapping, LazySequence
@@ -41,6 +43,9 @@ class MeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
 
     pods: Mapping[str, Resources] = {}
     """The usage of pods by UID, over the shortest window; unknown unless both resources are known."""
+
+    pressure: NodePressure | None = None
+    """None if it is not known, or not fresh enough."""
 
     unknown: str = ""
 
@@ -97,6 +102,7 @@ class NodeUsageReader:
             expected=expected,
             sampled_at={name: value.sampled_at for name, (_, value) in windows.items()},
             pods=LazyMapping(utilization.pods, lambda uid: _complete_or_unknown(utilization.pods[uid])),
+            pressure=fresh_pressure(utilization, load.freshness, self._snapshot.now, skew=self._skew),
         )
 
     def _unknown(self, node: Node, utilization: NodeUtilization) -> str:

@@ -157,4 +157,7 @@ class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True):
     target_points: int
     """See `DeschedulerSettings`."""
 
+    require_pressure: bool = False
+    """See `DeschedulerSettings`."""
+
     consolidation: Consolidation = Consolidation()

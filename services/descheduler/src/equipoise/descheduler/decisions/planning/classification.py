@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.contracts.configuration.settings import ResourceThresholds
+from equipoise.contracts.configuration.settings import PressureThresholds, ResourceThresholds
+from equipoise.contracts.load.pressure import CONTENDED_RESOURCES, ContendedResource, contention_text, waiting_of
 from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
 from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, Resource
@@ -28,6 +29,10 @@ from equipoise.descheduler.decisions.planning.thresholds import (
 )
 
 ONLY_EXPECTED = "only by what is expected of pods that are not measured yet"
+
+RELIEVED: tuple[ContendedResource, ...] = ("cpu", "io")
+"""The resources for which waiting alone makes a node hot. Memory is none of them: a pod that reaches its own memory
+limit waits for memory as well, and no metric tells this from contention."""
 
 Scope = Literal["node", "prod"]
 """The usage that is compared with thresholds: of the whole node, or of its production pods."""
@@ -120,6 +125,13 @@ class PoolClassification:
         prod_hot = np.zeros_like(hot)
         if self.production is not None:
             prod_hot = (by_production > row(self.production.hot)) & ~hot.any(axis=1, keepdims=True)
+        calm: Flags = np.zeros_like(hot)
+        if members.require_pressure:
+            calm |= np.array([[resource in node.uncontended for resource in MEASURED] for node in members.nodes])
+        self._calm: Flags = (hot | prod_hot) & calm
+        """Nodes × resources: the load is above a threshold, and no pod waits for others."""
+
+        hot, prod_hot = hot & ~calm, prod_hot & ~calm
         self._hot: Mapping[Scope, Flags] = {"node": hot, "prod": prod_hot}
         """Nodes × resources."""
 
@@ -131,7 +143,8 @@ class PoolClassification:
         """Nodes × resources: there is a threshold, and the load is not known over some window."""
 
         self._idle = within(loads.most, applied.idle)
-        self._idle[self._missing.any(axis=1) | hot.any(axis=1)] = False
+        contended = np.array([bool(node.contention) for node in members.nodes], dtype=np.bool_)
+        self._idle[self._missing.any(axis=1) | hot.any(axis=1) | contended] = False
 
     def classify(self) -> list[NodeClassification]:
         """The classification of every node, in the order of `members.nodes`."""
@@ -142,6 +155,37 @@ class PoolClassification:
         nodes = self.members.nodes
         hot = [(index, nodes[index]) for index in np.flatnonzero(self._hot[scope].any(axis=1)).tolist()]
         return [(index, node) for index, node in hot if node.name in abnormal and not node.unknown]
+
+    def contended(self, abnormal: Collection[str]) -> list[ClusterNode]:
+        """The nodes among `abnormal` that are hot only because their pods wait for CPU or disks; never one of unknown
+        load."""
+        return [
+            node
+            for index, node in enumerate(self.members.nodes)
+            if node.name in abnormal and self._is_contended(index, node) and not node.unknown
+        ]
+
+    def _is_contended(self, index: int, node: ClusterNode) -> bool:
+        relieved = any(resource in node.contention for resource in RELIEVED)
+        return relieved and not any(self._hot[scope][index].any() for scope in SCOPES)
+
+    def calm(self) -> list[tuple[ClusterNode, str]]:
+        """The nodes of known load above a threshold that are not hot, because no pod waits for others, and why."""
+        nodes = self.members.nodes
+        indexes = [index for index in np.flatnonzero(self._calm.any(axis=1)).tolist() if not nodes[index].unknown]
+        return [(nodes[index], self._calm_reason(index)) for index in indexes]
+
+    def _calm_reason(self, index: int) -> str:
+        resources = _names(self._calm[index])
+        loads = dict(zip(MEASURED, self.loads.first_measured[index].tolist(), strict=True))
+        above = ", ".join(f"{name} {loads[name]:.1%}" for name in resources)
+        pressure = self.members.nodes[index].pressure
+        shares = [waiting_of(pressure, name) for name in CONTENDED_RESOURCES if name in resources]
+        waiting = ", ".join(f"{share:.0%}" for share in shares if share is not None)
+        return (
+            f"node is above its threshold ({above}), but its pods do not wait for others"
+            f" ({waiting} of the time): none is moved away (requirePressure)"
+        )
 
     def refused_idle(self) -> Counter[str]:
         """Why idle nodes are no targets, with the number of nodes."""
@@ -157,9 +201,13 @@ class PoolClassification:
         return any(self._only_expected)
 
     def reason(self, scope: Scope, index: int) -> str:
-        """Why a node is hot."""
+        """Why a node is hot. For a node with pressure, also how long pods wait."""
+        waiting = contention_text(self.members.nodes[index].contention, self.members.thresholds.pressure)
         loads = (self.loads.first_measured if scope == "node" else self.loads.production)[index]
-        return excess_text(dict(zip(MEASURED, loads.tolist(), strict=True)), self.applied_to(scope).hot, scope)
+        calm = _names(self._calm[index])
+        hot = {name: threshold for name, threshold in self.applied_to(scope).hot.items() if name not in calm}
+        excess = excess_text(dict(zip(MEASURED, loads.tolist(), strict=True)), hot, scope)
+        return f"{excess}; {waiting}" if waiting else excess
 
     def applied_to(self, scope: Scope) -> AppliedThresholds:
         """The thresholds of this scope. Those of production exist whenever a node is hot by its production pods."""
@@ -185,6 +233,10 @@ class PoolClassification:
             state, why = "unknown", node.unknown
         elif scope is not None:
             state, over, why = "hot", self.hot(scope, index), self.reason(scope, index)
+        elif self._is_contended(index, node):
+            state, why = "hot", contended_reason(node, self.members.thresholds.pressure)
+        elif self._calm[index].any():
+            why = self._calm_reason(index)
         elif self._missing[index].any():
             resources = " and ".join(sorted(_names(self._missing[index])))
             state, why = "unknown", f"no {resources} usage over {', '.join(self.windows)}"
@@ -197,6 +249,8 @@ class PoolClassification:
             why=why,
             over=list[str](over),
             sampled_at=node.oldest_sample(self.windows),
+            pressure=None if node.pressure is None else node.pressure.waiting,
+            waits_for=list[str](node.contention),
         )
 
     def _known(self, load: Array, expected: Array) -> KnownLoads:
@@ -208,6 +262,11 @@ class PoolClassification:
             source=np.array([not node.source_refusal for node in nodes], dtype=np.bool_),
             target=np.array([not node.target_refusal for node in nodes], dtype=np.bool_),
         )
+
+
+def contended_reason(node: ClusterNode, thresholds: PressureThresholds) -> str:
+    """Why a node is hot that is below its load thresholds."""
+    return f"node is hot: {contention_text(node.contention, thresholds)}"
 
 
 def excess_text(load: Mapping[Resource, float], thresholds: Mapping[Resource, float], scope: Scope = "node") -> str:

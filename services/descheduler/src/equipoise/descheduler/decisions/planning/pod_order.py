@@ -19,7 +19,8 @@ _NO_QOS = 4
 KUBERNETES_QOS: Mapping[Qos, int] = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 """The least important first."""
 
-Key = tuple[int, int, int, int, int, int, float, float, str, str]
+Importance = tuple[int, int, int, int, int, int]
+Key = tuple[Importance, float, float, str, str]
 
 
 def cost_of(annotations: Mapping[str, str], name: str) -> int:
@@ -58,6 +59,15 @@ def load_of_pod(pod: MovablePod, base: Resources, capacity: float = 0.0) -> dict
     return {**load, "pods": 1 / capacity} if capacity > 0 else load
 
 
+def importance(pod: MovablePod) -> Importance:
+    """The classes, priorities and costs of a pod: the lowest leaves first, whatever it uses. Source of the order:
+    Koordinator's LowNodeLoad."""
+    return (
+        PRIORITY_CLASS_ORDER[pod.priority_class], pod.priority, KUBERNETES_QOS[pod.qos], qos_rank(pod.info.labels),
+        pod.deletion_cost, pod.eviction_cost,
+    )  # fmt: skip
+
+
 def in_order(
     pods: Iterable[MovablePod],
     *,
@@ -76,9 +86,6 @@ def in_order(
     def key(pod: MovablePod) -> Key:
         measured = known(pod.usage.cpu) is not None or known(pod.usage.memory) is not None
         score = reduction_score(load_of_pod(pod, base, capacity), excess, weights) if measured else -1.0
-        return (
-            PRIORITY_CLASS_ORDER[pod.priority_class], pod.priority, KUBERNETES_QOS[pod.qos], qos_rank(pod.info.labels),
-            pod.deletion_cost, pod.eviction_cost, -score, -pod.created_at, pod.namespace, pod.name,
-        )  # fmt: skip
+        return importance(pod), -score, -pod.created_at, pod.namespace, pod.name
 
     return sorted(pods, key=key)

@@ -98,6 +98,8 @@ class PoolMembers(msgspec.Struct, frozen=True, kw_only=True):
     deviation: Deviation | None
     weights: ComparisonWeights
     number_of_nodes: int
+    require_pressure: bool = False
+    """Whether a node of known pressure is hot only if its pods wait for others."""
 
 
 def split(nodes: Sequence[ClusterNode], selector: Selector, pools: Sequence[NodePool]) -> list[list[ClusterNode]]:

@@ -12,12 +12,13 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.contracts.configuration.settings import Namespaces, Percent, Section, Thresholds
+from equipoise.contracts.configuration.settings import Namespaces, Percent, Section
 from equipoise.contracts.load.correction import known
-from equipoise.contracts.messages.descheduling import NodeClassification
+from equipoise.contracts.messages.descheduling import NodeClassification, RefusedMove
 from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod, Resource
 from equipoise.descheduler.decisions.planning.classification import ONLY_EXPECTED, SCOPES, PoolClassification, Scope
+from equipoise.descheduler.decisions.planning.contention_relief import ContentionRelief
 from equipoise.descheduler.decisions.planning.pod_order import in_order, load_of_pod
 from equipoise.descheduler.decisions.planning.pools import (
     ComparisonWeights,
@@ -37,7 +38,7 @@ from equipoise.descheduler.decisions.planning.target_selection import (
 )
 from equipoise.descheduler.decisions.planning.thresholds import Ceilings, Deviation
 from equipoise.descheduler.state.amounts_without_target import AmountsWithoutTarget
-from equipoise.descheduler.state.draft import MOVES_OF_ALL, PlanDraft
+from equipoise.descheduler.state.draft import MAX_REFUSED, MOVES_OF_ALL, PlanDraft
 
 NodeOrder = Literal["weighted", "memoryThenCpu"]
 
@@ -104,15 +105,19 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
     def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
         """Moves away from the hot nodes among `abnormal`, hottest first, until each is below its threshold."""
         pools = self._pools(cluster)
-        if not any(pool.sources(scope, abnormal) for pool in pools for scope in SCOPES):
+        if not any(_has_sources(pool, abnormal) for pool in pools):
             names = {node.name for node in cluster.nodes}
-            hot = any(pool.sources(scope, names) for pool in pools for scope in SCOPES)
+            hot = any(_has_sources(pool, names) for pool in pools)
             why = f"no node {'has been above its threshold for long enough' if hot else 'is above its threshold'}"
-            return MovePlan(why=f"{why}, or {ONLY_EXPECTED}" if any(pool.only_expected() for pool in pools) else why)
+            why = f"{why}, or {ONLY_EXPECTED}" if any(pool.only_expected() for pool in pools) else why
+            calm = [RefusedMove(pod="", node=node.name, why=text) for pool in pools for node, text in pool.calm()]
+            return MovePlan(why=calm[0].why if calm and not hot else why, refused=calm[:MAX_REFUSED])
         production = any(pool.production is not None for pool in pools)
         draft = PlanDraft(cluster, self.windows_of(cluster), production=production)
         for pool in pools:
             _HotNodePlanner(pool, draft, self).plan(abnormal)
+        for node, why in (entry for pool in pools for entry in pool.calm()):
+            draft.refuse(node, why)
         return draft.plan("the pending moves are sufficient")
 
     def windows_of(self, cluster: ClusterView) -> Sequence[str]:
@@ -143,12 +148,12 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
         pools = [*self.pools, NodePool(name="", node_selector=Selector())]
         windows, margin = self.windows_of(cluster), self.margin / 100
         return [
-            PoolClassification(self._members(pool, nodes, cluster.thresholds), windows, margin=margin)
+            PoolClassification(self._members(pool, nodes, cluster), windows, margin=margin)
             for pool, nodes in zip(pools, groups, strict=True)
             if nodes
         ]
 
-    def _members(self, pool: NodePool, nodes: Sequence[ClusterNode], shared: Thresholds) -> PoolMembers:
+    def _members(self, pool: NodePool, nodes: Sequence[ClusterNode], cluster: ClusterView) -> PoolMembers:
         deviation = self.deviation if pool.deviation is None else pool.deviation
         deviation = None if deviation == "off" else deviation
         needed = self.number_of_nodes if pool.number_of_nodes is None else pool.number_of_nodes
@@ -156,10 +161,11 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
         return PoolMembers(
             pool=pool.name,
             nodes=nodes,
-            thresholds=pool.thresholds(shared),
+            thresholds=pool.thresholds(cluster.thresholds),
             deviation=deviation,
             weights=self.weights if pool.weights is None else pool.weights,
             number_of_nodes=default if needed is None else needed,
+            require_pressure=cluster.require_pressure,
         )
 
 
@@ -203,7 +209,8 @@ class _HotNodePlanner:
     def plan(self, abnormal: Collection[str]) -> None:
         """Moves away from the hot nodes among `abnormal`, hottest first; nodes hot by their production come last."""
         sources = [self._source(index, node, scope) for scope in SCOPES for index, node in self._hot(scope, abnormal)]
-        if not sources:
+        contended = self._pool.contended(abnormal)
+        if not sources and not contended:
             return
         idle, needed = int(self._targets.idle.sum()), self._pool.members.number_of_nodes
         if idle <= needed:
@@ -217,6 +224,8 @@ class _HotNodePlanner:
                 self._draft.refuse(source.node, source.node.source_refusal)
             else:
                 self._relieve(source)
+        thresholds = self._pool.members.thresholds.pressure
+        ContentionRelief(self._draft, self._targets, thresholds, self._weights, self._strategy.may_move).plan(contended)
 
     def _hot(self, scope: Scope, abnormal: Collection[str]) -> list[tuple[int, ClusterNode]]:
         return sorted(self._pool.sources(scope, abnormal), key=lambda entry: self._order(entry[1], scope))
@@ -355,6 +364,11 @@ class _HotNodePlanner:
         if choice.too_large:
             self._without_target.add(pod, choice.why)
         return choice
+
+
+def _has_sources(pool: PoolClassification, abnormal: Collection[str]) -> bool:
+    """Whether a node among `abnormal` is hot, by its load or by its pressure."""
+    return any(pool.sources(scope, abnormal) for scope in SCOPES) or bool(pool.contended(abnormal))
 
 
 def _capacity(node: ClusterNode) -> float:

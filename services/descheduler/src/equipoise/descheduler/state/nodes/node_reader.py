@@ -24,6 +24,7 @@ from equipoise.contracts.kubernetes.owners import workload_lookup
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, plus, total_of
 from equipoise.contracts.load.pod_priority import priority_class_of, qos_of
+from equipoise.contracts.load.pressure import contention, target_problem, uncontended
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
@@ -170,6 +171,8 @@ class NodeReader:
         terminating = self._pods.terminating.get(name, ())
         unknown_requests = self._pods.unknown_requests.get(name, "")
         emptied = self._snapshot.emptying.nodes.get(node.metadata.uid)
+        pressure, thresholds = measured.pressure, self._settings.thresholds.pressure
+        moving = name in self._off or name in self._pods.moved_off
         usage = measured.usage
         if name in self._pods.moved_off or name in self._pods.moved_to:
             usage = {window: self._with_dry_runs(name, mean) for window, mean in measured.usage.items()}
@@ -188,12 +191,16 @@ class NodeReader:
             or node_cooldown(self._snapshot.cooldowns, name, now),
             target_refusal=target_refusal(node, now=now, settling=settling)
             or (f"node is {emptying_text(emptied.since)}" if emptied is not None else "")
-            or unknown_requests,
+            or unknown_requests
+            or target_problem(pressure, thresholds),
             being_emptied=emptied is not None,
             unknown=measured.unknown,
             pods=LazySequence(lambda: [self._movable(pod, name) for pod in pods]),
             production=LazySequence(lambda: self._production(name, pods)),
             batch_work=LazySequence(lambda: self._staying_batch_work(name)),
+            pressure=pressure,
+            contention={} if moving else contention(pressure, thresholds),
+            uncontended=uncontended(pressure, thresholds),
             leaving=len(self._off.get(name, ())),
             going=[move.pod_uid for move in going],
             object=node,
