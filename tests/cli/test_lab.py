@@ -163,6 +163,24 @@ def test_a_plugin_is_compared_and_its_problems_are_printed(tmp_path: Path) -> No
     assert (2, True) == (unknown.exit_code, "has no class Unknown" in unknown.output)
 
 
+def test_consolidation_is_judged_on_the_days_after_those_it_learns_from(tmp_path: Path) -> None:
+    """A recording of four days; one of a day has none to judge."""
+    file = tmp_path / "one-replica.yaml"
+    file.write_text("apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\nprotection: {minReplicas: 1}\n")
+    arguments = ("--consolidation", "--policy", "stock", "--descheduler", "without", "--processes", "1")
+    for days in (4, 1):
+        trace = a_trace(nodes=3, curves=((1_000.0,) * 96 * days,) * 3, replicas=(1, 1, 1), placed=(0, 1, 2))
+        write(trace, tmp_path / f"days-{days}")
+
+    done = lab("whatif", str(tmp_path / "days-4"), *arguments, "--config", str(file), "-o", "json")
+    short = lab("whatif", str(tmp_path / "days-1"), *arguments)
+
+    assert done.exit_code == 0, done.output
+    [configured] = [each for each in json.loads(done.stdout)["consolidation"] if each["configured"]]
+    assert (configured["removed"], configured["caused"], len(configured["days"])) == (2.0, 0.0, 1)
+    assert (2, True) == (short.exit_code, "has fewer than 4 whole days" in short.output)
+
+
 def test_requests_are_proposed_proved_by_replay_and_written_as_manifests(tmp_path: Path) -> None:
     """A pod uses a tenth of the CPU that it requests, and half of the memory."""
     trace = a_trace(nodes=4, curves=((500.0,) * 192,), replicas=(6,), placed=(0, 0, 1, 1, 2, 3), memory_mib=1_000.0)

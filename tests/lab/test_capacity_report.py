@@ -9,7 +9,9 @@ from lab.traces import a_trace
 
 from equipoise.lab.capacity.answers import CapacityAnswers
 from equipoise.lab.capacity.batch_work import BatchRequest, BatchSimulation
+from equipoise.lab.capacity.consolidated_days import by_margin, consolidated_days
 from equipoise.lab.capacity.fewer_nodes import NodesNeeded, Size
+from equipoise.lab.replay_plan import Settings
 from equipoise.lab.report import write_report
 from equipoise.lab.report.capacity_charts import capacity_charts
 from equipoise.lab.report.capacity_tables import capacity_rows
@@ -50,6 +52,16 @@ def test_a_search_that_ran_out_of_time_is_not_shown_as_exact() -> None:
     not_known = msgspec.structs.replace(needed(None, 10), tried=())
     (rows,) = capacity_rows(CapacityAnswers(nodes_needed=(needed(), needed(9, None), needed(None, 10), not_known)))
     assert [row[5] for row in rows.rows] == ["9", "at most 9", "more", "not known"]
+
+
+def test_the_table_of_consolidation_has_a_row_for_each_margin_and_marks_the_configured_one() -> None:
+    trace = a_trace(nodes=2, curves=((2_000.0,) * 96 * 4,), replicas=(2,), placed=(0, 1))
+    judged = list(consolidated_days(trace, Settings()))
+    (rows,) = capacity_rows(CapacityAnswers(consolidation=by_margin(trace, Settings(), judged)))
+
+    assert "by the forecast of each of 1 days" in rows.title
+    assert [row[0] for row in rows.rows] == [f"{margin} points" for margin in (0, 5, 10, 15, 20)]
+    assert rows.ours == {1}
 
 
 def test_the_page_has_a_picture_and_the_tables_of_each_answer(tmp_path: Path) -> None:

@@ -12,6 +12,15 @@ from equipoise.cli.progress import progress
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.lab.capacity.answers import CapacityAnswers
 from equipoise.lab.capacity.batch_work import BatchCapacity, BatchRequest, BatchSimulation
+from equipoise.lab.capacity.consolidated_days import (
+    FIRST_DAY,
+    ConsolidatedDay,
+    ConsolidatedDays,
+    by_margin,
+    consolidated_days,
+    judged_days,
+    margins,
+)
 from equipoise.lab.capacity.fewer_nodes import NodesNeeded, cases, nodes_needed, replays_at_most
 from equipoise.lab.compare import ComparisonRequest
 from equipoise.lab.model.trace import Trace
@@ -39,9 +48,19 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     update_mode: UpdateMode = "Off"
     """The mode of the VerticalPodAutoscalers that are written."""
 
+    consolidation: bool = False
+
     @property
     def any(self) -> bool:
-        return self.batch is not None or self.fewer_nodes or self.requests
+        return self.batch is not None or self.fewer_nodes or self.requests or self.consolidation
+
+
+def question_problem(trace: Trace, questions: Questions) -> str:
+    """Why a question has no answer for this trace; empty if all have one."""
+    if questions.consolidation and not judged_days(trace):
+        few = f"{trace.name} has fewer than {FIRST_DAY + 1} whole days"
+        return f"--consolidation judges days by those before: {few}"
+    return ""
 
 
 def batch_request(pod: str, hours: int, thresholds: Sequence[int]) -> BatchRequest:
@@ -71,6 +90,7 @@ def answered(
         if questions.fewer_nodes
         else (),
         requests=_requests(trace, request, settings, questions, processes) if questions.requests else None,
+        consolidation=_consolidation(trace, settings) if questions.consolidation else (),
     )
 
 
@@ -80,6 +100,15 @@ def _batch(trace: Trace, request: BatchRequest) -> BatchCapacity:
         for hour in run.advance():
             report(f"hour {hour} of batch work")
     return run.result()
+
+
+def _consolidation(trace: Trace, settings: Settings) -> tuple[ConsolidatedDays, ...]:
+    days, judged = judged_days(trace), list[ConsolidatedDay]()
+    with progress(len(days) * len(margins(settings)), "judging consolidation", "plans") as report:
+        for day in consolidated_days(trace, settings):
+            judged.append(day)
+            report(f"day {day.day + 1} with a margin of {day.margin:g} points")
+    return by_margin(trace, settings, judged)
 
 
 def _nodes_needed(

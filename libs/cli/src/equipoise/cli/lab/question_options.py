@@ -11,7 +11,7 @@ UPDATE_MODES = ("Off", "InPlaceOrRecreate")
 
 
 def question_options(command: Function) -> Function:
-    """Adds --batch, --fewer-nodes, --requests and their options, whose values are passed as `questions`."""
+    """Adds the options of the questions, whose values are passed as `questions`."""
 
     @click.option("--batch", is_flag=True, help="Show how much batch work would fit, and for how long.")
     @click.option(
@@ -44,6 +44,11 @@ def question_options(command: Function) -> Function:
         help="After this time, no more sizes are replayed. Also for --requests.",
     )
     @click.option(
+        "--consolidation",
+        is_flag=True,
+        help="Judge on each day, by the days before, which nodes could go, and count the hours above 80 % that follow.",
+    )
+    @click.option(
         "--requests",
         is_flag=True,
         help="Propose requests from the measured usage, and replay the last day with them. Writes manifests beside the "
@@ -72,6 +77,7 @@ def question_options(command: Function) -> Function:
         batch_thresholds: tuple[int, ...],
         fewer_nodes: bool,
         fewer_nodes_minutes: float,
+        consolidation: bool,
         requests: bool,
         hpa_target: int,
         vpa_mode: Any,
@@ -85,6 +91,7 @@ def question_options(command: Function) -> Function:
             fewer_nodes=fewer_nodes,
             minutes=fewer_nodes_minutes,
             requests=requests,
+            consolidation=consolidation,
             scaling_target=hpa_target,
             update_mode=vpa_mode,
         )

@@ -13,7 +13,7 @@ import yaml
 from rich.text import Text
 
 from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.lab.answers import Questions, answered, title, write_manifests
+from equipoise.cli.lab.answers import Questions, answered, question_problem, title, write_manifests
 from equipoise.cli.progress import progress
 from equipoise.cli.service_settings import all_settings
 from equipoise.cli.terminal import FittedTable, VisibleConsole, result_console
@@ -60,7 +60,10 @@ def run_compare(
     as_json: bool,
     questions: Questions,
 ) -> None:
-    """Replay every plan and print the comparison. Raises InvalidInput for an unknown policy or an unusable plugin."""
+    """Replay every plan and print the comparison.
+
+    Raises InvalidInput for an unknown policy, an unusable plugin, and a question that the trace does not answer.
+    """
     try:
         replays = plans(request, settings)
         check_plugins(replays)
@@ -68,6 +71,8 @@ def run_compare(
         raise InvalidInput(f"--plugin: {error}") from error
     except ValueError as error:
         raise InvalidInput(f"--policy: {error}") from None
+    if why := question_problem(trace, questions):
+        raise InvalidInput(why)
     stderr = VisibleConsole(stderr=True)
     stderr.print(describe(trace), soft_wrap=True)
     runs = []

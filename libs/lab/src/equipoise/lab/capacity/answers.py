@@ -3,6 +3,7 @@
 import msgspec
 
 from equipoise.lab.capacity.batch_work import BatchCapacity
+from equipoise.lab.capacity.consolidated_days import ConsolidatedDays
 from equipoise.lab.capacity.fewer_nodes import NodesNeeded
 from equipoise.lab.resource_requests.requests_answer import RequestsAnswer
 
@@ -13,3 +14,4 @@ class CapacityAnswers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     batch: BatchCapacity | None = None
     nodes_needed: tuple[NodesNeeded, ...] = ()
     requests: RequestsAnswer | None = None
+    consolidation: tuple[ConsolidatedDays, ...] = ()

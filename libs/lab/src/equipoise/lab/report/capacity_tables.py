@@ -4,12 +4,19 @@ from collections.abc import Sequence
 
 from equipoise.lab.capacity.answers import CapacityAnswers
 from equipoise.lab.capacity.batch_work import RULES, STILL_THERE_HOURS, BatchCapacity, BatchOutcome
+from equipoise.lab.capacity.consolidated_days import ConsolidatedDays
 from equipoise.lab.capacity.fewer_nodes import NodesNeeded
 from equipoise.lab.report.requests_tables import VARIANTS, requests_notes, requests_rows
 from equipoise.lab.report.rows import Rows
 from equipoise.lab.results import PODS_PER_TOLERATED
 
 LIMITS = {"hours": "hours above 80 %", "requests": "requests", "violations": "anti-affinity", "": "not known"}
+
+CONSOLIDATION = (
+    "Consolidation: all nodes that could go at the start of a day, by what was learned from the days before, go then. "
+    "Caused: hours of the others above 80 % that the forecast did not show, and in which the node would have been "
+    "below 80 % otherwise. Pods without a node in the trace start leveled by the forecast. Anti-affinity is ignored."
+)
 
 _NAMES = {"cpu": "CPU", "memory": "memory"}
 
@@ -19,6 +26,7 @@ def capacity_rows(answers: CapacityAnswers) -> list[Rows]:
     batch, needed, requests = answers.batch, answers.nodes_needed, answers.requests
     found = [] if batch is None else [_idle(batch), _work(batch)]
     found += [_nodes(needed, "How many nodes would do")] if needed else []
+    found += [_consolidation(answers.consolidation)] if answers.consolidation else []
     if requests is not None:
         title = "How many nodes would do with other requests, on the last day"
         found += [*requests_rows(requests), _nodes(requests.nodes_needed, title)]
@@ -30,6 +38,8 @@ def capacity_notes(answers: CapacityAnswers) -> tuple[str, ...]:
     notes = () if answers.batch is None else answers.batch.notes
     if answers.requests is not None:
         notes = (*notes, *requests_notes(answers.requests))
+    if answers.consolidation:
+        notes = (*notes, CONSOLIDATION)
     if not (answers.nodes_needed or answers.requests):
         return notes
     return (
@@ -88,6 +98,30 @@ def nodes_text(case: NodesNeeded) -> str:
     if case.needed is None:
         return "more" if any(size.nodes == case.nodes for size in case.tried) else "not known"
     return f"{case.needed:,}" if case.exact else f"at most {case.needed:,}"
+
+
+def _consolidation(margins: Sequence[ConsolidatedDays]) -> Rows:
+    return Rows(
+        title=f"Nodes that could go by the forecast of each of {len(margins[0].days)} days, and what followed",
+        heads=(
+            "margin", "nodes · now", "could go · mean", "hours of · the others", "above 80 % · caused, %",
+            "above 80 % · %", "above 80 % · with all, %",
+        ),
+        names=1,
+        rows=tuple(
+            (
+                f"{each.margin:g} points",
+                f"{each.nodes:,}",
+                f"{each.removed:.1f}",
+                f"{each.node_hours:,}",
+                f"{100 * each.caused:.2f}",
+                f"{100 * each.above:.2f}",
+                f"{100 * each.before:.2f}",
+            )
+            for each in margins
+        ),
+        ours=frozenset(number for number, each in enumerate(margins) if each.configured),
+    )  # fmt: skip
 
 
 def _nodes(needed: Sequence[NodesNeeded], title: str) -> Rows:
