@@ -37,11 +37,11 @@ RESULTS: tuple[type[msgspec.Struct], ...] = (
 )  # fmt: skip
 
 NOT_TIMES = {
-    "age", "below", "capacity", "cluster_per_hour", "cpu", "cpu_change", "duration", "ends_after", "further", "gain",
+    "age", "below", "capacity", "cluster_per_hour", "cpu", "cpu_change", "disk", "duration", "ends_after", "further", "gain",
     "high_priority", "hint_chance", "hours", "interval", "io", "lasts", "length", "lifetime", "load", "margin",
     "memory", "needed", "observed", "parts", "per_hour", "per_month", "price", "regret", "regret_median",
     "regret_p90", "requested", "reserved", "score", "seconds", "share", "spread", "spread_after",
-    "spread_before", "start", "system", "target_spread", "valid_for",
+    "spread_before", "start", "system", "target_spread", "throttled", "valid_for",
 }  # fmt: skip
 """Fields that are numbers but no times."""
 

@@ -15,6 +15,7 @@ from equipoise.cli.cluster_now.nodes import (
 )
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.cluster_now.spread import Spread, spread_of
+from equipoise.cli.cluster_now.waiting import waiting_text
 from equipoise.cli.terminal import RESOURCES, amount, day_and_time, duration, percent, table
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
@@ -50,12 +51,15 @@ def show(listed: NodeList, to: Console, *, wide: bool) -> None:
     columns = ["node", "cpu load>", "cpu requested>", "memory load>", "memory requested>", "pods>"]
     further = sorted({name for node in listed.nodes for name in node.load.further or {}})
     columns += [f"{name} load>" for name in further]
+    waits = any(waiting_text(node.pressure) for node in listed.nodes)
+    columns += ["waits for"] if waits else []
     if wide:
         columns += ["cores>", "of>", "GiB>", "of>", "sample age>"]
     rows = table(*columns, "note")
     for node in listed.nodes:
         loads = [percent((node.load.further or {}).get(name)) for name in further]
-        cells = [*node_cells(node), *loads, *(_wide_cells(node, listed.at) if wide else ())]
+        waiting = [waiting_text(node.pressure) or "?"] if waits else []
+        cells = [*node_cells(node), *loads, *waiting, *(_wide_cells(node, listed.at) if wide else ())]
         rows.add_row(*cells, _note(node))
     to.print(rows)
 

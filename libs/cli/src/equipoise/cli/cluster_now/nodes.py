@@ -9,6 +9,7 @@ from equipoise.cli.terminal import percent
 from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.contracts.load.correction import RESOURCES, base_problem, load_of
 from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.values.pressure import NodePressure
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
 
@@ -33,6 +34,9 @@ class NodeNow(msgspec.Struct, frozen=True, kw_only=True):
     pods: int
     sampled_at: float | None = None
     """Time of the newest sample."""
+
+    pressure: NodePressure | None = None
+    """The share of time in which its processes wait; None if it is unknown. Without its pods."""
 
     unknown: str = ""
     """Why the load of CPU or memory is unknown; empty if both are known."""
@@ -73,6 +77,7 @@ def nodes_now(
                 allocatable=allocatable,
                 pods=len(node.occupying),
                 sampled_at=node.sampled_at.get(window),
+                pressure=None if node.pressure is None else msgspec.structs.replace(node.pressure, pods={}),
                 unknown=(why or base_problem(node.base) or f"no value of {' and '.join(missing)}") if missing else "",
                 no_target=node.target_refusal,
                 set_apart="" if node.name not in placements else placements[node.name].set_apart,

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from equipoise.cli.cluster_now.waiting import pod_waiting_text
 from equipoise.cli.terminal import RESOURCES, amount, percentages, table
 from equipoise.contracts.load.correction import known, load_of
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.pressure import MeasuredPodPressure
 from equipoise.contracts.messages.values.resources import Resources, cpu_and_memory
 
 NOT_MEASURED = "not measured yet"
@@ -31,6 +33,9 @@ class PodNow(msgspec.Struct, frozen=True, kw_only=True):
     load: Resources
     """Usage as a share (0..1) of what is allocatable on its node."""
 
+    pressure: MeasuredPodPressure | None = None
+    """The share of time in which it waits, without values near 0; None if there is none, or if it is unknown."""
+
     state: str = ""
     """`terminating`, `detached` (by a move without a gap), `not measured yet`, the last two together, or empty."""
 
@@ -38,6 +43,8 @@ class PodNow(msgspec.Struct, frozen=True, kw_only=True):
 def pods_by_usage(placement: NodePlacement | None, utilization: NodeUtilization | None) -> list[PodNow]:
     """The pods of one node, in the order of `sort_key`."""
     usage: Mapping[str, Resources] = {} if utilization is None else utilization.pods
+    measured = None if utilization is None else utilization.pressure
+    pressure = {} if measured is None else measured.pods
     base = Resources() if utilization is None else utilization.base
     placed = () if placement is None else placement.pods
     pods = [
@@ -48,6 +55,7 @@ def pods_by_usage(placement: NodePlacement | None, utilization: NodeUtilization 
             usage=usage.get(pod.uid, Resources()),
             requests=pod.requests,
             load=load_of(usage.get(pod.uid, Resources()), base),
+            pressure=pressure.get(pod.uid),
             state=_state(pod, usage),
         )
         for pod in placed
@@ -70,11 +78,15 @@ def _state(pod: PlacedPod, usage: Mapping[str, Resources]) -> str:
 def pods_table(pods: Iterable[PodNow], *, of_one_node: bool, wide: bool) -> object:
     """A row per pod. `wide`: whether the workloads of the pods are a column."""
     names = ["pod", *([] if of_one_node else ["node"]), *(["workload"] if wide else [])]
-    rows = table(*names, "cores>", "requested>", "GiB>", "requested>", "of node", "state")
-    for pod in pods:
+    shown = list(pods)
+    waits = any(pod_waiting_text(pod.pressure) for pod in shown)
+    more = ["waits for"] if waits else []
+    rows = table(*names, "cores>", "requested>", "GiB>", "requested>", "of node", *more, "state")
+    for pod in shown:
         cells = [pod.pod, *([] if of_one_node else [pod.node]), *([pod.workload] if wide else [])]
+        waiting = [pod_waiting_text(pod.pressure)] if waits else []
         amounts = (amount(values, name) for name in RESOURCES for values in (pod.usage, _requested(pod, name)))
-        rows.add_row(*cells, *amounts, percentages(pod.load), pod.state)
+        rows.add_row(*cells, *amounts, percentages(pod.load), *waiting, pod.state)
     return rows
 
 

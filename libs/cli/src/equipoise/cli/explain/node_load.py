@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from equipoise.cli.cluster_now.pods import PodNow, pods_by_usage
+from equipoise.cli.cluster_now.waiting import waiting_text
 from equipoise.cli.effective.running import RunningConfiguration, not_known
 from equipoise.cli.effective.text import setting_at, thresholds_text
 from equipoise.cli.terminal import RESOURCES, amounts, count, duration, listed, percent, percentages
@@ -14,6 +15,7 @@ from equipoise.contracts.load.correction import known, load_of
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.pressure import NodePressure
 from equipoise.contracts.messages.values.resources import Resources
 
 MAX_PODS = 15
@@ -42,6 +44,9 @@ class ExplainedLoad(msgspec.Struct, frozen=True, kw_only=True):
     sampled_at: float | None = None
     unknown_resources: dict[str, str] = {}
     """Why the load of further resources (`load.resources`) is unknown, by name."""
+
+    pressure: NodePressure | None = None
+    """The share of time in which its processes wait; None if it is unknown."""
 
     over: list[str] = []
     """The thresholds that the load is above now."""
@@ -96,6 +101,7 @@ def node_load(
         usage=Resources() if shortest is None else shortest.mean,
         system=utilization.system,
         sampled_at=utilization.sampled_at,
+        pressure=utilization.pressure,
         unknown_resources={name: status.unknown for name, status in utilization.resources.items() if status.unknown},
         over=list(_over(load, {} if running is None else running.settings)),
     )
@@ -131,6 +137,13 @@ def _evaluation(found: NodeClassification, needed: object) -> str:
     return f"{text}: {found.why}" if found.why else text
 
 
+def _pressure_text(pressure: NodePressure, now: float) -> str:
+    """How long processes wait, or why that is unknown."""
+    if pressure.unknown:
+        return f"unknown: {next(iter(pressure.unknown.values()))}"
+    return f"{waiting_text(pressure)} of the time (newest sample {duration(now - pressure.sampled_at)} old)"
+
+
 def headline(found: ExplainedLoad) -> str:
     """Whether it is hot, and why."""
     if found.problem:
@@ -152,6 +165,8 @@ def lines(found: ExplainedLoad, now: float) -> Iterator[tuple[str, str]]:
             "; ".join(f"{name} {percentages(load)}" for name, load in found.loads.items()) or "no window is covered"
         )
         yield "load", f"{windows} (newest sample {duration(now - found.sampled_at)} old)"
+        if found.pressure is not None:
+            yield "waits for", _pressure_text(found.pressure, now)
         for name, why in sorted(found.unknown_resources.items()):
             yield "load", f"{name} unknown: {why}"
         yield "usage", f"{amounts(found.usage)} of {amounts(found.base)} over {found.window or 'no window'}"

@@ -11,6 +11,7 @@ from equipoise.cli.doctor.checks.emptied_nodes import emptied_nodes
 from equipoise.cli.doctor.checks.extender import extender
 from equipoise.cli.doctor.checks.hints import hints
 from equipoise.cli.doctor.checks.kubernetes import kubernetes
+from equipoise.cli.doctor.checks.measurements.pressure import pressure
 from equipoise.cli.doctor.checks.next_level import next_level
 from equipoise.cli.doctor.checks.nodes import nodes
 from equipoise.cli.doctor.checks.permissions import permissions
@@ -33,6 +34,7 @@ CHECKS: Mapping[str, Check] = {
     "trust": next_level,
     "prometheus": prometheus,
     "nodes": nodes,
+    "pressure": pressure,
     "clocks": clocks,
     "extender": extender,
     "hints": hints,

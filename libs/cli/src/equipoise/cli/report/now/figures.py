@@ -9,6 +9,7 @@ from equipoise.cli.cluster_now.causes import Resource, UnevenWorkload, causes, m
 from equipoise.cli.cluster_now.nodes import NodeNow, counted, nodes_now
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.cluster_now.spread import Spread, spread_of
+from equipoise.cli.cluster_now.waiting import NodesThatWait, nodes_that_wait
 from equipoise.cli.doctor.checks.nodes import FIXES
 from equipoise.cli.report.now.next_steps import NextStep, next_steps
 from equipoise.cli.report.now.oversized import OversizedWorkload, oversized
@@ -95,6 +96,9 @@ class NowReport(msgspec.Struct, frozen=True, kw_only=True):
     oversized: list[OversizedWorkload] = []
     """Workloads that request many times what they use, ordered by the unused amount, largest first."""
 
+    waiting: NodesThatWait
+    """The nodes on which pods wait for others, and those that are only busy."""
+
     prospect: Prospect
     unknown: list[NotKnown]
     next: list[NextStep]
@@ -158,6 +162,7 @@ def now_report(
         idlest=by_load[max(MOST, len(by_load) - MOST) :],  # without the hottest nodes
         causes=uneven,
         oversized=too_large,
+        waiting=nodes_that_wait(view.nodes, settings.thresholds, window, required=settings.require_pressure),
         prospect=_prospect(now, settings, evaluation, {node.node for node in counting}, resource),
         unknown=[*_unknown_nodes(all_nodes, now), *_other_unknowns(now, len(running), measured)],
         next=next_steps(

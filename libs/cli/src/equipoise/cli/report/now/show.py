@@ -8,6 +8,7 @@ from rich.text import Text
 
 from equipoise.cli.cluster_now.causes import UnevenWorkload
 from equipoise.cli.cluster_now.nodes import RESOURCE_NAMES, node_cells, spread_text
+from equipoise.cli.cluster_now.waiting import sentences
 from equipoise.cli.report.now.figures import NowReport, Prospect
 from equipoise.cli.report.now.next_steps import amount_text
 from equipoise.cli.terminal import amounts, count, day_and_time, listed, percent, table
@@ -44,6 +45,10 @@ def show(report: NowReport, to: Console) -> None:
     if report.oversized:
         _title(to, "Which requests are many times the usage")
         _show_oversized(report, to)
+    if report.waiting.known:
+        _title(to, "Where pods wait")
+        for sentence in sentences(report.waiting):
+            to.print(Text(sentence))
     _title(to, "What would be won")
     _show_prospect(report, to)
     if report.unknown:

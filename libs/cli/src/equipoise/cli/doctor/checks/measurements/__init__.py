@@ -1,0 +1,1 @@
+"""Checks of what is measured beside usage."""
