@@ -37,7 +37,8 @@ RESULTS: tuple[type[msgspec.Struct], ...] = (
 )  # fmt: skip
 
 NOT_TIMES = {
-    "age", "below", "capacity", "cluster_per_hour", "cpu", "cpu_change", "disk", "duration", "ends_after", "further", "gain",
+    "age", "below", "capacity", "cluster_per_hour", "cpu", "cpu_change", "disk", "duration", "ends_after", "further",
+    "gain",
     "high_priority", "hint_chance", "hours", "interval", "io", "lasts", "length", "lifetime", "load", "margin",
     "memory", "needed", "observed", "parts", "per_hour", "per_month", "price", "regret", "regret_median",
     "regret_p90", "requested", "reserved", "score", "seconds", "share", "spread", "spread_after",

@@ -29,11 +29,6 @@ NODES = [
     node("silent", 0.9),
     node("idle", 0.1, cpu=0.0),
 ]
-    node("hurt", 0.5, cpu=0.4, io=0.0),
-    node("busy", 0.9, cpu=0.03, io=0.0),
-    node("silent", 0.9),
-    node("idle", 0.1, cpu=0.0),
-]
 
 
 def test_nodes_that_hurt_are_told_from_those_that_are_only_busy() -> None:
