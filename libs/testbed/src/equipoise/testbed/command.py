@@ -174,6 +174,7 @@ def _real_nodes(name: str, number: int, *, virtual_machine: bool) -> None:
                 _table(["", f"up after {time.monotonic() - began:.1f} s"], _rows(described))
                 click.echo("It has a network of its own, which these programs run in:")
                 click.echo(f"  {cluster.kubectl} get nodes\n  {cluster.helm} list --all-namespaces")
+                click.echo(f"  {cluster.equipoise} report --prometheus {cluster.prometheus_url}")
                 while True:
                     cluster.check()
                     await asyncio.sleep(CHECK_SECONDS)

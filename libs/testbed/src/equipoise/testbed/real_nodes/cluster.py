@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -137,6 +138,11 @@ class RealCluster:
     def helm(self) -> Path:
         """A program that runs helm in the network of the cluster, as administrator."""
         return self.directory / "helm"
+
+    @property
+    def equipoise(self) -> Path:
+        """A program that runs the equipoise of this environment in the network of the cluster, as administrator."""
+        return self.directory / "equipoise"
 
     def node_log(self, node: str, program: str) -> Path:
         """The log of `containerd`, `kubelet` or `kube-proxy` of a node; in a virtual machine they share one."""
@@ -336,8 +342,13 @@ class RealCluster:
         self._launch("kube-proxy", [self._prepared.programs / "kube-proxy", f"--config={configuration}"])
 
     def _write_programs(self) -> None:
-        for file, program in ((self.kubectl, self._prepared.programs / "kubectl"), (self.helm, self._prepared.helm)):
-            enter = f"nsenter --net={self._network} env KUBECONFIG={self.cluster.kubeconfig}"
+        enter = f"nsenter --net={self._network} env KUBECONFIG={self.cluster.kubeconfig} PATH={self.directory}:$PATH"
+        programs = {
+            self.kubectl: self._prepared.programs / "kubectl",
+            self.helm: self._prepared.helm,
+            self.equipoise: Path(sys.executable).with_name("equipoise"),
+        }
+        for file, program in programs.items():
             file.write_text(f'#!/bin/sh\nexec {enter} {program} "$@"\n')
             file.chmod(0o700)
 
