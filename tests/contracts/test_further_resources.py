@@ -4,8 +4,9 @@ import msgspec
 import pytest
 from builders import GIB, NOW
 
+from equipoise.contracts.configuration.conflicts import configuration_conflicts
 from equipoise.contracts.configuration.further_resources import range_selectors
-from equipoise.contracts.configuration.settings import FurtherResource, LoadSettings
+from equipoise.contracts.configuration.settings import FurtherResource, FurtherThresholds, LoadSettings, Thresholds
 from equipoise.contracts.load.correction import PodLifetime, corrected, load_of, plus, total_of
 from equipoise.contracts.load.further_load import with_fresh_resources
 from equipoise.contracts.messages.utilization import NodeUtilization, ResourceStatus
@@ -106,3 +107,20 @@ def test_a_resource_has_an_age_of_its_own() -> None:
     )  # fmt: skip
     usage = Resources(cpu=1, further={"network": 1.0, "gpu": 1.0, "disk": 1.0})
     assert {"network": 1.0} == with_fresh_resources(usage, utilization, NOW, 120.0).further
+
+
+def test_thresholds_of_a_resource_are_apart() -> None:
+    """What one move fills, the next one must not empty."""
+    assert (50.0, 10.0) == (FurtherThresholds(high=70).idle, FurtherThresholds(high=70, low=10).idle)
+    with pytest.raises(ValueError, match=r"low \(66\) must be at least 5 points below high \(70\)"):
+        FurtherThresholds(high=70, low=66)
+
+
+def test_a_threshold_of_a_resource_that_is_not_measured_is_a_conflict() -> None:
+    """It would never be reached, and every node would be no target."""
+    thresholds = Thresholds(resources={"netwrok": FurtherThresholds(high=70)})
+    document = {"load": {"resources": {"network": {"node": SENT, "capacity": 1}}}}
+    assert configuration_conflicts(document, thresholds) == [
+        "thresholds.resources.netwrok: load.resources measures no netwrok (but network): add it there, or remove the "
+        "threshold"
+    ]

@@ -83,6 +83,7 @@ def configuration_conflicts(document: Mapping[str, Any], thresholds: Thresholds)
     faults += _packing_faults(scorer, emptyings)
     faults += _lifetime_faults(_mapping(document.get("descheduler")), _mapping(document.get("binder")))
     faults += _pressure_faults(_mapping(document.get("descheduler")), thresholds)
+    faults += _resource_faults(_mapping(document.get("load")), thresholds)
     faults += _window_faults(_mapping(document.get("load")), strategies)
     for path, strategy in strategies:
         if strategy.get("name") == "bin_pack":
@@ -288,6 +289,18 @@ def _bin_pack_faults(
             yield (
                 f"{path}.thresholds.cpu: nodes are sparse up to {sparse.cpu:g}%, {policy_path} fills to {target:g}% "
                 f"only: lower the first to {target - MIN_GAP:g} or raise targetUtilization to {sparse.cpu + MIN_GAP:g}"
+            )
+
+
+def _resource_faults(load: Section, thresholds: Thresholds) -> Iterator[str]:
+    """Thresholds of resources that nothing measures."""
+    measured = _mapping(load.get("resources"))
+    for name in thresholds.resources:
+        if name not in measured:
+            known = ", ".join(sorted(measured)) or "none"
+            yield (
+                f"thresholds.resources.{name}: load.resources measures no {name} (but {known}): add it there, or "
+                "remove the threshold"
             )
 
 

@@ -256,6 +256,25 @@ class PressureThresholds(Section, frozen=True, kw_only=True):
     io: Percent | None = None
 
 
+class FurtherThresholds(Section, frozen=True, kw_only=True):
+    """Load of a further resource (`load.resources`) in percent of its capacity."""
+
+    high: Percent
+    """A node above this load is hot, and no target of moves. Neither is a node whose load is unknown."""
+
+    low: Percent | None = None
+    """A node at or below this load, and at or below `low` in cpu and memory, is idle. null: 20 points below `high`."""
+
+    def __post_init__(self) -> None:
+        if self.low is not None and self.low + MIN_GAP > self.high:
+            raise ValueError(f"low ({self.low:g}) must be at least {MIN_GAP:g} points below high ({self.high:g})")
+
+    @property
+    def idle(self) -> float:
+        """`low`, or its default."""
+        return max(0.0, self.high - 20.0) if self.low is None else self.low
+
+
 class Thresholds(Section, frozen=True, kw_only=True):
     """Thresholds of the scorer, descheduler and binder. They share them, so that none empties nodes that another one
     fills."""
@@ -275,6 +294,10 @@ class Thresholds(Section, frozen=True, kw_only=True):
     pressure: PressureThresholds = PressureThresholds()
     """The pressure above which a node is hot, whatever its load is: with a threshold of cpu or io, pods are moved away
     from nodes whose pods wait for longer. Nodes with more than half of this pressure are no targets of moves."""
+
+    resources: dict[str, FurtherThresholds] = msgspec.field(default_factory=dict)
+    """Thresholds of further resources, by their names in `load.resources`: {network: {high: 70}}. Used by descheduler
+    and binder."""
 
     def __post_init__(self) -> None:
         fault = contradiction(self)

@@ -26,6 +26,7 @@ from equipoise.contracts.load.correction import (
     total_of,
     usable_window,
 )
+from equipoise.contracts.load.further_load import with_fresh_resources
 from equipoise.contracts.load.pressure import fresh_pressure, target_problem
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.values.resources import Resources
@@ -82,7 +83,7 @@ def predicted_load(
         value = usable_window(utilization, window, load, now, skew=skew)
         if value is not None:
             usage = corrected(
-                value.mean,
+                with_fresh_resources(value.mean, utilization, now, fresh.eviction),
                 (lifetime for _, lifetime in partial_lifetimes(utilization, node.placement, usage_of, load=load)),
                 sampled_at=value.sampled_at,
                 length=window.length,
@@ -99,11 +100,22 @@ def _load_to_leave(node: NodeState, usage_of: UsageOf, load: LoadSettings, now: 
         return None
     measured = node.utilization.pods
     ending = total_of(measured.get(pod.uid, Resources()) for pod in node.placement.pods if pod.terminating)
-    leaving = Resources(cpu=-(ending.cpu or 0.0), memory=-(ending.memory or 0.0))
+    leaving = Resources(
+        cpu=-(ending.cpu or 0.0),
+        memory=-(ending.memory or 0.0),
+        further={name: -amount for name, amount in (ending.further or {}).items()} or None,
+    )
     return predicted_load(node, leaving, usage_of, load, now, skew)
 
 
-def _too_hot(predicted: Resources | None, source: Resources | None, thresholds: Thresholds) -> Obstacle | None:
+def _limited(thresholds: Thresholds, resources: Collection[str]) -> dict[str, float]:
+    """The high thresholds by resource. `resources`: the further resources that the node has."""
+    limits = ((name, getattr(thresholds.high, name)) for name in RESOURCES)
+    further = {name: limit.high for name, limit in thresholds.resources.items() if name in resources}
+    return {**{name: limit for name, limit in limits if limit is not None}, **further}
+
+
+def _too_hot(predicted: Resources | None, source: Resources | None, thresholds: Mapping[str, float]) -> Obstacle | None:
     """Why the target is too hot: above the high threshold, and not cooler than the node that the pod leaves.
 
     One of the two is allowed: in a busy cluster the descheduler levels around the mean, which may be above the
@@ -112,15 +124,12 @@ def _too_hot(predicted: Resources | None, source: Resources | None, thresholds: 
     if predicted is None:
         return Obstacle(why="its load is unknown", unknown=True)
     unknown = None
-    for resource in RESOURCES:
-        threshold = getattr(thresholds.high, resource)
-        if threshold is None:
-            continue
-        load = known(getattr(predicted, resource))
+    for resource, threshold in thresholds.items():
+        load = known(predicted.amount(resource))
         if load is None:
             unknown = Obstacle(why=f"its {resource} load is unknown", unknown=True)
             continue
-        source_load = known(getattr(source, resource)) if source is not None else None
+        source_load = known(source.amount(resource)) if source is not None else None
         above = f"its {resource} load would be {load:.0%}: above {threshold:g}% (high threshold)"
         if load * 100 <= threshold:
             continue
@@ -185,11 +194,12 @@ def no_destination(
             why = target_problem(pressure, thresholds.pressure)
         if why:
             return Obstacle(why=why)
-        too_hot = _too_hot(predicted_load(node, reduction, usage_of, load, now, skew), source_load, thresholds)
+        limits = _limited(thresholds, () if node.utilization is None else node.utilization.resources)
+        too_hot = _too_hot(predicted_load(node, reduction, usage_of, load, now, skew), source_load, limits)
         if too_hot is None or too_hot.unknown:
             return too_hot
         as_measured = predicted_load(node, reduction, _measured, load, now, skew)
-        if _too_hot(as_measured, source_load, thresholds) is None:
+        if _too_hot(as_measured, source_load, limits) is None:
             return Obstacle(why=f"{too_hot.why}, with pods that are not measured yet", unknown=True)
         return too_hot
 

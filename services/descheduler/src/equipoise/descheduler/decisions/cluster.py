@@ -30,6 +30,9 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     nodes: Sequence[ClusterNode]
     thresholds: Thresholds
+    further: tuple[str, ...] = ()
+    """The further resources with a threshold."""
+
     windows: Sequence[str]
     """Every configured window, shortest first."""
 

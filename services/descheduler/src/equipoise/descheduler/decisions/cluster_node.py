@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,7 +20,8 @@ from equipoise.contracts.messages.values.resources import Resources
 if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
     from equipoise.scheduling.model.pod_info import PodInfo
 
-Resource = Literal["cpu", "memory", "pods"]
+Resource = str
+"""cpu, memory, pods, or the name of a further resource (`load.resources`)."""
 
 
 class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +106,9 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     terminating_production: Resources = Resources(cpu=0.0, memory=0.0)
     """The same for terminating production pods, which `production` does not contain."""
+
+    resources: Mapping[str, str] = {}
+    """The further resources that it should have, and why the load of each is unknown; empty if it is known."""
 
     source_refusal: str = ""
     """Why no pod may be moved away from it."""
@@ -201,4 +205,7 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 def shares(usage: Resources, base: Resources) -> dict[Resource, float]:
     """Load (0..1) of the resources that are known."""
     load = load_of(usage, base)
-    return {name: value for name in RESOURCES if (value := getattr(load, name)) is not None}
+    known_loads: dict[Resource, float] = {
+        name: value for name in RESOURCES if (value := getattr(load, name)) is not None
+    }
+    return {**known_loads, **load.further} if load.further else known_loads

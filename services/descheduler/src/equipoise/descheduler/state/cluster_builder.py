@@ -88,6 +88,7 @@ class ClusterBuilder:
             now=self._now,
             nodes=[self._nodes[name] for name in sorted(self._nodes)],
             thresholds=settings.thresholds,
+            further=tuple(settings.thresholds.resources),
             windows=[window.name for window in settings.load.windows],
             limits=settings.limits,
             fit=self._fit,

@@ -84,12 +84,11 @@ def remaining(
 def _result(node: str, trial: ReductionTrial, after: Resources) -> LoadReduction | None:
     """The result of a trial; None while a resource that counts is not known."""
     # A node may also be above its threshold in the number of pods. That falls with every pod that leaves.
-    over: list[str] = [
-        name for name in RESOURCES if name in (trial.over or RESOURCES) and known(getattr(trial.expected, name))
-    ]
+    names = (*RESOURCES, *(trial.expected.further or {}))
+    over = [name for name in names if name in (trial.over or RESOURCES) and known(trial.expected.amount(name))]
     reduced: list[bool] = []
     for name in over:
-        before, now, expected = (known(getattr(usage, name)) for usage in (trial.before, after, trial.expected))
+        before, now, expected = (known(usage.amount(name)) for usage in (trial.before, after, trial.expected))
         if before is None or now is None or expected is None:
             return None
         reduced.append(before - now >= MIN_SHARE * expected)
@@ -101,7 +100,9 @@ def _result(node: str, trial: ReductionTrial, after: Resources) -> LoadReduction
 
 def _sum(left: Resources, right: Resources) -> Resources:
     def total(name: str) -> float | None:
-        amounts = [amount for usage in (left, right) if (amount := known(getattr(usage, name))) is not None]
+        amounts = [amount for usage in (left, right) if (amount := known(usage.amount(name))) is not None]
         return sum(amounts) if amounts else None
 
-    return Resources(cpu=total("cpu"), memory=total("memory"))
+    sums = {name: total(name) for name in {**(left.further or {}), **(right.further or {})}}
+    further = {name: amount for name, amount in sums.items() if amount is not None}
+    return Resources(cpu=total("cpu"), memory=total("memory"), further=further or None)

@@ -37,19 +37,21 @@ class Projection:
         self.positions = {node.name: index for index, node in enumerate(cluster.nodes)}
         """The row of each node, by name."""
 
-        self.base = bases(cluster.nodes)
-        self.amounts = amounts(cluster.nodes, window, projected=True)
+        self.further = further = cluster.further
+        self.columns: tuple[Resource, ...] = (*MEASURED, *further)
+        self.base = bases(cluster.nodes, further)
+        self.amounts = amounts(cluster.nodes, window, projected=True, further=further)
         """Nodes × resources: cores, bytes and pods; NaN where unknown."""
 
-        self.expected = expected_amounts(cluster.nodes, window)
+        self.expected = expected_amounts(cluster.nodes, window, further)
         """Nodes × resources: the part of `amounts` that is only expected."""
 
-        self.terminating = terminating_amounts(cluster.nodes)
+        self.terminating = terminating_amounts(cluster.nodes, further=further)
         """Nodes × resources: what terminating pods use, which is not in `amounts`. It becomes free when they end."""
 
-        self.terminating_production = terminating_amounts(cluster.nodes, production=True)
+        self.terminating_production = terminating_amounts(cluster.nodes, production=True, further=further)
         if production:
-            self.production, self.production_complete = production_amounts(cluster.nodes)
+            self.production, self.production_complete = production_amounts(cluster.nodes, further)
         else:
             self.production = np.full(self.base.shape, np.nan)
             self.production_complete = np.zeros(len(cluster.nodes), dtype=np.bool_)
@@ -65,12 +67,12 @@ class Projection:
     def load(self, node: ClusterNode) -> dict[Resource, float]:
         """Projected load (0..1) of the resources that are known."""
         index = self.positions[node.name]
-        return known_loads(self.amounts[index] / self.base[index])
+        return self._known_loads(self.amounts[index] / self.base[index])
 
     def measured_load(self, node: ClusterNode) -> dict[Resource, float]:
         """`load` without the part that is only expected. It decides what has to leave the node."""
         index = self.positions[node.name]
-        return known_loads(self.measured(index) / self.base[index])
+        return self._known_loads(self.measured(index) / self.base[index])
 
     def measured(self, index: int) -> Array:
         """Cores, bytes and pods of the node in this row, without what is only expected."""
@@ -80,16 +82,25 @@ class Projection:
     def production_load(self, node: ClusterNode) -> dict[Resource, float]:
         """Projected load (0..1) of production, as far as it is known."""
         index = self.positions[node.name]
-        return known_loads(self.production[index] / self.base[index])
+        return self._known_loads(self.production[index] / self.base[index])
 
     def load_without_batch_work(self, node: ClusterNode) -> dict[Resource, float]:
         """The same as `measured_load`, also without the pods that give way to others."""
         index = self.positions[node.name]
-        return known_loads(np.maximum(self.measured(index) - self._batch_work_of(index), 0.0) / self.base[index])
+        return self._known_loads(np.maximum(self.measured(index) - self._batch_work_of(index), 0.0) / self.base[index])
+
+    def amount_of(self, pod: MovablePod) -> Array:
+        """What moves with a pod, in the columns of this projection."""
+        return amount_of(pod, self.further)
+
+    def _known_loads(self, loads: Array) -> dict[Resource, float]:
+        """The known values of one row, by resource."""
+        by_resource: Mapping[Resource, float] = dict(zip(self.columns, loads.tolist(), strict=True))
+        return {resource: load for resource, load in by_resource.items() if not math.isnan(load)}
 
     def _batch_work_of(self, index: int) -> Array:
         if index not in self._batch_work:
-            self._batch_work[index] = batch_work_amount(self._nodes[index])
+            self._batch_work[index] = batch_work_amount(self._nodes[index], self.further)
         return self._batch_work[index]
 
     @property
@@ -112,7 +123,7 @@ class Projection:
 
     def move(self, pod: MovablePod, target: str) -> None:
         self._outscored = 0
-        source, target_row, amount = self.positions[pod.node], self.positions[target], amount_of(pod)
+        source, target_row, amount = self.positions[pod.node], self.positions[target], self.amount_of(pod)
         for values in (self.amounts, self.production) if pod.production else (self.amounts,):
             values[source] = np.maximum(values[source] - amount, 0.0)
             values[target_row] += amount
@@ -134,9 +145,3 @@ class Projection:
         self._outscored = max(saved._outscored, self._outscored)
         for pod in tried:
             self.fit.move(pod, self.positions[pod.node])
-
-
-def known_loads(loads: Array) -> dict[Resource, float]:
-    """The known values of one row, by resource."""
-    by_resource: Mapping[Resource, float] = dict(zip(MEASURED, loads.tolist(), strict=True))
-    return {resource: load for resource, load in by_resource.items() if not math.isnan(load)}

@@ -15,6 +15,13 @@ class Resources(Value, frozen=True, kw_only=True):
     further: dict[str, Amount] | None = None
     """The known amounts of further resources (`load.resources`) by name, each in its own unit."""
 
+    def amount(self, resource: str) -> float | None:
+        """The amount of cpu, memory or a further resource; None if it is unknown."""
+        if resource in ("cpu", "memory"):
+            amount: float | None = getattr(self, resource)
+            return amount
+        return None if self.further is None else self.further.get(resource)
+
 
 def cpu_and_memory(
     amounts: Mapping[str, float | None] | Mapping[Literal["cpu", "memory"], float | None],

@@ -1,12 +1,16 @@
 """Which nodes may be the source or the target of a move, and which pods cannot be evicted at present."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from equipoise.contracts.configuration.settings import Thresholds
 from equipoise.contracts.eviction.candidate import Candidate
 from equipoise.contracts.eviction.node_eligibility import closed_reason, unsettled_reason
 from equipoise.contracts.kubernetes.objects.metadata import ready_condition
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
+from equipoise.contracts.load.correction import load_of
+from equipoise.contracts.messages.values.resources import Resources
+from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode
 
 
 def source_refusal(node: Node, *, now: float, settling: float) -> str:
@@ -35,6 +39,24 @@ def target_refusal(node: Node, *, now: float, settling: float) -> str:
     return source_refusal(node, now=now, settling=settling) or closed_reason(
         cordoned=node.spec.unschedulable, labels=node.metadata.labels, taints=node.spec.taints
     )
+
+
+def resource_refusal(
+    thresholds: Thresholds, window: str, usage: Mapping[str, Resources], measured: MeasuredNode
+) -> str:
+    """Why no pod may be moved to the node because of a further resource that has a threshold; "" when pods may be.
+
+    A node of unknown load is full as a target. `usage`: that of the node by window.
+    """
+    for name, threshold in thresholds.resources.items():
+        if name not in measured.resources:
+            continue  # the node does not have it
+        load = load_of(usage.get(window, Resources()), measured.base).amount(name)
+        if load is None:
+            return f"its {name} load is unknown: {measured.resources[name] or 'no value'}"
+        if 100 * load > threshold.high:
+            return f"its {name} load is {load:.0%}, above {threshold.high:g}%"
+    return ""
 
 
 def eviction_obstacle(

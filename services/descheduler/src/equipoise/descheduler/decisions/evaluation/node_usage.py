@@ -21,8 +21,9 @@ from equipoise.contracts.load.correction import (
     usable_window,
 )
 from equipoise.contracts.load.demand import pod_usage
+from equipoise.contracts.load.further_load import with_fresh_resources
 from equipoise.contracts.load.pressure import fresh_pressure
-from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.utilization import NodeUtilization, ResourceStatus
 from equipoise.contracts.messages.values.pressure import NodePressure
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot
@@ -46,6 +47,9 @@ class MeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
 
     pressure: NodePressure | None = None
     """None if it is not known, or not fresh enough."""
+
+    resources: Mapping[str, str] = {}
+    """See `ClusterNode.resources`."""
 
     unknown: str = ""
 
@@ -78,6 +82,9 @@ class NodeUsageReader:
         if load.shortest.name not in windows:
             return MeasuredNode(unknown=f"no value over {load.shortest.name}")
 
+        def fresh(usage: Resources) -> Resources:
+            return with_fresh_resources(usage, utilization, self._snapshot.now, load.freshness.eviction)
+
         def lifetimes(usage_of: UsageOf) -> Sequence[PodLifetime]:
             return LazySequence(
                 lambda: [lifetime for _, lifetime in partial_lifetimes(utilization, placement, usage_of, load=load)]
@@ -87,7 +94,7 @@ class NodeUsageReader:
             window, value = windows[name]
             least = measured_usage(utilization, placement)
             return corrected(
-                value.mean, pods, sampled_at=value.sampled_at, length=window.length, load=load, least=least
+                fresh(value.mean), pods, sampled_at=value.sampled_at, length=window.length, load=load, least=least
             )
 
         as_expected = lifetimes(self._usage_of)
@@ -103,6 +110,7 @@ class NodeUsageReader:
             sampled_at={name: value.sampled_at for name, (_, value) in windows.items()},
             pods=LazyMapping(utilization.pods, lambda uid: _complete_or_unknown(utilization.pods[uid])),
             pressure=fresh_pressure(utilization, load.freshness, self._snapshot.now, skew=self._skew),
+            resources=_resources(utilization, self._snapshot.now, load.freshness.eviction),
         )
 
     def _unknown(self, node: Node, utilization: NodeUtilization) -> str:
@@ -116,6 +124,16 @@ class NodeUsageReader:
         ):
             return f"its newest sample is {age_of(utilization.sampled_at, now):.1f} s old"
         return ""
+
+
+def _resources(utilization: NodeUtilization, now: float, max_age: float) -> dict[str, str]:
+    """The further resources of a node, and why each is unknown; empty if it is known."""
+
+    def why(status: ResourceStatus) -> str:
+        fresh = is_fresh(status.sampled_at, now, max_age)
+        return status.unknown or ("" if fresh else f"newest sample is {age_of(status.sampled_at, now):.0f} s old")
+
+    return {name: why(status) for name, status in utilization.resources.items()}
 
 
 def _is_complete(usage: Resources | None) -> bool:

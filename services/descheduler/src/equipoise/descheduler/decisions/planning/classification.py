@@ -26,6 +26,7 @@ from equipoise.descheduler.decisions.planning.thresholds import (
     deviating,
     fixed,
     shares_of,
+    with_further,
 )
 
 ONLY_EXPECTED = "only by what is expected of pods that are not measured yet"
@@ -67,14 +68,17 @@ class CurrentLoads(msgspec.Struct, frozen=True, kw_only=True):
     """The amounts that are a load of 1."""
 
 
-def current_loads(nodes: Sequence[ClusterNode], windows: Sequence[str], *, production: bool) -> CurrentLoads:
+def current_loads(
+    nodes: Sequence[ClusterNode], windows: Sequence[str], *, production: bool, further: Sequence[str] = ()
+) -> CurrentLoads:
     """The loads of these nodes. `production`: whether that of production pods is needed; otherwise it is unknown."""
-    base = bases(nodes)
-    loads = np.stack([amounts(nodes, window, projected=False) / base for window in windows])
-    measured = np.maximum(loads - np.stack([expected_amounts(nodes, window) / base for window in windows]), 0.0)
+    base = bases(nodes, further)
+    loads = np.stack([amounts(nodes, window, projected=False, further=further) / base for window in windows])
+    expected = np.stack([expected_amounts(nodes, window, further) / base for window in windows])
+    measured = np.maximum(loads - expected, 0.0)
     used, complete = np.full(base.shape, np.nan), np.zeros(len(nodes), bool)
     if production:
-        used, complete = production_amounts(nodes)
+        used, complete = production_amounts(nodes, further)
     return CurrentLoads(
         least=loads.min(axis=0),
         most=loads.max(axis=0),
@@ -87,10 +91,10 @@ def current_loads(nodes: Sequence[ClusterNode], windows: Sequence[str], *, produ
     )
 
 
-def within(load: Array, thresholds: Mapping[Resource, float]) -> Flags:
+def within(load: Array, thresholds: Mapping[Resource, float], columns: Sequence[Resource] = MEASURED) -> Flags:
     """Whether the load of each node is at or below the threshold in every resource that has one. False if unknown."""
-    limited = [resource in thresholds for resource in MEASURED]
-    return np.asarray((load <= row(thresholds))[:, limited].all(axis=1), dtype=np.bool_)
+    limited = [resource in thresholds for resource in columns]
+    return np.asarray((load <= row(thresholds, columns=columns))[:, limited].all(axis=1), dtype=np.bool_)
 
 
 class PoolClassification:
@@ -103,8 +107,10 @@ class PoolClassification:
         own, deviation = members.thresholds, members.deviation
         with_production = _any(own.prod_high, own.prod_low)
         with_production |= deviation is not None and _any(deviation.prod_high, deviation.prod_low)
-        self.loads = loads = current_loads(members.nodes, windows, production=with_production)
-        applied, production = fixed(own.high, own.low, margin), fixed(own.prod_high, own.prod_low, margin)
+        self._columns = columns = (*MEASURED, *members.further)
+        self.loads = loads = current_loads(members.nodes, windows, production=with_production, further=members.further)
+        applied = with_further(fixed(own.high, own.low, margin), own.resources, margin)
+        production = fixed(own.prod_high, own.prod_low, margin)
         by_production = loads.production
         if deviation is not None:
             floor, complete = deviation.floor / 100, loads.production_complete[:, np.newaxis]
@@ -113,7 +119,7 @@ class PoolClassification:
             used = np.where(complete, loads.production, np.nan)
             production = deviating(self._known(used, used), deviation.prod_high, deviation.prod_low, floor, production)
             # The mean excludes the nodes of unknown production, so these are not compared with it.
-            by_mean = ~np.isnan(row(shares_of(deviation.prod_high)))
+            by_mean = ~np.isnan(row(shares_of(deviation.prod_high), columns=columns))
             by_production = np.where(by_mean, used, loads.production)
         self.applied: AppliedThresholds = applied
         self.production: AppliedThresholds | None = production if with_production else None
@@ -121,13 +127,13 @@ class PoolClassification:
         # if its load, including what is expected, is at or below the low threshold in every resource, over every
         # window.
         # Resources are independent: a node of unknown memory may be hot in CPU.
-        hot: Flags = loads.least_measured > row(applied.hot)
+        hot: Flags = loads.least_measured > row(applied.hot, columns=columns)
         prod_hot = np.zeros_like(hot)
         if self.production is not None:
-            prod_hot = (by_production > row(self.production.hot)) & ~hot.any(axis=1, keepdims=True)
+            prod_hot = (by_production > row(self.production.hot, columns=columns)) & ~hot.any(axis=1, keepdims=True)
         calm: Flags = np.zeros_like(hot)
         if members.require_pressure:
-            calm |= np.array([[resource in node.uncontended for resource in MEASURED] for node in members.nodes])
+            calm |= np.array([[resource in node.uncontended for resource in columns] for node in members.nodes])
         self._calm: Flags = (hot | prod_hot) & calm
         """Nodes × resources: the load is above a threshold, and no pod waits for others."""
 
@@ -135,14 +141,14 @@ class PoolClassification:
         self._hot: Mapping[Scope, Flags] = {"node": hot, "prod": prod_hot}
         """Nodes × resources."""
 
-        above: Flags = loads.least > row(applied.hot)
+        above: Flags = loads.least > row(applied.hot, columns=columns)
         self._only_expected = [flags.any() for flags in above & ~hot.any(axis=1, keepdims=True)]
         """Whether each node is above a threshold only because of load that is expected."""
 
-        self._missing = np.array([resource in applied.limited for resource in MEASURED]) & np.isnan(loads.most)
+        self._missing = np.array([resource in applied.limited for resource in columns]) & np.isnan(loads.most)
         """Nodes × resources: there is a threshold, and the load is not known over some window."""
 
-        self._idle = within(loads.most, applied.idle)
+        self._idle = within(loads.most, applied.idle, columns)
         contended = np.array([bool(node.contention) for node in members.nodes], dtype=np.bool_)
         self._idle[self._missing.any(axis=1) | hot.any(axis=1) | contended] = False
 
@@ -176,8 +182,8 @@ class PoolClassification:
         return [(nodes[index], self._calm_reason(index)) for index in indexes]
 
     def _calm_reason(self, index: int) -> str:
-        resources = _names(self._calm[index])
-        loads = dict(zip(MEASURED, self.loads.first_measured[index].tolist(), strict=True))
+        resources = self._names(self._calm[index])
+        loads = dict(zip(self._columns, self.loads.first_measured[index].tolist(), strict=True))
         above = ", ".join(f"{name} {loads[name]:.1%}" for name in resources)
         pressure = self.members.nodes[index].pressure
         shares = [waiting_of(pressure, name) for name in CONTENDED_RESOURCES if name in resources]
@@ -194,7 +200,7 @@ class PoolClassification:
 
     def hot(self, scope: Scope, index: int) -> list[Resource]:
         """The resources in which a node is above its threshold."""
-        return _names(self._hot[scope][index])
+        return self._names(self._hot[scope][index])
 
     def only_expected(self) -> bool:
         """Whether a node is above its threshold only by what is expected of pods that are not measured yet."""
@@ -204,9 +210,9 @@ class PoolClassification:
         """Why a node is hot. For a node with pressure, also how long pods wait."""
         waiting = contention_text(self.members.nodes[index].contention, self.members.thresholds.pressure)
         loads = (self.loads.first_measured if scope == "node" else self.loads.production)[index]
-        calm = _names(self._calm[index])
+        calm = self._names(self._calm[index])
         hot = {name: threshold for name, threshold in self.applied_to(scope).hot.items() if name not in calm}
-        excess = excess_text(dict(zip(MEASURED, loads.tolist(), strict=True)), hot, scope)
+        excess = excess_text(dict(zip(self._columns, loads.tolist(), strict=True)), hot, scope)
         return f"{excess}; {waiting}" if waiting else excess
 
     def applied_to(self, scope: Scope) -> AppliedThresholds:
@@ -220,7 +226,7 @@ class PoolClassification:
         weights = dict(self.members.weights.shares())
         if "pods" not in self.applied.limited:
             weights["pods"] = 0.0
-        return weights
+        return {**weights, **dict.fromkeys(self.members.further, 1.0)}
 
     def _classification(self, node: ClusterNode, index: int) -> NodeClassification:
         """The classification of a node. Its `load` is that over the first window; `why` states why the node is hot or
@@ -238,8 +244,10 @@ class PoolClassification:
         elif self._calm[index].any():
             why = self._calm_reason(index)
         elif self._missing[index].any():
-            resources = " and ".join(sorted(_names(self._missing[index])))
-            state, why = "unknown", f"no {resources} usage over {', '.join(self.windows)}"
+            missing = sorted(self._names(self._missing[index]))
+            state, why = "unknown", f"no {' and '.join(missing)} usage over {', '.join(self.windows)}"
+            reasons = [f"{name}: {node.resources[name]}" for name in missing if node.resources.get(name)]
+            why = f"{why} ({'; '.join(reasons)})" if reasons else why
         elif self._only_expected[index]:
             why = f"node is above its threshold {ONLY_EXPECTED}"
         return NodeClassification(
@@ -252,6 +260,9 @@ class PoolClassification:
             pressure=None if node.pressure is None else node.pressure.waiting,
             waits_for=list[str](node.contention),
         )
+
+    def _names(self, flags: Flags) -> list[Resource]:
+        return [resource for resource, flag in zip(self._columns, flags, strict=True) if flag]
 
     def _known(self, load: Array, expected: Array) -> KnownLoads:
         nodes = self.members.nodes
@@ -295,10 +306,6 @@ def distinct_percentages(load: float, threshold: float) -> tuple[str, str]:
         if float(text) != round(100 * threshold, digits):
             return f"{text}%", shown
     return f"{100 * load:.1f}%", shown
-
-
-def _names(flags: Flags) -> list[Resource]:
-    return [resource for resource, flag in zip(MEASURED, flags, strict=True) if flag]
 
 
 def _any(*thresholds: ResourceThresholds) -> bool:

@@ -20,8 +20,8 @@ def gain_of(usage: Resources, base: Resources, over: Collection[str]) -> float |
     `over`: the resources in which the node is above a threshold. Of several, and if there are none, the largest share.
     """
     load = load_of(usage, base)
-    counted = [name for name in RESOURCES if name in over] or RESOURCES
-    return max((share for name in counted if (share := known(getattr(load, name))) is not None), default=None)
+    counted = [name for name in (*RESOURCES, *(load.further or {})) if name in over] or RESOURCES
+    return max((share for name in counted if (share := known(load.amount(name))) is not None), default=None)
 
 
 def cost_of_move(pod: MovablePod, now: float) -> MoveCost:

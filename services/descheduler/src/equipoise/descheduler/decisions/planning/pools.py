@@ -101,6 +101,9 @@ class PoolMembers(msgspec.Struct, frozen=True, kw_only=True):
     require_pressure: bool = False
     """Whether a node of known pressure is hot only if its pods wait for others."""
 
+    further: Sequence[str] = ()
+    """The further resources with a threshold."""
+
 
 def split(nodes: Sequence[ClusterNode], selector: Selector, pools: Sequence[NodePool]) -> list[list[ClusterNode]]:
     """The nodes of each pool, in their order, and last those of no pool. Nodes outside `selector` are in none."""

@@ -8,7 +8,7 @@ import msgspec
 from equipoise.contracts.numeric import Array, Flags, Indexes, np
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod, Resource
 from equipoise.descheduler.decisions.planning.classification import within
-from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amount_of, row
+from equipoise.descheduler.decisions.planning.node_arrays import row
 from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds
 from equipoise.descheduler.state.projection import Projection
 
@@ -65,7 +65,8 @@ def target_nodes(
     remains hotter than the target becomes.
     """
     all_loads = (projection.amounts + projection.terminating) / projection.base
-    limited = [resource in applied.ceiling for resource in MEASURED]
+    columns = projection.columns
+    limited = [resource in applied.ceiling for resource in columns]
     has_known_load = np.asarray(~np.isnan(all_loads[:, limited]).any(axis=1), dtype=np.bool_)
     chosen = [
         node
@@ -74,23 +75,25 @@ def target_nodes(
     ]
     rows = np.array([projection.positions[node.name] for node in chosen], dtype=np.int64)
     load = all_loads[rows]
-    limits, idle = _limits(load, applied, target_threshold)
-    widest, _ = _limits(load, applied, 1.0) if leveling and target_threshold else (limits, idle)
+    limits, idle = _limits(load, applied, target_threshold, columns)
+    widest, _ = _limits(load, applied, 1.0, columns) if leveling and target_threshold else (limits, idle)
     caps = np.full(load.shape, np.inf)
     if production is not None:
         used = (projection.production + projection.terminating_production)[rows] / projection.base[rows]
-        caps, prod_idle = _limits(used, production, target_threshold)
+        caps, prod_idle = _limits(used, production, target_threshold, columns)
         caps[~projection.production_complete[rows]] = -np.inf
         if production.idle:  # without a low threshold of production no node counts as idle by its production
             idle = idle | (prod_idle & projection.production_complete[rows])
     return TargetNodes(nodes=chosen, rows=rows, limits=limits, widest=widest, production=caps, idle=idle)
 
 
-def _limits(load: Array, applied: AppliedThresholds, target_threshold: float) -> tuple[Array, Flags]:
+def _limits(
+    load: Array, applied: AppliedThresholds, target_threshold: float, columns: Sequence[Resource]
+) -> tuple[Array, Flags]:
     """How far each node may be filled, and which are idle."""
-    idle = within(load, applied.idle)
-    ceiling = row(applied.ceiling, missing=np.inf)
-    low = row({resource: applied.idle.get(resource, 0.0) for resource in applied.ceiling}, missing=0.0)
+    idle = within(load, applied.idle, columns)
+    ceiling = row(applied.ceiling, missing=np.inf, columns=columns)
+    low = row({name: applied.idle.get(name, 0.0) for name in applied.ceiling}, missing=0.0, columns=columns)
     unlimited = np.where(np.isinf(ceiling), np.inf, low)
     partly = low + (ceiling - low) * target_threshold if target_threshold else unlimited
     return np.where(idle[:, np.newaxis], ceiling, partly), idle
@@ -114,7 +117,7 @@ def least_loaded_target(
     others only if the pod reduces the load of the source by this much (0..1) and the source stays hotter than the
     target.
     """
-    columns = [MEASURED.index(resource) for resource in hot]
+    columns = [projection.columns.index(resource) for resource in hot]
     source_row = projection.positions[source.name]
     refusals: Counter[str] = Counter()
     candidates, after, used = _within_limits(pod, source_row, targets, targets.widest, projection, refusals)
@@ -125,7 +128,7 @@ def least_loaded_target(
     compared = used if by_production and used is not None else after
     before = projection.production[source_row] if by_production else projection.measured(source_row)
     source_load = before[columns] / projection.base[source_row, columns]
-    source_load_after = source_load - amount_of(pod)[columns] / projection.base[source_row, columns]
+    source_load_after = source_load - projection.amount_of(pod)[columns] / projection.base[source_row, columns]
     becomes_hotter = (compared[:, columns] >= source_load).any(axis=1)
     exceeds_source = (compared[:, columns] > source_load_after + TOLERANCE).any(axis=1)
     over_limit = after > targets.limits + TOLERANCE
@@ -146,7 +149,7 @@ def least_loaded_target(
         candidates &= ~mask
     if not candidates.any():
         return TargetChoice(why=summary(refusals))
-    weight = row(weights, missing=1.0)
+    weight = row(weights, missing=1.0, columns=projection.columns)
     by_hot = (compared[:, columns] * weight[columns]).sum(axis=1)
     by_all = np.nansum(after * weight, axis=1)
     order = np.flatnonzero(candidates)
@@ -170,7 +173,7 @@ def fullest_target(
     if not candidates.any():
         return TargetChoice(why=summary(refusals))
     order = np.flatnonzero(candidates)
-    weight = row(weights, missing=1.0)
+    weight = row(weights, missing=1.0, columns=projection.columns)
     requested = projection.fit.requested[targets.rows[order]]
     fullness = np.nansum(after[order] * weight, axis=1) + requested @ weight[:2]
     return first_that_fits(pod, order[np.argsort(-fullness, kind="stable")], targets, projection, refusals)
@@ -186,7 +189,7 @@ def _within_limits(
 ) -> tuple[Flags, Array, Array | None]:
     """Whether each target, the pod's own node included, stays within these limits with the pod; and their loads and
     production loads."""
-    amount = amount_of(pod)
+    amount = projection.amount_of(pod)
     rows, base = targets.rows, projection.base[targets.rows]
     after: Array = (projection.amounts[rows] + projection.terminating[rows] + amount) / base
     used: Array | None = None
@@ -194,17 +197,19 @@ def _within_limits(
         used = (projection.production[rows] + projection.terminating_production[rows] + amount) / base
     candidates: Flags = np.ones(len(targets.nodes), dtype=np.bool_)
     elsewhere = targets.rows != source_row
-    for mask, why in _above(after, used, limits, targets.production):
+    for mask, why in _above(after, used, limits, targets.production, projection.columns):
         refusals[why] += int((candidates & elsewhere & mask).sum())
         candidates &= ~mask
     return candidates, after, used
 
 
-def _above(after: Array, production: Array | None, limits: Array, caps: Array) -> list[tuple[Flags, str]]:
+def _above(
+    after: Array, production: Array | None, limits: Array, caps: Array, columns: Sequence[Resource]
+) -> list[tuple[Flags, str]]:
     """The targets that would be above a limit with the pod, and the reason, by resource."""
     excluded = [
         (after[:, column] > limits[:, column] + TOLERANCE, f"{resource} would be above the target's threshold")
-        for column, resource in enumerate(MEASURED)
+        for column, resource in enumerate(columns)
     ]
     if production is not None:
         # The limit of unknown production usage is −∞, and comparisons with NaN are false.
@@ -213,7 +218,7 @@ def _above(after: Array, production: Array | None, limits: Array, caps: Array) -
                 ~(production[:, column] <= caps[:, column] + TOLERANCE) & ~np.isposinf(caps[:, column]),
                 f"{resource} of production would be above the target's threshold",
             )
-            for column, resource in enumerate(MEASURED)
+            for column, resource in enumerate(columns)
         ]
     return excluded
 

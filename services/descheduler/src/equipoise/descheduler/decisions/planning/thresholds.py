@@ -4,7 +4,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.contracts.configuration.settings import Percent, ResourceThresholds, Section, Thresholds, too_close
+from equipoise.contracts.configuration.settings import (
+    FurtherThresholds,
+    Percent,
+    ResourceThresholds,
+    Section,
+    Thresholds,
+    too_close,
+)
 from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.descheduler.decisions.cluster_node import Resource
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED
@@ -106,15 +113,32 @@ def fixed(high: ResourceThresholds, low: ResourceThresholds, margin: float) -> A
     )
 
 
+def with_further(
+    applied: AppliedThresholds, resources: Mapping[str, FurtherThresholds], margin: float
+) -> AppliedThresholds:
+    """The thresholds with those of further resources."""
+    if not resources:
+        return applied
+    high = {name: threshold.high / 100 for name, threshold in resources.items()}
+    return AppliedThresholds(
+        hot={**applied.hot, **high},
+        ceiling={**applied.ceiling, **high},
+        idle={**applied.idle, **{name: threshold.idle / 100 for name, threshold in resources.items()}},
+        aim={**applied.aim, **{name: max(0.0, value - margin) for name, value in high.items()}},
+    )
+
+
 def filling(shared: Thresholds, headroom: float = 0.0) -> tuple[AppliedThresholds, AppliedThresholds | None]:
     """How far nodes are filled, for strategies in which no node is hot or idle: as a whole, and by production pods if
     these have a threshold. `headroom`: percentage points below the high thresholds."""
 
-    def below(high: ResourceThresholds) -> AppliedThresholds:
-        ceiling = {name: max(0.0, value - headroom / 100) for name, value in shares_of(high).items()}
+    def below(high: Mapping[Resource, float]) -> AppliedThresholds:
+        ceiling = {name: max(0.0, value - headroom / 100) for name, value in high.items()}
         return AppliedThresholds(hot={}, ceiling=ceiling, idle={}, aim={})
 
-    return below(shared.high), below(shared.prod_high) if shares_of(shared.prod_high) else None
+    further = {name: threshold.high / 100 for name, threshold in shared.resources.items()}
+    production = shares_of(shared.prod_high)
+    return below({**shares_of(shared.high), **further}), below(production) if production else None
 
 
 def capping_level(load: Array, base: Array, missing: float) -> float:

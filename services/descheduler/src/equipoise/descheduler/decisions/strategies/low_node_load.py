@@ -166,6 +166,7 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
             weights=self.weights if pool.weights is None else pool.weights,
             number_of_nodes=default if needed is None else needed,
             require_pressure=cluster.require_pressure,
+            further=cluster.further,
         )
 
 
@@ -204,7 +205,7 @@ class _HotNodePlanner:
             target_threshold=strategy.target_threshold / 100, leveling=pool.members.deviation is not None,
         )  # fmt: skip
 
-        self._without_target = AmountsWithoutTarget()
+        self._without_target = AmountsWithoutTarget(pool.members.further)
 
     def plan(self, abnormal: Collection[str]) -> None:
         """Moves away from the hot nodes among `abnormal`, hottest first; nodes hot by their production come last."""
@@ -313,8 +314,11 @@ class _HotNodePlanner:
         why = pod.protection or self._strategy.may_move(pod)
         load = load_of_pod(pod, source.node.base, _capacity(source.node))
         measured = known(pod.usage.cpu) is not None or known(pod.usage.memory) is not None
-        if not why and not (measured and self._pool.applied.ceiling.keys() <= load.keys()):
+        limited = self._pool.applied.ceiling.keys() - set(self._pool.members.further)
+        if not why and not (measured and limited <= load.keys()):
             why = "its usage is not known"
+        if not why and not load.keys() & set(source.hot):
+            why = f"its usage of {' and '.join(source.hot)} is not known"
         least = self._strategy.min_load_reduction / 100
         # Each pod reduces the number of pods by one, however many the node allows.
         if not why and all(load.get(name, 0.0) < least for name in source.hot) and "pods" not in source.hot:

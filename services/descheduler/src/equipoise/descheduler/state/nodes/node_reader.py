@@ -27,7 +27,12 @@ from equipoise.contracts.load.pod_priority import priority_class_of, qos_of
 from equipoise.contracts.load.pressure import contention, target_problem, uncontended
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
-from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
+from equipoise.descheduler.decisions.evaluation.eligibility import (
+    eviction_obstacle,
+    resource_refusal,
+    source_refusal,
+    target_refusal,
+)
 from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, NodeUsageReader
 from equipoise.descheduler.decisions.evaluation.pods_by_node import PodsByNode
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
@@ -66,6 +71,7 @@ class NodeReader:
         self._watched = watched = snapshot.watched
         self._now = snapshot.now
         self._usage = NodeUsageReader(snapshot, settings.load)
+        self._shortest = settings.load.shortest.name
         self._objects = {node.metadata.name: node for node in watched.nodes}
         self._measured: dict[str, MeasuredNode] = {}
         self._workload_of = workload_lookup(watched.workload_of)
@@ -155,6 +161,7 @@ class NodeReader:
         return Resources(
             cpu=known(move.expected_reduction.cpu) if cpu is None else cpu,
             memory=known(move.expected_reduction.memory) if memory is None else memory,
+            further=usage.further or move.expected_reduction.further,
         )
 
     def _usage_while_terminating(self, pod: Pod) -> Resources:
@@ -192,8 +199,10 @@ class NodeReader:
             target_refusal=target_refusal(node, now=now, settling=settling)
             or (f"node is {emptying_text(emptied.since)}" if emptied is not None else "")
             or unknown_requests
-            or target_problem(pressure, thresholds),
+            or target_problem(pressure, thresholds)
+            or resource_refusal(self._settings.thresholds, self._shortest, usage, measured),
             being_emptied=emptied is not None,
+            resources=measured.resources,
             unknown=measured.unknown,
             pods=LazySequence(lambda: [self._movable(pod, name) for pod in pods]),
             production=LazySequence(lambda: self._production(name, pods)),
@@ -363,6 +372,11 @@ def replacement_of(move: TrackedMove) -> PodInfo | None:
 
 def _sum(left: Resources, right: Resources, sign: float) -> Resources:
     """The sum, or with a `sign` of −1 the difference, which unlike that of `plus` may be negative."""
+    further = dict(left.further or {})
+    for name, amount in (right.further or {}).items():
+        further[name] = further.get(name, 0.0) + sign * amount
     return Resources(
-        cpu=(left.cpu or 0.0) + sign * (right.cpu or 0.0), memory=(left.memory or 0.0) + sign * (right.memory or 0.0)
+        cpu=(left.cpu or 0.0) + sign * (right.cpu or 0.0),
+        memory=(left.memory or 0.0) + sign * (right.memory or 0.0),
+        further=further or None,
     )
