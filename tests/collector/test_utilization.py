@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from builders import GIB, NOW
 from prometheus_client import CollectorRegistry
 
@@ -10,6 +11,7 @@ from equipoise.collector.decisions.validation.nodes import NodeReading
 from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.collector.shell.metrics import CollectorMetrics
 from equipoise.collector.state.utilization import (
+    KEPT_WINDOWS,
     MAX_MISSING,
     NOT_MEASURED,
     UtilizationStore,
@@ -38,16 +40,22 @@ def a_utilization(*readings: tuple[ResourceName, NodeReading], uid: str = "uid-a
 
 
 def message_of(
-    utilization: UtilizationStore, *pods: str, settled: tuple[str, ...] = (), now: float = NOW
+    utilization: UtilizationStore,
+    *pods: str,
+    settled: tuple[str, ...] = (),
+    young: tuple[str, ...] = (),
+    now: float = NOW,
+    left_at: float = 0.0,
 ) -> NodeUtilization | None:
+    """`settled`: the pods that have run for ten minutes; `young`: further pods, which have run for one."""
     node = Node(metadata=ObjectMeta(name="a", uid="uid-a"))
+    since = dict.fromkeys(settled, now - 600) | dict.fromkeys(young, now - 60)
     placed = [
-        PlacedPod(
-            uid=uid, namespace="shop", name=uid, placed_at=0.0, running_since=NOW - 600 if uid in settled else None
-        )
-        for uid in pods
+        PlacedPod(uid=uid, namespace="shop", name=uid, placed_at=0.0, running_since=since.get(uid))
+        for uid in (*pods, *young)
     ]
-    return utilization.message(node, Resources(cpu=10.0, memory=64 * GIB), placed, now, epoch=1, sequence=1)
+    base = Resources(cpu=10.0, memory=64 * GIB)
+    return utilization.message(node, base, placed, now, left_at=left_at, epoch=1, sequence=1)
 
 
 def test_a_node_without_any_sample_has_no_message() -> None:
@@ -99,6 +107,27 @@ def test_the_system_usage_is_the_node_minus_its_pods() -> None:
     assert later is not None
     assert Resources() == unmeasured.system
     assert Resources(cpu=1.5, memory=7 * GIB) == whole.system == later.system
+
+
+@pytest.mark.parametrize("change", ["comes", "leaves"])
+def test_a_pod_that_comes_or_leaves_is_no_usage_of_the_system(change: str) -> None:
+    """The window has a part of its usage. Where pods come and go all the time, an old value would be worse."""
+    utilization = a_utilization(("cpu", a_reading(2.0)))
+    utilization.record_pods({"p": Resources(cpu=0.5)}, NOW)
+    before = message_of(utilization, "p", settled=("p",))
+    utilization.record(SHORTEST, "cpu", {"uid-a": a_reading(4.0)}, NOW)
+    fields: dict[str, Any] = {"young": ("young",)} if change == "comes" else {"left_at": NOW - 60}
+    during = message_of(utilization, "p", settled=("p",), **fields)
+    later = NOW + KEPT_WINDOWS * SHORTEST.length
+    utilization.record(SHORTEST, "cpu", {"uid-a": a_reading(4.0, age=5 - (later - NOW))}, later)
+    utilization.record_pods({"p": Resources(cpu=0.5)}, later)
+    fields = {"young": ("young",)} if change == "comes" else {"left_at": later - 60}
+    afterwards = message_of(utilization, "p", settled=("p",), now=later, **fields)
+
+    assert before is not None
+    assert during is not None
+    assert afterwards is not None
+    assert (before.system.cpu, during.system.cpu, afterwards.system.cpu) == (1.5, 1.5, 3.5)
 
 
 def test_the_system_usage_is_never_negative() -> None:

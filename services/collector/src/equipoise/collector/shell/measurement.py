@@ -304,7 +304,10 @@ class Measurement:
             if (node := self.placement.nodes.get(name)) is not None:
                 pods = [tracked.placed for tracked in self.placement.tracked(name)]
                 base = amounts(base_of(node, self.load.base))
-                if message := self._utilization.message(node, base, pods, now, epoch=epoch, sequence=sequence):
+                left_at = self.placement.left_at(name)
+                if message := self._utilization.message(
+                    node, base, pods, now, left_at=left_at, epoch=epoch, sequence=sequence
+                ):
                     pressure = self.pressure.store.message(message.uid, pods, now)
                     message = msgspec.structs.replace(message, pressure=pressure) if pressure else message
                     messages.append(self.further.message(message, node.metadata.labels, now))

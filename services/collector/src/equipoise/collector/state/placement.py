@@ -248,6 +248,10 @@ class ClusterPlacement:
     def nodes_with_gone_pods(self) -> Collection[str]:
         return self._gone.keys()
 
+    def left_at(self, node: str) -> float:
+        """The time at which the last pod left a node; 0 if none is known."""
+        return max((pod.gone_at for pod in self._gone.get(node, {}).values()), default=0.0)
+
     def prune_gone(self, node: str, now: float) -> None:
         """Delete those gone pods of a node that no window contains any more."""
         kept = [pod for pod in self._gone.pop(node, {}).values() if self._in_any_window(pod, now)]

@@ -28,6 +28,10 @@ MAX_NAMES = 3
 
 NOT_MEASURED = UnknownUsage("no result", "not measured yet")
 
+KEPT_WINDOWS = 3
+"""The number of shortest windows for which the usage outside of pods is kept while pods come and go. On some nodes they
+always do."""
+
 
 class UtilizationStore:
     """Readings by node UID, window and resource; usage by pod UID."""
@@ -128,9 +132,20 @@ class UtilizationStore:
         return max(times, default=None)
 
     def message(
-        self, node: Node, base: Resources, placed: Sequence[PlacedPod], now: float, *, epoch: int, sequence: int
+        self,
+        node: Node,
+        base: Resources,
+        placed: Sequence[PlacedPod],
+        now: float,
+        *,
+        left_at: float = 0.0,
+        epoch: int,
+        sequence: int,
     ) -> NodeUtilization | None:
-        """The message of a node on which these pods are placed; None when it never had a sample."""
+        """The message of a node on which these pods are placed; None when it never had a sample.
+
+        `left_at`: the time at which the last pod left the node.
+        """
         uid = node.metadata.uid
         if (sampled_at := self.sampled_at(uid)) is None:
             return None
@@ -144,7 +159,7 @@ class UtilizationStore:
             sampled_at=sampled_at,
             queried_at=self.queried_at,
             windows=windows,
-            system=self._system_usage(uid, windows.get(self._load.shortest.name), placed, pods, now),
+            system=self._system_usage(uid, windows.get(self._load.shortest.name), placed, pods, now, left_at),
             pods=pods,
             recent=self._fresh_recent(uid, now),
             epoch=epoch,
@@ -170,20 +185,25 @@ class UtilizationStore:
         placed: Sequence[PlacedPod],
         pods: Mapping[str, Resources],
         now: float,
+        left_at: float,
     ) -> Resources:
         """The usage of the node minus that of its pods. The last known value is returned while a pod that ran
-        throughout the shortest window is not measured."""
-        begin = now - self._load.shortest.length
+        throughout the shortest window is not measured, and for some windows while pods come and go: a window has a part
+        of their usage, which would count as usage of the system, too."""
+        length = self._load.shortest.length
+        begin = now - length
         settled = {pod.uid for pod in placed if pod.running_since and pod.running_since <= begin}
-        if shortest is not None and settled <= pods.keys():
+        changed = left_at > begin or any(pod.running_since and pod.running_since > begin for pod in placed)
+        at, system = self._system.get(uid, (0.0, Resources()))
+        keeps = changed and self.queried_at - at <= KEPT_WINDOWS * length
+        if shortest is not None and settled <= pods.keys() and not keeps:
             usage = {
                 resource: _difference(
                     getattr(shortest.mean, resource), [getattr(used, resource) for used in pods.values()]
                 )
                 for resource in RESOURCES
             }
-            self._system[uid] = (shortest.sampled_at, cpu_and_memory(usage))
-        at, system = self._system.get(uid, (0.0, Resources()))
+            at, system = self._system[uid] = (shortest.sampled_at, cpu_and_memory(usage))
         return system if self.queried_at - at <= self._load.lifetime(self._load.longest) else Resources()
 
     def why_unknown(self, uid: str, now: float) -> UnknownUsage | None:
