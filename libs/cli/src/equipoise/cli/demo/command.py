@@ -29,6 +29,7 @@ REAL_NODES = 2
 )
 @click.option("--colocation", is_flag=True, help="Run batch pods on what the other pods request and do not use.")
 @click.option("--surge", is_flag=True, help="Move pods without a gap, single replicas and blocked budgets included.")
+@click.option("--rebalance", is_flag=True, help="Ten empty nodes join, and a campaign levels: its course and its end.")
 @click.option(
     "--real", is_flag=True, help="Two nodes with a kubelet and containers, and the chart. Needs root, in a clone."
 )
@@ -39,6 +40,7 @@ def demo(
     placement: "Placement",
     colocation: bool,
     surge: bool,
+    rebalance: bool,
     real: bool,
     keep: bool,
 ) -> None:
@@ -51,6 +53,8 @@ def demo(
     from equipoise.cli.demo.figures import DemoResult
     from equipoise.cli.demo.live_view import Screen
     from equipoise.cli.demo.options import DemoOptions
+    from equipoise.cli.demo.rebalance.figures import RebalanceResult
+    from equipoise.cli.demo.rebalance.run import run_rebalance_demo
     from equipoise.cli.demo.run import run_demo
     from equipoise.cli.exit_codes import cancel_on_signals, exit_on_signals
     from equipoise.cli.terminal import VisibleConsole
@@ -64,13 +68,21 @@ def demo(
     if real:
         _real(screen, keep=keep)
         return
+    if rebalance and (colocation or trace_folder is not None):
+        raise click.UsageError("--rebalance uses the generated example, without batch pods")
     options = DemoOptions(
-        trace_folder=trace_folder, seed=seed, placement=placement, colocation=colocation, surge=surge, keep=keep
+        trace_folder=trace_folder,
+        seed=seed,
+        placement=placement,
+        colocation=colocation,
+        surge=surge or rebalance,
+        rebalance=rebalance,
+        keep=keep,
     )
 
-    async def run() -> DemoResult:
+    async def run() -> DemoResult | RebalanceResult:
         cancel_on_signals()
-        return await run_demo(options, screen)
+        return await (run_rebalance_demo if rebalance else run_demo)(options, screen)
 
     build(WITHOUT_METRICS)  # before the event loop starts, which would wait for the thread of a build at Ctrl-C
     click.echo(asyncio.run(run()).encoded())

@@ -119,6 +119,24 @@ SURGE = Difference(
 )
 """Moves without a gap."""
 
+REBALANCE = (
+    Difference(
+        settings="binder.limits.evictionsPerCluster 1 a day",
+        reason="all moves are those of the campaign, whose budget replaces this limit",
+        document={"binder": {"limits": {"evictionsPerCluster": {"max": 1, "maxCount": 1, "window": "1d"}}}},
+    ),
+    Difference(
+        settings="descheduler.intentLifetime, binder.maxIntentLifetime 60m, load.freshness.eviction, .score 45m",
+        reason="the moves of a campaign wait for one another, and what a move takes is not compressed",
+        document={
+            "descheduler": {"intentLifetime": "60m"},
+            "binder": {"maxIntentLifetime": "60m"},
+            "load": {"freshness": {"eviction": "45m", "score": "45m"}},
+        },
+    ),
+)
+"""A campaign."""
+
 COLOCATION = (
     Difference(
         settings="reclaimer.enabled true, reclaimer.mode enforce",
@@ -146,7 +164,7 @@ COLOCATION = (
 
 
 def differences(
-    placement: Placement, *, sliced: bool, colocation: bool = False, surge: bool = False
+    placement: Placement, *, sliced: bool, colocation: bool = False, surge: bool = False, rebalance: bool = False
 ) -> Sequence[Difference]:
     """All settings that differ from their defaults. `sliced`: the trace is a slice of a recorded one."""
     return (
@@ -157,6 +175,7 @@ def differences(
         *([SINGLE_REPLICAS] if sliced and not surge else []),
         *(COLOCATION if colocation else ()),
         *([SURGE] if surge else []),
+        *(REBALANCE if rebalance else ()),
     )
 
 

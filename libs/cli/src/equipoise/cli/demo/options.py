@@ -7,6 +7,7 @@ import msgspec
 from equipoise.cli.demo.colocation.run import HOURS
 from equipoise.cli.demo.configuration import Placement
 from equipoise.cli.demo.example import STEPS, example_trace
+from equipoise.cli.demo.rebalance.trace import with_constant_usage
 from equipoise.cli.demo.surge.workloads import with_single_replicas
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
@@ -38,6 +39,9 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     surge: bool = False
     """Whether pods are moved without a gap, single replicas among them."""
 
+    rebalance: bool = False
+    """Whether a campaign makes all moves. With `surge`."""
+
     batch_hours: float = HOURS
     """Hours of the trace that each batch pod runs."""
 
@@ -48,6 +52,7 @@ def demo_trace(options: DemoOptions) -> Trace:
     """The example, or the nodes of the given trace. Raises InvalidInput."""
     if options.trace_folder is None:
         example = example_trace(options.seed, nodes=options.nodes, steps=options.steps or STEPS)
+        example = with_constant_usage(example) if options.rebalance else example
         return with_single_replicas(example) if options.surge else example
     try:
         return load_trace(options.trace_folder, nodes=options.nodes, seed=options.seed)

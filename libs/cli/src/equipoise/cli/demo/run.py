@@ -81,31 +81,34 @@ async def run_demo(
 
     Raises InvalidInput for an invalid trace, and the errors of a cluster or service that does not start.
     """
+    began = time.monotonic()
+    async with started_demo(options, screen) as demo:
+        await demo.start()
+        before = await demo.measure_before()
+        async with demo.equipoise() as supervisor:
+            after = await demo.level(before, supervisor)
+            result = await demo.result(before, after, time.monotonic() - began)
+            demo.print_result(before, after, result)
+            if at_end is not None:
+                await at_end(demo)
+            if options.keep:
+                await demo.keep_running(result.encoded())
+    return result
+
+
+@asynccontextmanager
+async def started_demo(options: DemoOptions, screen: Screen) -> AsyncIterator["Demo"]:
+    """A demo on a new cluster, which has no nodes yet. Raises InvalidInput for an invalid trace."""
     trace = demo_trace(options)
     binaries = await asyncio.to_thread(build, WITHOUT_METRICS)
     screen.print("starting a control plane of Kubernetes, Prometheus and nats-server on this machine")
-    began = time.monotonic()
     async with (
         Cluster(binaries=binaries, nats=True) as cluster,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
         cluster.api() as api,
     ):
         with listed(f"demo-{os.getpid()}", cluster, nats=True):
-            demo = Demo(options, screen, trace, cluster, session, api, metrics_built=binaries.prometheus.exists())
-            build_pid = None if demo.metrics_built else demo.build_prometheus()
-            await demo.place()
-            if build_pid is not None:
-                await demo.start_prometheus(build_pid)
-            before = await demo.measure_before()
-            async with demo.equipoise() as supervisor:
-                after = await demo.level(before, supervisor)
-                result = await demo.result(before, after, time.monotonic() - began)
-                demo.print_result(before, after, result)
-                if at_end is not None:
-                    await at_end(demo)
-                if options.keep:
-                    await demo.keep_running(result)
-    return result
+            yield Demo(options, screen, trace, cluster, session, api, metrics_built=binaries.prometheus.exists())
 
 
 @dataclass
@@ -160,6 +163,13 @@ class Demo:
         if options.surge:
             self.surge = Surge(cluster=self.cluster, api=self.api, trace=trace, burst_pods=options.burst_pods)
 
+    async def start(self) -> None:
+        """Places all pods, and starts Prometheus."""
+        build_pid = None if self.metrics_built else self.build_prometheus()
+        await self.place()
+        if build_pid is not None:
+            await self.start_prometheus(build_pid)
+
     async def place(self) -> None:
         """The stock scheduler alone places all pods."""
         trace = self.trace
@@ -185,7 +195,7 @@ class Demo:
             )
         )
         total = len(trace.pods) + len(trace.nodes)
-        running = await self._running(total)
+        running = await self.all_run(total)
         self.screen.print(f"the stock scheduler placed {running} of {total} pods, with one of a DaemonSet on each node")
 
     def build_prometheus(self) -> int:
@@ -203,7 +213,7 @@ class Demo:
             raise BuildError(self.cluster.log("build").read_text(errors="replace").strip())
         await asyncio.to_thread(self.cluster.restart, PROMETHEUS)
 
-    async def _running(self, total: int, namespace: str = "") -> int:
+    async def all_run(self, total: int, namespace: str = "") -> int:
         """Wait until all pods run, or the number does not grow for 15 s (a part of a trace may request too much)."""
         path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
         number, since = -1, time.monotonic()
@@ -224,6 +234,11 @@ class Demo:
         self.measured_at = time.time()  # noqa: TID251  Prometheus scrapes with the same clock
         return await self._measure(self.measured_at)
 
+    async def measure_after_moves(self) -> dict[str, float]:
+        """The load of each node, after samples without the pods that have just left cover the window."""
+        await asyncio.sleep(3 * self.options.step_seconds)
+        return await self._measure(time.time())  # noqa: TID251  Prometheus scrapes with the same clock
+
     async def _measure(self, at: float) -> dict[str, float]:
         await asyncio.sleep(max(0.0, at + 1.2 - time.time()))  # noqa: TID251  until it is scraped
         return await self.loads.of_all(at)
@@ -237,6 +252,7 @@ class Demo:
             sliced=self.options.trace_folder is not None,
             colocation=self.colocation is not None,
             surge=self.surge is not None,
+            rebalance=self.options.rebalance,
         )
         document = equipoise_document(
             kubeconfig=str(self.cluster.kubeconfig),
@@ -298,25 +314,32 @@ class Demo:
         until = figures.same_time_of_day(started + MIN_DAYS * self.period, self.measured_at, self.period)
         self.view.seconds = until - self.measured_at
         self.screen.print(f"in {until - started:.0f} s it is the same time of day again: then both loads are compared")
+        async with self.following():
+            watch = asyncio.create_task(supervisor.watch())
+            burst = asyncio.create_task(self._burst(until - self.period * 0.4))
+            try:
+                while time.time() < until:  # noqa: TID251
+                    await self.tick()
+                    if watch.done():
+                        watch.result()
+                await burst
+                self.until = until
+                return await self._measure(until)
+            finally:
+                watch.cancel()
+                burst.cancel()
+
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        """Counts the outcomes of evictions, and shows the live view."""
         async with connect(Nats(url=self.cluster.nats_url), "demo") as bus:
             await bus.subscribe(f"{PREFIX}.eviction.outcome.>", EvictionOutcome, self.on_outcome)
             await bus.subscribe(subjects.decision("descheduler", "*"), DescheduleDecision, self.on_decision)
             async with self.screen.showing(self.view):
-                watch = asyncio.create_task(supervisor.watch())
-                burst = asyncio.create_task(self._burst(until - self.period * 0.4))
-                try:
-                    while time.time() < until:  # noqa: TID251
-                        await self._tick()
-                        if watch.done():
-                            watch.result()
-                    await burst
-                    self.until = until
-                    return await self._measure(until)
-                finally:
-                    watch.cancel()
-                    burst.cancel()
+                yield
 
-    async def _tick(self) -> None:
+    async def tick(self) -> None:
+        """Shows the loads of now, and waits for a second."""
         now = time.time()  # noqa: TID251
         self.view.elapsed = now - self.measured_at
         self.view.hour = (now - self.epoch) % self.period / self.period * 24
@@ -334,7 +357,7 @@ class Demo:
         self.view.phase = f"a burst of {pods} new pods"
         self.view.add_line(f"{pods} pods of a new workload without any measurement", "bold cyan")
         await self.api.apply([burst_document(self.trace, pods)])
-        await self._running(pods, BURST_NAMESPACE)
+        await self.all_run(pods, BURST_NAMESPACE)
 
     async def on_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
         outcome = delivery.message
@@ -392,8 +415,8 @@ class Demo:
         for sentence in result_sentences(result, burst, self.before_burst):
             self.screen.print(sentence)
 
-    async def keep_running(self, result: DemoResult) -> None:
-        """Keeps the cluster and the services running until Ctrl-C."""
-        self.screen.print(result.encoded())
+    async def keep_running(self, result: str) -> None:
+        """Keeps the cluster and the services running until Ctrl-C. `result`: the last line of the output."""
+        self.screen.print(result)
         self.screen.print(how_to_connect(self.cluster))
         await asyncio.Event().wait()
