@@ -43,8 +43,9 @@ MODULES = {
     "scheduling_library": "scheduling_library",
     "second_scheduler": "second_scheduler",
     "consolidation": "consolidation",
+    "rebalance": "rebalance",
 }
-LONG = ("consolidation", "level_vs_descheduler", "make_room", "scheduling_cost", "second_scheduler")
+LONG = ("consolidation", "level_vs_descheduler", "make_room", "rebalance", "scheduling_cost", "second_scheduler")
 """Take half an hour or longer, and build programs of others: run only if named."""
 
 

@@ -45,7 +45,7 @@ async def all_pods(api: Api, expected: int, *, running: bool = False) -> list[Do
         return sum(1 for pod in pods if not running or pod["status"].get("phase") == "Running") >= expected
 
     what = f"{expected} pods {'run' if running else 'exist'}"
-    response = await api.wait("/api/v1/pods", complete, timeout=120, what=what)
+    response = await api.wait("/api/v1/pods", complete, timeout=600, what=what)
     pods: list[Document] = response["items"]
     return pods
 

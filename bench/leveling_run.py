@@ -15,7 +15,7 @@ import yaml
 
 from bench.initial_placement import Document, Placement, all_pods, bind, create_fleet, placement
 from bench.output import progress
-from bench.upstream_descheduler import build_descheduler, prometheus_policy, start_descheduler
+from bench.upstream_descheduler import build_descheduler, prometheus_policy, start_descheduler, usage_query
 from equipoise.cli.commands.setup import create_resources
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.configuration import EXTENDER_TIMEOUT, compressed_document, scheduler_configuration
@@ -243,7 +243,8 @@ class LevelingRun:
                 _, low, high, deviation, per_node = self.contender.descheduler
                 policy = prometheus_policy(
                     prometheus_url=self.cluster.prometheus_url,
-                    query=self._descheduler_query(),
+                    # Over the last interval, so that a cycle fully sees the effect of the previous one.
+                    query=usage_query(self.cores, self.interval),
                     low=low,
                     high=high,
                     deviation=deviation,
@@ -253,20 +254,6 @@ class LevelingRun:
                 assert self.descheduler is not None, "built for contenders that use it"
                 await start_descheduler(self.cluster, self.descheduler, policy, interval=self.interval)
             yield
-
-    def _descheduler_query(self) -> str:
-        """The load over the last interval, so that a cycle fully sees the effect of the previous one.
-
-        Loads are capped at 1: a higher sample ends a cycle of the descheduler with an error.
-        """
-        nodes: dict[float, list[str]] = defaultdict(list)
-        for name, cores in self.cores.items():
-            nodes[cores].append(name)
-        parts = (
-            f'rate(node_cpu_usage_seconds_total{{instance=~"{"|".join(names)}"}}[{self.interval:g}s]) / {cores:g}'
-            for cores, names in nodes.items()
-        )
-        return f"clamp_max({' or '.join(parts)}, 1)"
 
     @asynccontextmanager
     async def equipoise(self) -> AsyncIterator[None]:

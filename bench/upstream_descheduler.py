@@ -4,7 +4,8 @@ import asyncio
 import base64
 import json
 import shutil
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,58 @@ def prometheus_policy(
             }
         ],
     }
+
+
+def after_new_nodes_policy(
+    *, prometheus_url: str, cores: Mapping[str, float], window: float, excluded_namespaces: Sequence[str]
+) -> dict[str, Any]:
+    """LowNodeUtilization and RemoveDuplicates: what spreads pods to nodes that are new.
+
+    By requests, with the thresholds of its documentation (20 and 50 %). With a URL, by the usage that Prometheus has
+    measured in the last `window` seconds, 8 points around the mean. `cores`: those of each node.
+    """
+    if prometheus_url:
+        policy = prometheus_policy(
+            prometheus_url=prometheus_url, query=usage_query(cores, window), low=8, high=8, deviation=True,
+            evictions_per_node=5, excluded_namespaces=excluded_namespaces,
+        )  # fmt: skip
+    else:
+        low, high = (dict.fromkeys(("cpu", "memory", "pods"), percent) for percent in (20, 50))
+        arguments = {
+            "thresholds": low, "targetThresholds": high, "evictableNamespaces": {"exclude": list(excluded_namespaces)}
+        }  # fmt: skip
+        policy = {
+            "apiVersion": "descheduler/v1alpha2",
+            "kind": "DeschedulerPolicy",
+            "profiles": [
+                {
+                    "name": "level",
+                    "pluginConfig": [
+                        {"name": "DefaultEvictor", "args": {"nodeFit": True}},
+                        {"name": "LowNodeUtilization", "args": arguments},
+                    ],
+                    "plugins": {"balance": {"enabled": ["LowNodeUtilization"]}},
+                }
+            ],
+        }
+    [profile] = policy["profiles"]
+    duplicates = {"namespaces": {"exclude": list(excluded_namespaces)}}
+    profile["pluginConfig"].append({"name": "RemoveDuplicates", "args": duplicates})
+    profile["plugins"]["balance"]["enabled"].append("RemoveDuplicates")
+    return policy
+
+
+def usage_query(cores: Mapping[str, float], window: float) -> str:
+    """The load of each node over the last `window` seconds. It is at most 1: a higher sample ends a cycle of the
+    descheduler with an error."""
+    nodes: dict[float, list[str]] = defaultdict(list)
+    for name, number in cores.items():
+        nodes[number].append(name)
+    parts = (
+        f'rate(node_cpu_usage_seconds_total{{instance=~"{"|".join(names)}"}}[{window:g}s]) / {number:g}'
+        for number, names in nodes.items()
+    )
+    return f"clamp_max({' or '.join(parts)}, 1)"
 
 
 async def start_descheduler(cluster: Cluster, program: Path, policy: dict[str, Any], *, interval: float) -> int:

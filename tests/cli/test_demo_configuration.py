@@ -49,11 +49,12 @@ def demo_document(
     sliced: bool = False,
     colocation: bool = False,
     surge: bool = False,
+    rebalance: bool = False,
 ) -> dict[str, Any]:
     document = equipoise_document(
         kubeconfig="k", prometheus_url="http://p:1", nats_url="nats://n:1", neutral=False,
         ports=WITH_RECLAIMER if colocation else PORTS,
-        differences=differences(placement, sliced=sliced, colocation=colocation, surge=surge),
+        differences=differences(placement, sliced=sliced, colocation=colocation, surge=surge, rebalance=rebalance),
     )  # fmt: skip
     return compressed_document(document, factor)
 
@@ -147,3 +148,15 @@ def test_the_audit_log_is_checked_against_the_compressed_limits() -> None:
         WindowLimit(scope="namespace", count=5, seconds=6),
         WindowLimit(scope="cluster", count=20, share=0.01, seconds=6),
     ]
+
+
+def test_all_moves_of_a_demo_with_a_campaign_are_those_of_the_campaign() -> None:
+    """Its budget replaces the limit of the cluster, which permits one eviction a day."""
+    without, demo = dict(leaves(demo_document(1))), dict(leaves(demo_document(1, rebalance=True)))
+
+    assert {path for path in demo if demo[path] != without[path]} == {
+        "binder.limits.evictionsPerCluster.max", "binder.limits.evictionsPerCluster.maxCount",
+        "binder.limits.evictionsPerCluster.window", "binder.maxIntentLifetime", "descheduler.intentLifetime",
+        "load.freshness.eviction", "load.freshness.score",
+    }  # fmt: skip
+    assert demo["binder.limits.evictionsPerCluster.max"] == 1

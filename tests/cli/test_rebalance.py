@@ -93,6 +93,16 @@ def test_a_forecast_has_waves_risk_and_time() -> None:
     assert (plan.budget, plan.lasts, plan.nodes, plan.fills) == (4, 3_600.0, 50, 1)
 
 
+def test_nodes_of_unknown_load_are_named_because_the_plan_does_not_count_them() -> None:
+    """A campaign that begins without them stops when they become known."""
+    to = Console(file=io.StringIO(), width=200)
+    for unknown in (2, 0, None):
+        show_forecast(forecast_of(a_plan(0.4, unknown=unknown)), to)
+    text = to.file.getvalue()  # type: ignore[attr-defined]
+
+    assert text.count("The load of 2 nodes is not known") == text.count("is not known, so") == 1
+
+
 def test_a_forecast_ends_at_the_target() -> None:
     plan = forecast_of(a_plan(0.4, 0.3, 0.2), target=0.3)
     assert [wave.spread for wave in plan.waves] == [0.4, 0.3]

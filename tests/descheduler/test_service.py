@@ -490,7 +490,7 @@ async def test_a_plan_is_available_before_a_node_is_abnormal(cluster: Cluster) -
     assert (nodes["node-a"].before.cpu, nodes["node-a"].after.cpu) == pytest.approx((0.8, 0.6))
     assert (nodes["node-b"].before.cpu, nodes["node-b"].after.cpu) == pytest.approx((0.0, 0.1))
     assert (nodes["node-a"].abnormal_evaluations, nodes["node-a"].missing_evaluations) == (2, 3)
-    assert (plan.evictions, plan.interval, plan.considered) == ("dry run", 120.0, 3)
+    assert (plan.evictions, plan.interval, plan.considered, plan.unknown) == ("dry run", 120.0, 3, 0)
     assert plan.leader.holder == "descheduler-1"
     assert not cluster.intents
 

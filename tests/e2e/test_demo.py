@@ -15,6 +15,7 @@ from rich.console import Console
 from equipoise.cli.demo.colocation.figures import ColocationResult
 from equipoise.cli.demo.live_view import Screen
 from equipoise.cli.demo.options import DemoOptions
+from equipoise.cli.demo.rebalance.run import run_rebalance_demo
 from equipoise.cli.demo.run import Demo, run_demo
 from equipoise.cli.exit_codes import TERMINATED
 from equipoise.runtime.process.clock import SystemClock
@@ -111,6 +112,27 @@ async def test_every_pod_moves_without_a_gap() -> None:
     assert surge.services > NODES
     assert json.loads(result.encoded())["surge"]["moved"] == surge.moved
     for text in ("surge.mode always", "of them without a gap: 0 s with fewer ready endpoints", "0 detached pods left"):
+        assert text in output
+
+
+@pytest.mark.weekly
+async def test_a_campaign_fills_new_nodes_and_ends() -> None:
+    """Half of the spread is gone after a third of its moves, all of which are without a gap."""
+    console = Console(file=io.StringIO(), force_terminal=False, width=200)
+    options = DemoOptions(nodes=NODES, surge=True, rebalance=True)
+    result = await run_rebalance_demo(options, Screen(console))
+    output = console.file.getvalue()  # type: ignore[attr-defined]
+
+    assert result.nodes == NODES + result.new_nodes
+    assert result.ended.startswith(("nothing more to gain", "used its budget"))
+    assert result.moves_until_half is not None
+    assert 3 * result.moves_until_half <= result.moves + 2
+    assert result.spread_after < result.spread_before / 2
+    assert result.surge.moved == result.surge.without_gap >= result.moves > 0
+    assert (result.surge.seconds_with_fewer_ready, result.surge.detached_left_over) == (0.0, 0)
+    assert result.same_node_returns == 0
+    assert json.loads(result.encoded())["campaign"] == result.campaign
+    for text in ("10 nodes have joined", "equipoise rebalance: ", f"campaign {result.campaign}: ", "halved"):
         assert text in output
 
 

@@ -55,6 +55,9 @@ class CampaignForecast(msgspec.Struct, frozen=True, kw_only=True):
     target_spread: float | None = None
     evictions: str
     nodes: int
+    unknown: int | None
+    """The nodes of unknown load, which are in no spread; None if that is not known."""
+
     fills: int
     """The number of nodes to which pods move."""
 
@@ -132,6 +135,7 @@ def forecast(
         target_spread=target,
         evictions=plan.evictions,
         nodes=plan.considered,
+        unknown=plan.unknown,
         fills=len({move.target for move in moves}),
         unscheduled=plan.unscheduled,
     )

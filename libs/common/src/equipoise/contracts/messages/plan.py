@@ -123,6 +123,10 @@ class PlanResponse(Message, frozen=True, kw_only=True):
     considered: Count = 0
     """The number of nodes in the evaluation."""
 
+    unknown: Count | None = None
+    """The number of nodes of unknown load, which `before`, `after` and `waves` do not have. None in messages of earlier
+    versions."""
+
     interval: Seconds = 0.0
     """Seconds between two evaluations."""
 

@@ -43,7 +43,7 @@ MOST_MOVES = 500
 LASTS = 480.0
 """Seconds after which the campaign expires."""
 
-PLAN_TIMEOUT = 120.0
+PLAN_TIMEOUT = 300.0
 """Seconds within which the loads of all nodes are known, so that there is a plan."""
 
 
@@ -135,7 +135,7 @@ class Rebalance:
                 why = str(error)
             else:
                 why = prepared.refusal
-                if not why and prepared.plan.nodes == len(self.trace.nodes):
+                if not why and prepared.plan.nodes == len(self.trace.nodes) and not prepared.plan.unknown:
                     return prepared
             if time.monotonic() > deadline:
                 raise CommandFailed(f"no campaign can start: {why or 'the load of some nodes is unknown'}")
@@ -145,6 +145,14 @@ class Rebalance:
         """Waits until the moves of the campaign have ended. Returns the number of detached pods that remain."""
         assert self.demo.surge is not None, "a campaign of the demo moves without a gap"
         return await self.demo.surge.left_over()
+
+    def usage(self) -> dict[str, float]:
+        """The cores that a pod of each workload uses, by `namespace/name`: the same ones at any time."""
+        trace = self.trace
+        return {
+            f"{workload.namespace}/{workload.name}": float(milli) / 1_000
+            for workload, milli in zip(trace.workloads, trace.cpu_milli[:, 0], strict=True)
+        }
 
     def result(
         self,
@@ -159,12 +167,8 @@ class Rebalance:
         assert demo.surge is not None, "see `moves_end`"
         log = demo.cluster.audit_log
         events = figures.read_audit_log(log)
-        usage = {
-            f"{workload.namespace}/{workload.name}": float(milli) / 1_000
-            for workload, milli in zip(trace.workloads, trace.cpu_milli[:, 0], strict=True)
-        }
         written: list[Event] = [*audit.bindings(log), *audit.evictions(log)]
-        spreads = course(written, campaign.started_at, usage, trace_cores(trace))
+        spreads = course(written, campaign.started_at, self.usage(), trace_cores(trace))
         third = after_first_third(spreads)
         return RebalanceResult(
             nodes=len(trace.nodes),

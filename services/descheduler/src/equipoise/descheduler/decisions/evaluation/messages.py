@@ -223,6 +223,7 @@ def plan_response(
         unscheduled=len(evaluation.cluster.unscheduled),
         evictions=evictions,
         considered=len(evaluation.cluster.nodes),
+        unknown=sum(bool(node.unknown) for node in evaluation.cluster.nodes),
         interval=float(settings.interval),
         leader=leader,
         planned_at=snapshot.now,
