@@ -804,6 +804,15 @@ def test_a_move_that_was_wanted_and_is_not_possible_explains_a_plan_before_prote
     assert STRATEGY.plan(cluster, {"hot"}).why.startswith("no target: ")
 
 
+def test_a_pod_that_may_be_moved_later_explains_a_plan_before_protected_pods() -> None:
+    """Although more pods are protected."""
+    protected = [a_pod(f"own-{i}", cpu=0.5, protection="it belongs to Equipoise itself") for i in range(5)]
+    later = a_pod("web", cpu=6.0, protection="a pod of its workload was moved recently", postponed=True)
+    cluster = a_cluster(a_node("hot", [*protected, later]), a_loaded_node("idle", 0.1))
+
+    assert STRATEGY.plan(cluster, {"hot"}).why == "a pod of its workload was moved recently"
+
+
 @pytest.mark.parametrize(
     ("load", "threshold", "expected"),
     [

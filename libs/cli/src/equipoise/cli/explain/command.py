@@ -55,12 +55,12 @@ def node(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) ->
 
 
 @explain.command()
-@click.argument("name", metavar="NAMESPACE/NAME", shell_complete=completed_names.pods)
+@click.argument("name", metavar="[NAMESPACE/NAME]", required=False, shell_complete=completed_names.pods)
 @nats_options
 @cluster_options
 @wide_output_option
-def eviction(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) -> None:
-    """Explain why a pod was evicted, or why it was not.
+def eviction(name: str | None, bus: BusOptions, cluster: ClusterOptions, output: Output) -> None:
+    """Explain why a pod was evicted, or why it was not. Without a name, list the newest outcomes.
 
     From the samples to the replacement of the pod, from messages that are retained for 24 hours. What the bus does not
     have, as after a restart of `equipoise up`, is read from the ledger and from Events.
@@ -68,7 +68,11 @@ def eviction(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output
     import asyncio
 
     from equipoise.cli.explain.eviction import run_explain_eviction
+    from equipoise.cli.explain.recent_outcomes import run_recent_outcomes
     from equipoise.cli.explain.scores import pod_name
 
+    if name is None:
+        asyncio.run(run_recent_outcomes(bus, cluster, output=output))
+        return
     pod_name(name)  # reports an invalid name first
     asyncio.run(run_explain_eviction(name, bus, cluster, output=output))

@@ -233,7 +233,7 @@ def show(history: EvictionHistory, to: Console) -> None:
 def _title(eviction: EvictionRecord) -> Text:
     workload = "" if eviction.workload is None else f" of {eviction.workload}"
     node = f" on {eviction.node}" if eviction.node else ""
-    result = "proposed, no outcome yet" if eviction.outcome is None else _result(eviction.outcome)
+    result = "proposed, no outcome yet" if eviction.outcome is None else result_text(eviction.outcome)
     style = "bold red" if eviction.outcome is not None and eviction.outcome.outcome is Outcome.EVICTED else "bold"
     return Text.assemble(
         (eviction.pod_name, "bold"),
@@ -242,7 +242,8 @@ def _title(eviction: EvictionRecord) -> Text:
     )
 
 
-def _result(outcome: EvictionOutcome) -> str:
+def result_text(outcome: EvictionOutcome) -> str:
+    """The outcome in words, and its reason if the outcome alone does not state it."""
     if outcome.outcome in _SEVERAL_REASONS and outcome.detail and not outcome.limit:
         return f"{'failed' if outcome.outcome is Outcome.FAILED else 'not evicted'}: {outcome.detail}"
     return _RESULTS[outcome.outcome]

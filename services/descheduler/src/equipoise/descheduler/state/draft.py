@@ -33,6 +33,9 @@ class PlanDraft:
         self._protections: Counter[str] = Counter()
         """How many pods each reason protects, without pods that leave only with their node."""
 
+        self._postponements: Counter[str] = Counter()
+        """How many pods each reason protects for now: they may be moved later."""
+
     @property
     def room(self) -> int:
         """How many more moves may be proposed."""
@@ -90,7 +93,7 @@ class PlanDraft:
     def protect(self, pod: MovablePod, why: str) -> None:
         """Records that a pod must not be moved."""
         if not pod.belongs_to_node:
-            self._protections[why] += 1
+            (self._postponements if pod.postponed else self._protections)[why] += 1
         if len(self._protected) < MAX_REFUSED:
             self._protected.append(RefusedMove(pod=name_of_pod(pod), node=pod.node, why=why))
 
@@ -105,11 +108,12 @@ class PlanDraft:
         )
 
     def _decisive_reason(self) -> str:
-        """The reason of a whole node, else the most frequent one of the rejected moves, else of the protected pods."""
+        """The reason of a whole node, else the most frequent one of the rejected moves, else of the pods that may be
+        moved later, else of the protected pods."""
         of_nodes = [refused.why for refused in self._refused if not refused.pod]
         if of_nodes:
             return of_nodes[0]
-        reasons = Counter(refused.why for refused in self._refused) or self._protections
+        reasons = Counter(refused.why for refused in self._refused) or self._postponements or self._protections
         if reasons:
             return reasons.most_common(1)[0][0]
         return self._protected[0].why if self._protected else ""
