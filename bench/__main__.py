@@ -44,9 +44,13 @@ MODULES = {
     "second_scheduler": "second_scheduler",
     "consolidation": "consolidation",
     "rebalance": "rebalance",
+    "pressure": "pressure",
 }
-LONG = ("consolidation", "level_vs_descheduler", "make_room", "rebalance", "scheduling_cost", "second_scheduler")
-"""Take half an hour or longer, and build programs of others: run only if named."""
+LONG = (
+    "consolidation", "level_vs_descheduler", "make_room", "pressure", "rebalance", "scheduling_cost",
+    "second_scheduler",
+)  # fmt: skip
+"""Take half an hour or longer and build programs of others, or need root and a quiet machine: run only if named."""
 
 
 def main() -> int:
