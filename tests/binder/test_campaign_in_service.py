@@ -82,10 +82,45 @@ async def test_two_binders_make_no_more_moves_than_the_budget(world: World) -> N
     assert {outcome.campaign for outcome in world.outcomes if outcome.outcome is EVICTED} == {"chg-1"}
     assert {outcome.campaign for outcome in world.outcomes if outcome.outcome is REFUSED} == {""}
     assert [entry.campaign for entry in world.ledger.entries if entry.counted] == ["chg-1"] * 3
-    assert all(
-        'evicted from node "node-a" in campaign "chg-1" by the reason' in event.note for event in world.kube.events
-    )
+    of_pods = [event for event in world.kube.events if event.reason == "Descheduled"]
+    assert all('evicted from node "node-a" in campaign "chg-1" by the reason' in event.note for event in of_pods)
     assert campaign(world).ended == "used its budget of 3 moves"
+
+
+async def test_the_end_of_a_campaign_is_one_event_of_all_binders(world: World) -> None:
+    """Of the ledger, which nobody deletes."""
+    await two_binders(world)
+    await start(world, budget=1)
+    await world.propose("web-1")
+    await world.clock.advance(24.0)
+
+    [event] = [event for event in world.kube.events if event.action == "Rebalancing"]
+    assert (event.type, event.reason) == ("Normal", "CampaignEnded")
+    assert (event.regarding.kind, event.regarding.name) == ("ConfigMap", "equipoise-ledger")
+    assert event.metadata.namespace == OWN
+    assert event.note == 'Campaign "chg-1" made 1 of 1 moves and has ended: used its budget of 1 moves'
+
+
+async def test_a_campaign_that_stopped_is_a_warning(world: World) -> None:
+    await two_binders(world)
+    await start(world)
+    for _ in range(2):
+        await publish_evaluation(world, 0.9)
+    await world.clock.advance(12.0)
+
+    [event] = [event for event in world.kube.events if event.action == "Rebalancing"]
+    assert (event.type, event.reason) == ("Warning", "CampaignStopped")
+    assert "has ended: stopped: the spread of cpu is 90.0 points" in event.note
+
+
+async def test_a_binder_that_starts_long_after_a_campaign_writes_no_event_about_it(world: World) -> None:
+    await start(world)
+    await campaign_store.abort(world.kube, OWN, world.clock, "aborted")
+    await world.clock.advance(3_600.0)
+    await two_binders(world)
+    await world.clock.advance(12.0)
+
+    assert world.kube.events == []
 
 
 async def test_the_usual_limits_hold_before_and_after_a_campaign(world: World) -> None:

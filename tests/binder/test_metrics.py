@@ -1,5 +1,6 @@
 """The metrics of the ledger and of outcomes."""
 
+from binder.campaigns import a_campaign
 from binder.ledgers import a_ledger, an_entry
 from binder.replica_sets import a_move
 from binder.worlds import GENEROUS, OWN, World
@@ -47,6 +48,34 @@ async def test_the_state_of_the_ledger_is_exported(world: World) -> None:
 
     assert states == ["", "allowed", "paused", "allowed", "unreadable"]
     assert value(world, "limit_used", limit="evictionsPerWorkload") is None
+
+
+def test_the_state_of_the_last_campaign_and_its_moves_are_exported() -> None:
+    """While the ledger cannot be read they are unknown, and not 0."""
+    registry = CollectorRegistry()
+    metrics = BinderMetrics(GENEROUS, registry)
+
+    def exported() -> tuple[list[str], float | None, float | None]:
+        samples = [sample for family in registry.collect() for sample in family.samples]
+        states = [s.labels["state"] for s in samples if s.name == "equipoise_binder_campaign" and s.value == 1]
+        counts = (
+            registry.get_sample_value("equipoise_binder_campaign_moves", {"count": count})
+            for count in ("used", "budget")
+        )
+        return (states, *counts)
+
+    found = []
+    running = a_campaign(used=3, budget=8)
+    stopped = running.ending("stopped: 3 replacements are not ready after 10m", NOW)
+    for campaign in (None, running, replace(running, paused=True), running.ending("aborted", NOW), stopped):
+        metrics.on_ledger(a_ledger(campaign=campaign), NOW)
+        found.append(exported())
+    metrics.on_ledger(None, NOW)
+
+    assert found[0] == ([], 0, 0)
+    assert [states for states, *_ in found[1:]] == [["running"], ["paused"], ["ended"], ["stopped"]]
+    assert {counts for _, *counts in found[1:] for counts in [tuple(counts)]} == {(3, 8)}
+    assert exported() == ([], None, None)
 
 
 def test_detached_pods_are_exported_with_the_age_of_the_oldest() -> None:

@@ -106,14 +106,20 @@ class Binder:
         )
         evictions = DRY_RUN if self._dry_run else REAL
         metrics = BinderMetrics(settings.limits, runtime.metrics)
-        self._ledger_watch = LedgerWatch(
-            self._ledger, clock, runtime.health, evictions=evictions, installation=self._installation, metrics=metrics
-        )
         self._client = EvictionClient(
             kube, clock, runtime.health, sample_lifetime=shared.load.freshness.eviction, random=random
         )
         self._published = PublishedOutcomes()
         self._reporter = OutcomeReporter(runtime, self._published, metrics, now=lambda: self._ledger.latest)
+        self._ledger_watch = LedgerWatch(
+            self._ledger,
+            clock,
+            runtime.health,
+            evictions=evictions,
+            installation=self._installation,
+            metrics=metrics,
+            on_campaign_end=self._reporter.write_campaign_end,
+        )
         self._mover = SurgeMover(
             kube,
             clock,

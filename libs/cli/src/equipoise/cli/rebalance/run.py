@@ -45,6 +45,11 @@ PLAN_TIMEOUT = 90.0
 
 DEFAULT_MOVES = 200
 
+NO_CAMPAIGN = (
+    "no campaign was started: the usual limits hold. `equipoise rebalance` shows what one would move, and writes "
+    "nothing; `equipoise rebalance --apply --name NAME` starts it"
+)
+
 EARLIER_VERSION = "the descheduler that leads is of an earlier version, which plans no campaigns: upgrade it"
 
 
@@ -257,6 +262,4 @@ async def show_status(options: ClusterOptions, environment: Mapping[str, str], *
 
 def _show_campaign(shown: ShownCampaign, to: Console) -> None:
     to.print(Text(f"cluster: {shown.cluster}"))
-    to.print(
-        Text("no campaign was started" if shown.campaign is None else f"campaign: {campaign_text(shown.campaign)}")
-    )
+    to.print(Text(NO_CAMPAIGN if shown.campaign is None else f"campaign: {campaign_text(shown.campaign)}"))

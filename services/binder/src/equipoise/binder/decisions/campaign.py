@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.rule import amount
-from equipoise.binder.state.campaign import EXHAUSTED, Campaign, name_problem
+from equipoise.binder.state.campaign import EXHAUSTED, STOPPED, Campaign, name_problem
 from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.bounds import CLOCK_TOLERANCE, Time
 from equipoise.contracts.messages.descheduling import EvaluatedCluster
@@ -97,9 +97,9 @@ def _end(campaign: Campaign, ledger: Ledger, limits: Limits, now: float) -> str:
     if now >= campaign.expires_at:
         return f"expired after {campaign.used} of {campaign.budget} moves"
     if why := _failed_replacements(campaign, ledger, limits, now):
-        return f"stopped: {why}"
+        return f"{STOPPED}{why}"
     if campaign.finding and campaign.found >= (GAINED if campaign.finding == EXHAUSTED else WORSE):
-        return campaign.detail if campaign.finding == EXHAUSTED else f"stopped: {campaign.detail}"
+        return campaign.detail if campaign.finding == EXHAUSTED else f"{STOPPED}{campaign.detail}"
     target, spread = campaign.target_spread, campaign.spread
     if target is not None and spread is not None and spread <= target:
         return f"reached its target: the spread of {campaign.resource} is {100 * spread:.1f} points"

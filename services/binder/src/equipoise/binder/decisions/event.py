@@ -1,8 +1,9 @@
-"""The Events for the owner of a pod: why it was evicted, or why it cannot be."""
+"""The Events for the owner of a pod, why it was evicted or cannot be, and the one at the end of a campaign."""
 
 import hashlib
 from datetime import UTC, datetime
 
+from equipoise.binder.state.campaign import Campaign
 from equipoise.contracts.kubernetes.objects.cluster import Event
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, ObjectReference
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
@@ -11,6 +12,7 @@ from equipoise.contracts.plain_text import plain_text
 
 CONTROLLER = "equipoise.dev/binder"
 
+_LEDGER = "equipoise-ledger"
 _NOTE_BYTES = 1_024
 _INSTANCE_LENGTH = 128
 _NAME_LENGTH = 230
@@ -31,15 +33,31 @@ def workload_reference(workload: WorkloadObject) -> ObjectReference:
 
 def fence_probe(namespace: str, name: str, now: float) -> Event:
     """A valid Event of this name in the namespace of Equipoise."""
-    ledger = ObjectReference(api_version="v1", kind="ConfigMap", namespace=namespace, name="equipoise-ledger")
     return Event(
         metadata=ObjectMeta(name=name, namespace=namespace),
         event_time=_event_time(now),
         reason="FenceCheck",
         action="Checking",
-        regarding=ledger,
+        regarding=_ledger(namespace),
         reporting_controller=CONTROLLER,
         reporting_instance="binder",
+    )
+
+
+def campaign_event(campaign: Campaign, namespace: str, now: float, instance: str) -> Event:
+    """The Event that a campaign has ended, in the namespace of Equipoise. Every binder gives it the same name."""
+    digest = hashlib.sha256(f"{campaign.name} {campaign.started_at}".encode()).hexdigest()[:16]
+    moves = f"{campaign.used} of {campaign.budget} moves"
+    return Event(
+        metadata=ObjectMeta(name=f"{_LEDGER}.{digest}", namespace=namespace),
+        event_time=_event_time(now),
+        type="Warning" if campaign.stopped else "Normal",
+        reason="CampaignStopped" if campaign.stopped else "CampaignEnded",
+        action="Rebalancing",
+        note=_note(f'Campaign "{campaign.name}" made {moves} and has ended: {campaign.ended}'),
+        regarding=_ledger(namespace),
+        reporting_controller=CONTROLLER,
+        reporting_instance=instance[:_INSTANCE_LENGTH] or "binder",
     )
 
 
@@ -70,11 +88,19 @@ def intent_event(
         type="Warning" if refusal else "Normal",
         reason="EvictionRefused" if refusal else "Descheduled",
         action="Migrating",
-        note=plain_text(note, _NOTE_BYTES).encode()[:_NOTE_BYTES].decode(errors="ignore"),
+        note=_note(note),
         regarding=regarding,
         reporting_controller=CONTROLLER,
         reporting_instance=instance[:_INSTANCE_LENGTH] or "binder",
     )
+
+
+def _ledger(namespace: str) -> ObjectReference:
+    return ObjectReference(api_version="v1", kind="ConfigMap", namespace=namespace, name=_LEDGER)
+
+
+def _note(text: str) -> str:
+    return plain_text(text, _NOTE_BYTES).encode()[:_NOTE_BYTES].decode(errors="ignore")
 
 
 def _event_time(now: float) -> datetime:

@@ -3,11 +3,13 @@
 The responses also show the API server's time.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from equipoise.binder.decisions.status import campaign_text
 from equipoise.binder.shell.ledger_writer import LedgerWriter
 from equipoise.binder.shell.metrics import BinderMetrics
+from equipoise.binder.state.campaign import Campaign
 from equipoise.binder.state.ledger import Ledger, LedgerClosed
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.installation import InstallationCheck
@@ -22,6 +24,9 @@ one second determine the API server's time well. Times in windows must not shift
 _PERIOD = 10.0
 """Seconds between two reads."""
 
+_RECENT = 600.0
+"""Seconds after its end in which a campaign gets its Event. A binder that starts later writes none about an old one."""
+
 
 @dataclass
 class LedgerWatch:
@@ -33,6 +38,12 @@ class LedgerWatch:
 
     installation: InstallationCheck
     metrics: BinderMetrics
+    on_campaign_end: Callable[[Campaign], Awaitable[None]]
+    """Called once for each campaign that has ended."""
+
+    def __post_init__(self) -> None:
+        self._ended = ""
+        """The name of the last campaign whose end was reported."""
 
     async def synchronize(self) -> None:
         """Determines the API server's time, which takes a second. Returns even if the API server does not respond."""
@@ -73,3 +84,12 @@ class LedgerWatch:
         else:
             self.report(ledger)
             self.metrics.on_ledger(ledger, self.ledger.earliest)
+            if isinstance(ledger, Ledger) and ledger.campaign is not None:
+                await self._report_end(ledger.campaign)
+
+    async def _report_end(self, campaign: Campaign) -> None:
+        if campaign.ended_at is None or campaign.name == self._ended:
+            return
+        self._ended = campaign.name
+        if self.ledger.earliest - campaign.ended_at < _RECENT:
+            await self.on_campaign_end(campaign)

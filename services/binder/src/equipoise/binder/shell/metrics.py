@@ -1,9 +1,12 @@
 """The binder's metrics of the ledger, which are the same for all binders, and of its own outcomes."""
 
+from typing import get_args
+
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.status import ledger_status
+from equipoise.binder.state.campaign import Campaign, CampaignState
 from equipoise.binder.state.ledger import Ledger, LedgerClosed
 from equipoise.contracts.messages.eviction import Outcome
 
@@ -48,6 +51,19 @@ class BinderMetrics:
             ["late"],
             registry=registry,
         )
+        self._campaign = Gauge(
+            "equipoise_binder_campaign",
+            "1 for the state of the last campaign: running, paused, ended, or stopped because the cluster became worse "
+            "than planned. 0 for all without one.",
+            ["state"],
+            registry=registry,
+        )
+        self._campaign_moves = Gauge(
+            "equipoise_binder_campaign_moves",
+            "Moves of the last campaign: used (made or reserved), and its budget.",
+            ["count"],
+            registry=registry,
+        )
         for outcome in Outcome:
             self._outcomes.labels(outcome.value)
         for limit in limits.table:
@@ -65,7 +81,7 @@ class BinderMetrics:
     def on_ledger(self, ledger: Ledger | LedgerClosed | None, now: float) -> None:
         """Sets the metrics of the ledger, read at API server time `now`; None: unreadable, every count is unknown."""
         state = "unreadable"
-        for gauge in (self._limit_used, self._detached, self._oldest_detached):
+        for gauge in (self._limit_used, self._detached, self._oldest_detached, self._campaign, self._campaign_moves):
             gauge.clear()  # an old count would look like a current one
         if isinstance(ledger, LedgerClosed):
             state = "unreadable" if ledger.unreadable else "closed"
@@ -76,8 +92,16 @@ class BinderMetrics:
                 counts = [usage.counted for usage in status.usage if usage.limit == limit]
                 self._limit_used.labels(limit).set(max(counts, default=0))
             self._set_detached(ledger, now)
+            self._set_campaign(ledger.campaign)
         for name in LEDGER_STATES:
             self._ledger.labels(name).set(name == state)
+
+    def _set_campaign(self, campaign: Campaign | None) -> None:
+        for state in get_args(CampaignState):
+            self._campaign.labels(state).set(campaign is not None and campaign.state == state)
+        used, budget = (0, 0) if campaign is None else (campaign.used, campaign.budget)
+        self._campaign_moves.labels("used").set(used)
+        self._campaign_moves.labels("budget").set(budget)
 
     def _set_detached(self, ledger: Ledger, now: float) -> None:
         """Counts every open move: one that is only reserved has perhaps detached its pod."""

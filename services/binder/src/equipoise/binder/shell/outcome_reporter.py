@@ -1,14 +1,15 @@
-"""Reports the outcome of an intent: on the bus, and as Events for people."""
+"""Reports the outcome of an intent, on the bus and as Events for people, and the end of a campaign as an Event."""
 
 from collections.abc import Callable
 
 import structlog
 
-from equipoise.binder.decisions.event import intent_event, pod_reference, workload_reference
+from equipoise.binder.decisions.event import campaign_event, intent_event, pod_reference, workload_reference
 from equipoise.binder.decisions.result import Finish
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.live_reads import Unreadable, read_workload
 from equipoise.binder.shell.metrics import BinderMetrics
+from equipoise.binder.state.campaign import Campaign
 from equipoise.binder.state.published_outcomes import PublishedOutcomes
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.objects.cluster import Event
@@ -34,6 +35,7 @@ class OutcomeReporter:
         self._published = published
         self._bus = runtime.bus
         self._kube = runtime.kube
+        self._namespace = runtime.configuration.shared.kubernetes.namespace
         self._now = now
         self._identity = runtime.identity
         self._dry_runs = not runtime.own.evict
@@ -78,6 +80,11 @@ class OutcomeReporter:
                 )
                 await self._write(event)
 
+    async def write_campaign_end(self, campaign: Campaign) -> None:
+        """Write the Event that a campaign has ended, unless another binder has. One that cannot be written is only
+        logged."""
+        await self._write(campaign_event(campaign, self._namespace, self._now(), self._identity))
+
     async def _reference(self, workload: Workload | None) -> ObjectReference | None:
         """The reference to a workload, with the UID, without which `kubectl describe` does not find the Event."""
         if workload is None:
@@ -92,6 +99,6 @@ class OutcomeReporter:
         try:
             await self._kube.create(EVENTS, event)
         except Conflict:
-            pass  # the Event was written at an earlier delivery of the intent
+            pass  # it was written at an earlier delivery of the intent, or by another binder
         except KubeError as error:
             log.warning("event not written", name=event.metadata.name, error=str(error))

@@ -1,7 +1,7 @@
 """A campaign: one supervised rebalance, with a budget of moves and an end, as the ledger holds it."""
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,6 +29,11 @@ EXPIRY_TOLERANCE = 4.0
 
 EXHAUSTED = "nothing more to gain"
 """A finding that ends a campaign and is no reason against one more move."""
+
+STOPPED = "stopped: "
+"""The begin of the reason of a campaign that has ended because the cluster became worse than planned."""
+
+CampaignState = Literal["running", "paused", "ended", "stopped"]
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -114,6 +119,17 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
             and now < self.expires_at - EXPIRY_TOLERANCE
             and self.used - reserved < self.budget
         )
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has ended because the cluster became worse than planned."""
+        return self.ended_at is not None and self.ended.startswith(STOPPED)
+
+    @property
+    def state(self) -> CampaignState:
+        if self.ended_at is not None:
+            return "stopped" if self.stopped else "ended"
+        return "paused" if self.paused else "running"
 
     def taking_one(self) -> "Campaign":
         """One more move is reserved. Raises ValueError if the budget has none left."""
