@@ -28,7 +28,7 @@ HARMLESS = {
     "name", "window", "windows", "scoreWindow", "key", "values", "matchLabels", "timeZone", "from", "to", "max",
     "mean", "samples", "nodeLabels", "nodes", "pods", "matchers", "shard", "nodeSelector", "unmeasuredNodes",
     "workloads", "node", "cgroupParent", "currency", "instanceType", "labels", "statefulSets",
-    "capacity", "nodeLabel", "pod",
+    "capacity", "metric", "nodeLabel", "pod",
     "health", "listen",  # addresses on which a service listens
 }  # fmt: skip
 """Settings with free text that name no file, no credential and no server."""

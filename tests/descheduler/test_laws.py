@@ -29,6 +29,7 @@ from equipoise.contracts.configuration.settings import (
     Thresholds,
 )
 from equipoise.contracts.kubernetes.objects.node import Taint
+from equipoise.contracts.load.metric_rule import MetricRule
 from equipoise.contracts.messages.values.pressure import MeasuredPodPressure, NodePressure
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView, IntentLimits, PodMove
@@ -41,6 +42,7 @@ from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.decisions.strategies.make_room import MakeRoom
+from equipoise.descheduler.decisions.strategies.rules import MoveByRules
 from equipoise.descheduler.state.projection import Projection
 
 COUNTED = Thresholds(
@@ -77,7 +79,8 @@ POOLED = LowNodeLoad(
 )
 
 VARIANTS: list[Strategy] = [
-    *(strategy() for strategy in STRATEGIES.values()),
+    *(strategy() for name, strategy in STRATEGIES.items() if name != "rules"),
+    MoveByRules(rules=(MetricRule(metric="cpu", operator="GreaterThan", target=50),)),
     LowNodeLoad(deviation=Deviation()),
     LowNodeLoad(windows=("5m", "1h"), margin=0, target_threshold=0, min_load_reduction=0),
     LowNodeLoad(number_of_nodes=-1, node_order="memoryThenCpu", target_threshold=100),

@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 from scorer.clusters import a_demand, a_pod, a_scoring_state, demand_of, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import BatchWorkWeight, LoadSettings
+from equipoise.contracts.load.metric_rule import MetricRule
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
@@ -20,6 +21,7 @@ from equipoise.scorer.decisions.arrays import Demand, Demands, expected_load
 from equipoise.scorer.decisions.policies import SINGLE_POLICIES, ScoringPolicy
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
+from equipoise.scorer.decisions.policies.rules import MetricRules, Preference
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.decisions.ranking import points_of, points_of_pods
 from equipoise.scorer.settings import ScorerSettings
@@ -39,7 +41,10 @@ ordinary_pods = st.builds(
 
 EXAMPLES: dict[str, ScoringPolicy] = {
     "mix": Mix(parts=(MixPart(policy=WaterLevel(), weight=2.0), MixPart(policy=ProfilePolicy()))),
-    **{name: kind() for name, kind in SINGLE_POLICIES.items()},
+    "rules": MetricRules(
+        avoid=(MetricRule(metric="memory", operator="GreaterThan", target=90),), prefer=Preference(metric="cpu")
+    ),
+    **{name: kind() for name, kind in SINGLE_POLICIES.items() if name != "rules"},
 }
 every_policy = pytest.mark.parametrize("policy", EXAMPLES.values(), ids=EXAMPLES)
 

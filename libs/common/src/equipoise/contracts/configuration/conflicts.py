@@ -83,6 +83,7 @@ def configuration_conflicts(document: Mapping[str, Any], thresholds: Thresholds)
     faults += _packing_faults(scorer, emptyings)
     faults += _lifetime_faults(_mapping(document.get("descheduler")), _mapping(document.get("binder")))
     faults += _pressure_faults(_mapping(document.get("descheduler")), thresholds)
+    faults += _metric_faults(_mapping(document.get("load")), scorer, strategies)
     faults += _resource_faults(_mapping(document.get("load")), thresholds)
     faults += _window_faults(_mapping(document.get("load")), strategies)
     for path, strategy in strategies:
@@ -302,6 +303,21 @@ def _resource_faults(load: Section, thresholds: Thresholds) -> Iterator[str]:
                 f"thresholds.resources.{name}: load.resources measures no {name} (but {known}): add it there, or "
                 "remove the threshold"
             )
+
+
+def _metric_faults(load: Section, scorer: Section, strategies: Sequence[tuple[str, Section]]) -> Iterator[str]:
+    """Metrics of policies and of strategies that nothing measures."""
+    used: list[tuple[str, object]] = []
+    for path, policy in (*_policies(scorer), *strategies):
+        if policy.get("name") == "rules":
+            used += [(path, rule.get("metric")) for key in ("avoid", "rules") for rule in _list(policy.get(key))]
+            used.append((path, _mapping(policy.get("prefer")).get("metric")))
+        used += [(path, name) for name in _mapping(policy.get("furtherWeights"))]
+    measured = _mapping(load.get("resources"))
+    for path, metric in used:
+        if isinstance(metric, str) and metric not in (*measured, "cpu", "memory") and "pressure." not in metric:
+            known = ", ".join(sorted(measured)) or "none"
+            yield f"{path}: load.resources measures no {metric} (but {known}): add it there, or correct the name"
 
 
 def _apart(left: object, right: object) -> bool:

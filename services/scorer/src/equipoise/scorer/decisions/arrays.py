@@ -71,6 +71,28 @@ class BandRoom(msgspec.Struct, frozen=True, kw_only=True):
         return BandRoom(left=self.left[columns], capacity=self.capacity[columns])
 
 
+class FurtherLoads(msgspec.Struct, frozen=True, kw_only=True):
+    """The loads of further resources on the candidates."""
+
+    names: tuple[str, ...]
+    load: Array
+    """nodes × names: share in the shortest window; NaN is unknown."""
+
+    mean: Array
+    """names: the unweighted mean of all nodes of known load; NaN where there is none."""
+
+    def column(self, name: str) -> tuple[Array, float]:
+        """The loads of one resource, and the mean of all nodes; all NaN for a resource that is not measured."""
+        if name not in self.names:
+            return np.full(len(self.load), np.nan), np.nan
+        index = self.names.index(name)
+        return self.load[:, index], float(self.mean[index])
+
+    def take(self, columns: Rows) -> "FurtherLoads":
+        """The values of the candidates in these columns."""
+        return FurtherLoads(names=self.names, load=self.load[columns], mean=self.mean)
+
+
 class ClusterLoad:
     """The loads of all nodes; aggregates are computed on first use."""
 
@@ -130,6 +152,9 @@ class CandidateNodes(msgspec.Struct, frozen=True, kw_only=True):
     daily: DailyLoads | None = None
     """The loads of the next 24 hours; None for a policy without `uses_daily_loads`."""
 
+    further: FurtherLoads | None = None
+    """None for a policy that uses no further resource."""
+
     bands: BandRoom | None = None
     """None without co-location, and for a pod that requests nothing of a band."""
 
@@ -139,7 +164,7 @@ class CandidateNodes(msgspec.Struct, frozen=True, kw_only=True):
 
     def take(self, columns: Rows) -> "CandidateNodes":
         """The values of the candidates in these columns."""
-        daily, bands = self.daily, self.bands
+        daily, bands, further = self.daily, self.bands, self.further
         return CandidateNodes(
             names=[self.names[column] for column in columns.tolist()],
             windows=self.windows,
@@ -151,6 +176,7 @@ class CandidateNodes(msgspec.Struct, frozen=True, kw_only=True):
             limits=self.limits[columns],
             recent_placements=self.recent_placements[columns],
             daily=None if daily is None else daily.take(columns),
+            further=None if further is None else further.take(columns),
             bands=None if bands is None else bands.take(columns),
             emptied=self.emptied,
         )

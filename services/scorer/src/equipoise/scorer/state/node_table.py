@@ -35,6 +35,7 @@ from equipoise.scorer.decisions.load_correction import (
 from equipoise.scorer.state.band_rows import BandRows, requested
 from equipoise.scorer.state.cached_cluster_load import CachedClusterLoad
 from equipoise.scorer.state.daily_usage import DailyUsage
+from equipoise.scorer.state.further_rows import FurtherRows
 from equipoise.scorer.state.recent_placements import RecentPlacements
 from equipoise.scorer.state.reservations import NegativeReservation
 from equipoise.scorer.state.row_arrays import RowArrays
@@ -54,6 +55,7 @@ class NodeTable:
         statistics: tuple[Statistic, ...] = (),
         placement_spans: tuple[float, ...] = (),
         daily_loads: bool = False,
+        further: tuple[str, ...] = (),
         reclaimed_lifetime: float | None = None,
     ) -> None:
         """`chain` is the policy's; the other arguments are what any policy needs: nothing else is kept.
@@ -65,6 +67,7 @@ class NodeTable:
         self._statistics = statistics
         self._placements_within = RecentPlacements(placement_spans)
         self._daily = DailyUsage(load.batch_work_weight) if daily_loads else None
+        self._further = FurtherRows(load, further) if further else None
         self._bands = None if reclaimed_lifetime is None else BandRows(reclaimed_lifetime)
         self.windows = tuple(window.name for window in load.windows)
         self._lifetimes = tuple((window, load.lifetime(window)) for window in load.windows)
@@ -202,6 +205,7 @@ class NodeTable:
             limits=taken["limits"].T,
             recent_placements=self.recent_placements(rows, spans, now, without),
             daily=daily,
+            further=None if self._further is None else self._further.loads(rows, now),
         )
 
     def band_room(
@@ -390,6 +394,8 @@ class NodeTable:
         if self._daily is not None:
             unexpected = unexpected_usage(utilization, placement, usage_of, self._settings)
             self._daily.update(row, utilization, placement, usage_of, table.base[row], now, unexpected)
+        if self._further is not None:
+            self._further.update(row, utilization, placement, usage_of)
         means, newest = load[0].tolist(), utilization.sampled_at + self._settings.freshness.score
         for index, (window, lifetime) in enumerate(self._lifetimes):
             value = utilization.windows.get(window.name)
@@ -432,6 +438,8 @@ class NodeTable:
             self._placements_within.clear(row)
             if self._daily is not None:
                 self._daily.clear(row)
+            if self._further is not None:
+                self._further.clear(row)
             if self._bands is not None:
                 self._bands.clear(row)
             self._free.append(row)
@@ -443,6 +451,8 @@ class NodeTable:
         self._rows = {name[:1] + name[1:]: row for name, row in self._rows.items()}
         if self._daily is not None:
             self._daily.grow(len(self._table))
+        if self._further is not None:
+            self._further.grow(len(self._table))
         if self._bands is not None:
             self._bands.grow(len(self._table))
         self._free.extend(reversed(added))

@@ -68,6 +68,7 @@ class ScoringState:
             statistics=tuple(dict.fromkeys(name for policy in policies for name in policy.statistics)),
             placement_spans=tuple(span for policy in policies for span in policy.placement_spans),
             daily_loads=any(policy.uses_daily_loads for policy in policies),
+            further=tuple(dict.fromkeys(name for policy in policies for name in policy.further)),
             reclaimed_lifetime=settings.reclaimed.lifetime if settings.reclaimed.enabled else None,
         )
         self._demands = KnownDemands(self.nodes, self.policy.demand_chain)

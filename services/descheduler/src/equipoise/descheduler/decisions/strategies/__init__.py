@@ -9,8 +9,9 @@ from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.decisions.strategies.make_room import MakeRoom
+from equipoise.descheduler.decisions.strategies.rules import MoveByRules
 
-AnyStrategy = LowNodeLoad | LevelDay | BinPack | MakeRoom
+AnyStrategy = LowNodeLoad | LevelDay | BinPack | MakeRoom | MoveByRules
 """The table: what `descheduler.strategies` may list, distinguished by the tag `name`."""
 
 

@@ -36,6 +36,10 @@ class Mix(ScoringPolicy, frozen=True, kw_only=True, tag="mix"):
         return any(part.policy.uses_daily_loads for part in self.parts)
 
     @property
+    def further(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.policy.further))
+
+    @property
     def statistics(self) -> tuple[Statistic, ...]:
         return tuple(dict.fromkeys(name for part in self.parts for name in part.policy.statistics))
 

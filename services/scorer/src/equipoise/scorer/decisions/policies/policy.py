@@ -35,6 +35,11 @@ class ScoringPolicy(Section, frozen=True, kw_only=True, tag_field="name"):
         return False
 
     @property
+    def further(self) -> tuple[str, ...]:
+        """The further resources, and kinds of pressure, that the policy uses: metrics as in `MetricRule`."""
+        return ()
+
+    @property
     def statistics(self) -> tuple[Statistic, ...]:
         """The statistics that the policy needs besides the mean."""
         return ()

@@ -8,12 +8,15 @@ imbalance between cpu and memory on a node counts too, so that its headroom suit
 
 from typing import ClassVar
 
+import msgspec
+
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.scorer.decisions.arrays import CandidateNodes, DailyLoads, Demand, Demands, resources
+from equipoise.scorer.decisions.further_points import with_further_points
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight
 
 
@@ -39,11 +42,19 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
 
     resource_weights: ProfileWeights = ProfileWeights()
 
+    further_weights: dict[str, Weight] = msgspec.field(default_factory=dict)
+    """Weights of further resources by their names in `load.resources`, compared with 1 for cpu and memory together.
+    Their load now counts: they have no daily profile."""
+
     uses_daily_loads: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.resource_weights.cpu and not self.resource_weights.memory:
             raise ValueError("resourceWeights needs at least one weight above 0")
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        return tuple(self.further_weights)
 
     def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
         """50 for a node with the cluster's mean load in every hour. One point more per percentage point by which
@@ -76,7 +87,7 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
             full = self._full(daily, pod, base)
         points = np.clip(50.0 - 100.0 * cost / unit, 1.0, 100.0) if unit > 0.0 else np.full(count, 50.0)
         points[full | ~np.isfinite(cost) | np.isnan(nodes.load).all(axis=(1, 2))] = 0.0
-        return points
+        return with_further_points(points, nodes, self.further_weights)
 
     @staticmethod
     def _full(daily: DailyLoads, pod: Array, base: Array) -> Flags:
@@ -146,8 +157,7 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
                 self._clear_full(points, daily, pods[:, resource], base[resource], reserved[resource], resource)
         has_known_load = ~np.isnan(nodes.load).all(axis=(1, 2)) & np.isfinite(of_nodes).all(axis=0)
         points[:, ~has_known_load] = 0.0
-        scores: Array = points
-        return scores
+        return with_further_points(points, nodes, self.further_weights)
 
     def _clear_full(
         self, points: Array, daily: DailyLoads, pods: Array, base: Array, reserved: Array, resource: int

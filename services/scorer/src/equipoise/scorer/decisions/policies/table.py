@@ -11,6 +11,7 @@ from equipoise.scorer.decisions.policies.peaks import Peaks
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
+from equipoise.scorer.decisions.policies.rules import MetricRules
 from equipoise.scorer.decisions.policies.target_load_packing import TargetLoadPacking
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 
@@ -25,6 +26,7 @@ SINGLE_POLICIES: dict[str, type[ScoringPolicy]] = {
         RiskBalancing,
         LowRiskOvercommit,
         Peaks,
+        MetricRules,
     )
 }
 

@@ -14,6 +14,7 @@ from equipoise.contracts.load.demand import WATER_LEVEL, EstimateSource
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.arrays import MAX_SHARE, CandidateNodes, Demand, resources
+from equipoise.scorer.decisions.further_points import with_further_points
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight
 
 
@@ -37,6 +38,9 @@ class WaterLevel(ScoringPolicy, frozen=True, kw_only=True, tag="water_level"):
 
     resource_weights: ResourceWeights = ResourceWeights()
 
+    further_weights: dict[str, Weight] = msgspec.field(default_factory=dict)
+    """Weights of further resources by their names in `load.resources`, compared with 1 for cpu and memory together."""
+
     def __post_init__(self) -> None:
         if not any(self.window_weights.values()):
             raise ValueError("windowWeights needs at least one window with a weight above 0")
@@ -46,10 +50,18 @@ class WaterLevel(ScoringPolicy, frozen=True, kw_only=True, tag="water_level"):
     demand_chain: ClassVar[tuple[EstimateSource, ...]] = WATER_LEVEL
 
     @property
+    def further(self) -> tuple[str, ...]:
+        return tuple(self.further_weights)
+
+    @property
     def windows(self) -> tuple[str, ...]:
         return tuple(name for name, weight in self.window_weights.items() if weight > 0)
 
     def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
+        """The distance score of cpu and memory, and the points of further resources."""
+        return with_further_points(self._distance_scores(nodes, demand), nodes, self.further_weights)
+
+    def _distance_scores(self, nodes: CandidateNodes, demand: Demand) -> Array:
         """Weighted mean, over the known windows and resources, of the distance score of each."""
         rows = [index for index, name in enumerate(nodes.windows) if self.window_weights.get(name, 0.0) > 0.0]
         if not rows:
