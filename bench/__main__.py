@@ -45,6 +45,7 @@ MODULES = {
     "consolidation": "consolidation",
     "rebalance": "rebalance",
     "pressure": "pressure",
+    "consolidation_model": "consolidation_model",
 }
 LONG = (
     "consolidation", "level_vs_descheduler", "make_room", "pressure", "rebalance", "scheduling_cost",

@@ -18,9 +18,10 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.initial_placement import Placement, stock_placement
+from bench.initial_placement import stock_placement
 from bench.leveling_run import GRID, Contender, Result, constant_trace, contenders, run_contender
 from bench.output import report
+from equipoise.testbed.placement import Placement
 
 MIN_SCRAPES = 0.95
 """Share of the expected scrapes. Below it, the machine was too busy for a valid result."""

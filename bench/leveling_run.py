@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 import yaml
 
-from bench.initial_placement import Document, Placement, all_pods, bind, create_fleet, placement
+from bench.initial_placement import create_fleet
 from bench.output import progress
 from bench.upstream_descheduler import build_descheduler, prometheus_policy, start_descheduler, usage_query
 from equipoise.cli.commands.setup import create_resources
@@ -30,6 +30,7 @@ from equipoise.runtime.bus import Delivery, connect
 from equipoise.runtime.configuration import Nats
 from equipoise.testbed.api import Api
 from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.placement import Document, Placement, all_pods, bind, placement
 
 EQUIPOISE_INTERVAL = 120.0
 DESCHEDULER_INTERVAL = 30.0

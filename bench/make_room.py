@@ -26,7 +26,7 @@ import aiohttp
 import msgspec
 import numpy as np
 
-from bench.initial_placement import Document, Placement, create_fleet, placement
+from bench.initial_placement import create_fleet
 from bench.leveling_run import EQUIPOISE_INTERVAL, Contender, LevelingRun
 from bench.output import progress, report
 from equipoise.cli.demo.manifests import DAEMON_SET, NAMESPACE
@@ -35,6 +35,7 @@ from equipoise.lab.model.trace import Trace, TraceNode, TracePod, TraceWorkload
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import Api, ApiError
 from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.placement import Document, Placement, placement
 
 NODE_MILLI = 8_000
 AGENT_MILLI = 50

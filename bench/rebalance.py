@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from bench.initial_placement import Document, Placement, all_pods, bind, placement
 from bench.output import report
 from bench.upstream_descheduler import after_new_nodes_policy, build_descheduler, start_descheduler
 from equipoise.cli.demo import figures
@@ -32,6 +31,7 @@ from equipoise.cli.demo.rebalance.figures import Event, course, until_half
 from equipoise.cli.demo.rebalance.run import Rebalance
 from equipoise.cli.demo.run import Demo, started_demo
 from equipoise.testbed import audit
+from equipoise.testbed.placement import Document, Placement, all_pods, bind, placement
 from equipoise.testbed.ready_endpoints import ready_endpoints
 
 INTERVAL = 5.0

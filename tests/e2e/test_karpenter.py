@@ -6,11 +6,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from bench.consolidation.fleet import INSTANCE_TYPE, fleet
-from bench.consolidation.run import make_nodes
-from bench.karpenter import DISRUPTED, Karpenter, Policy, build_karpenter, start_karpenter
 
 from equipoise.binder.decisions.surge.detached_annotations import FORBIDDEN
+from equipoise.cli.demo.consolidation.fleet import INSTANCE_TYPE, fleet
+from equipoise.cli.demo.consolidation.nodes import make_nodes
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
@@ -18,6 +17,7 @@ from equipoise.contracts.kubernetes.nodes.consolidation_taint import CONSOLIDATI
 from equipoise.testbed.api import Api
 from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.karpenter import DISRUPTED, Karpenter, Policy, build_karpenter, start_karpenter
 from equipoise.testbed.objects import Manifest, deployment, eviction, pod_disruption_budget, pod_template
 
 pytestmark = [pytest.mark.weekly, pytest.mark.timeout(3600)]  # the first run builds Karpenter

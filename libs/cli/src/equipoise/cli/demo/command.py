@@ -30,6 +30,7 @@ REAL_NODES = 2
 @click.option("--colocation", is_flag=True, help="Run batch pods on what the other pods request and do not use.")
 @click.option("--surge", is_flag=True, help="Move pods without a gap, single replicas and blocked budgets included.")
 @click.option("--rebalance", is_flag=True, help="Ten empty nodes join, and a campaign levels: its course and its end.")
+@click.option("--consolidate", is_flag=True, help="Empty nodes that Karpenter has made, and let it remove them.")
 @click.option(
     "--real", is_flag=True, help="Two nodes with a kubelet and containers, and the chart. Needs root, in a clone."
 )
@@ -41,6 +42,7 @@ def demo(
     colocation: bool,
     surge: bool,
     rebalance: bool,
+    consolidate: bool,
     real: bool,
     keep: bool,
 ) -> None:
@@ -70,6 +72,11 @@ def demo(
         return
     if rebalance and (colocation or trace_folder is not None):
         raise click.UsageError("--rebalance uses the generated example, without batch pods")
+    if consolidate and (colocation or surge or rebalance or keep or trace_folder is not None):
+        raise click.UsageError("--consolidate has nodes and pods of its own: only --seed goes with it")
+    if consolidate:
+        _consolidate(screen, seed)
+        return
     options = DemoOptions(
         trace_folder=trace_folder,
         seed=seed,
@@ -85,6 +92,25 @@ def demo(
         return await (run_rebalance_demo if rebalance else run_demo)(options, screen)
 
     build(WITHOUT_METRICS)  # before the event loop starts, which would wait for the thread of a build at Ctrl-C
+    click.echo(asyncio.run(run()).encoded())
+
+
+def _consolidate(screen: "Screen", seed: int) -> None:
+    """Builds everything before the event loop starts, as above."""
+    import asyncio
+
+    from equipoise.cli.demo.consolidation.demo import ConsolidationDemoResult, run_consolidation_demo
+    from equipoise.cli.exit_codes import cancel_on_signals
+    from equipoise.testbed.binaries.build import build
+    from equipoise.testbed.karpenter import build_karpenter
+
+    build()
+    karpenter = build_karpenter()
+
+    async def run() -> ConsolidationDemoResult:
+        cancel_on_signals()
+        return await run_consolidation_demo(karpenter, screen, seed=seed)
+
     click.echo(asyncio.run(run()).encoded())
 
 

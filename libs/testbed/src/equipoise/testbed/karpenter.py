@@ -89,7 +89,7 @@ def build_karpenter() -> Karpenter:
         program = build_module(KARPENTER, cache=default_cache(), progress=progress) / "karpenter"
         go = find_go(default_cache(), progress, minimum=KARPENTER.minimum_go)
     # The version and the hash are those of go.mod and go.sum.
-    done = subprocess.run(  # noqa: S603  the words are those of this file
+    done = subprocess.run(
         [go, "mod", "download", "-json", MODULE],
         cwd=KARPENTER.source, env={**os.environ, **go_environment()}, capture_output=True, text=True, check=False,
     )  # fmt: skip

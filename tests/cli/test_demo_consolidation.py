@@ -7,15 +7,19 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from bench.consolidation.figures import Day, Figures, figures
-from bench.consolidation.fleet import INSTANCE_TYPE, even_placement, fewest_nodes, fleet
-from bench.consolidation.history import FOREVER, History, Placed, Span, history
 
+from equipoise.cli.demo.configuration import compressed_document, equipoise_document
+from equipoise.cli.demo.consolidation.demo import HOURS_PER_MONTH, consolidation_sentence, result_of
+from equipoise.cli.demo.consolidation.figures import ConsolidationFigures, UsedDay, figures
+from equipoise.cli.demo.consolidation.fleet import INSTANCE_TYPE, even_placement, fewest_nodes, fleet
+from equipoise.cli.demo.consolidation.history import FOREVER, History, Placed, Span, history
+from equipoise.cli.demo.consolidation.settings import CONSOLIDATION
 from equipoise.cli.demo.manifests import DAEMON_SET
+from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.lab.model.trace import Trace, TraceNode, TracePod, TraceWorkload
 from equipoise.testbed.ready_endpoints import ReadyEndpoints, Shortage
 
-DAY = Day(epoch=0.0, step_seconds=10.0, cpu_milli={"shop/web": [100.0, 900.0]})
+DAY = UsedDay(epoch=0.0, step_seconds=10.0, cpu_milli={"shop/web": [100.0, 900.0]})
 """A day of 20 seconds, so that a second is 1.2 hours."""
 
 
@@ -193,7 +197,7 @@ def test_a_pod_that_is_evicted_again_while_it_ends_counts_once(tmp_path: Path) -
     assert past.evictions == (3.0,)
 
 
-def measured(past: History, *shortages: Shortage, begin: float = 0.0, end: float = 20.0) -> Figures:
+def measured(past: History, *shortages: Shortage, begin: float = 0.0, end: float = 20.0) -> ConsolidationFigures:
     endpoints = ReadyEndpoints(complete=frozenset(), shortages=shortages)
     return figures(
         "", past, endpoints, DAY, begin=begin, end=end, node_milli=1_000, price=0.5, needed=(1, 1)
@@ -213,7 +217,7 @@ def test_node_hours_are_those_between_begin_and_end() -> None:
     assert result.hours == pytest.approx(24)
     assert result.node_hours == pytest.approx(24 + 6 + 6)
     assert result.price == pytest.approx(18)
-    assert result.evictions == 2
+    assert (result.evictions_before, result.evictions) == (1, 2)
 
 
 def test_hot_hours_follow_the_day_of_the_pods_that_are_on_the_node() -> None:
@@ -251,3 +255,31 @@ def test_what_was_pending_or_missing_before_does_not_count() -> None:
 
     assert (result.pending_pods, result.pending_seconds, result.longest_pending) == (2, 6.0, 4.0)
     assert result.missing_seconds == 2.0
+
+
+def test_the_demo_counts_all_evictions_and_prices_the_nodes_that_are_gone() -> None:
+    """Also those that relieved hot nodes before the first node could go."""
+    nodes = (Span(name="a", since=-9, until=FOREVER), Span(name="b", since=-9, until=5))
+    found = measured(History(nodes=nodes, pods=(), pending=(), evictions=(-1.0, 1.0, 2.0)))
+    result = result_of(found, 480.0)
+
+    assert (result.nodes_before, result.nodes_after, result.evictions) == (2, 1, 3)
+    assert result.saved_per_month == pytest.approx(INSTANCE_TYPE.price * HOURS_PER_MONTH)
+    assert consolidation_sentence(result).startswith("2 nodes → 1 (292.00 a month at 0.40 per hour; ")
+
+
+def test_the_settings_of_the_demo_are_valid_in_compressed_time() -> None:
+    """They let nodes be emptied, by moves without a gap."""
+    document = equipoise_document(
+        kubeconfig="",
+        prometheus_url="http://127.0.0.1:9090",
+        nats_url="nats://127.0.0.1:4222",
+        ports=dict.fromkeys((*SERVICES, "extender"), 8_080),
+        neutral=False,
+        differences=CONSOLIDATION,
+    )
+    compressed = compressed_document(document, 450.0)
+
+    assert compressed["descheduler"]["consolidation"]["mode"] == "act"
+    assert compressed["surge"]["mode"] == "always"
+    assert "payments" not in compressed["namespaces"]["exclude"]

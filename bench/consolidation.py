@@ -17,42 +17,24 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.consolidation.figures import Figures
-from bench.consolidation.fleet import INSTANCE_TYPE, fleet
-from bench.consolidation.run import Course, Participant, run_participant
-from bench.karpenter import build_karpenter
-from equipoise.cli.demo.configuration import COMPRESSION, SURGE
-from equipoise.contracts.bus.subjects import SERVICES
-
-EQUIPOISE = Participant(
-    name="Equipoise, WhenEmpty",
-    policy="WhenEmpty",
-    services=SERVICES,
-    settings={
-        **COMPRESSION[0].document,
-        **SURGE.document,
-        "namespaces": {"exclude": ["kube-system", "kube-public", "kube-node-lease", "equipoise-system"]},
-        "thresholds": {"high": {"cpu": 80, "memory": 90}},
-        "descheduler": {
-            "intentLifetime": "12m",
-            "strategies": [{"name": "low_node_load"}, {"name": "level_day"}],
-            "consolidation": {"mode": "act", "emptyingTimeout": "12h", "removalTimeout": "12h"},
-        },
-    },
-)
-"""The day is leveled first, because no node is emptied while another one is above its threshold in any hour.
-Timeouts of consolidation are longer than by default, because neither Karpenter's intervals nor the moves of pods are
-compressed."""
+from bench.output import progress
+from equipoise.cli.demo.consolidation.figures import ConsolidationFigures
+from equipoise.cli.demo.consolidation.fleet import INSTANCE_TYPE, fleet
+from equipoise.cli.demo.consolidation.run import Course, Participant, run_participant
+from equipoise.cli.demo.consolidation.settings import CONSOLIDATION
+from equipoise.lab.model.resource_requests import RequestsVariant, with_requests
+from equipoise.lab.resource_requests.proposals import proposals
+from equipoise.testbed.karpenter import build_karpenter
 
 PARTICIPANTS = (
     Participant(name="nothing, WhenEmpty", policy="WhenEmpty"),
     Participant(name="Karpenter, Balanced", policy="Balanced"),
     Participant(name="Karpenter, WhenEmptyOrUnderutilized", policy="WhenEmptyOrUnderutilized"),
-    EQUIPOISE,
+    Participant(name="Equipoise, WhenEmpty", policy="WhenEmpty", settings=CONSOLIDATION),
 )
 
 
-def print_table(results: list[Figures]) -> None:
+def print_table(results: list[ConsolidationFigures]) -> None:
     """Prints the results as a table."""
     first = results[0]
     bound = (
@@ -84,7 +66,7 @@ def print_table(results: list[Figures]) -> None:
             f"{result.nodes_before} → {result.nodes_after}",
             f"{result.node_hours:.0f}",
             f"{result.price:.2f}",
-            f"{result.evictions}",
+            f"{result.evictions_before} + {result.evictions}",
             f"{result.missing_seconds:.0f}",
             f"{result.hot_node_hours:.1f} ({result.hot_node_hours / result.node_hours:.1%})",
             f"{result.hottest:.0f} %",
@@ -102,7 +84,10 @@ async def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--step-seconds", type=int, default=6, help="real seconds of 15 minutes of the day")
     parser.add_argument("--warm-up-days", type=int, default=1, help="days before the first node may be removed")
-    parser.add_argument("--days", type=int, default=1)
+    parser.add_argument("--days", type=float, default=1.0)
+    parser.add_argument(
+        "--requests", choices=["present", "proposed"], default="present", help="proposed: by `lab whatif --requests`"
+    )
     parser.add_argument("--setup-seconds", type=float, default=90.0, help="until the first day begins")
     parser.add_argument("--results", type=Path, help="file to which results are appended; its runs are not repeated")
     parser.add_argument("--only", default="", help="regular expression of the participants to run")
@@ -114,13 +99,21 @@ async def main() -> None:
         setup_seconds=options.setup_seconds,
     )
     lines = options.results.read_text().splitlines() if options.results and options.results.exists() else []
-    results = {result.name: result for result in (msgspec.json.decode(line, type=Figures) for line in lines)}
+    results = {
+        result.name: result for result in (msgspec.json.decode(line, type=ConsolidationFigures) for line in lines)
+    }
     karpenter = await asyncio.to_thread(build_karpenter)
     trace = fleet(options.seed, options.nodes)
+    if options.requests == "proposed":
+        requests = tuple(proposal.proposed for proposal in proposals(trace))
+        trace = with_requests(trace, RequestsVariant(name="proposed", requests=requests))
     for participant in PARTICIPANTS:
+        if options.requests != "present":
+            name = f"{participant.name}, {options.requests} requests"
+            participant = msgspec.structs.replace(participant, name=name)  # noqa: PLW2901
         if participant.name in results or not re.search(options.only, participant.name):
             continue
-        result = await run_participant(participant, trace, karpenter, course, seed=options.seed)
+        result = await run_participant(participant, trace, karpenter, course, seed=options.seed, report=progress)
         results[participant.name] = result
         line = msgspec.json.encode(result).decode()
         print(line, flush=True)

@@ -2,9 +2,8 @@
 
 import re
 
-from bench.karpenter import InstanceType, node_pool
-
 from equipoise.testbed.binaries.build import KARPENTER, MODULES
+from equipoise.testbed.karpenter import InstanceType, node_pool
 
 
 def test_its_version_is_pinned() -> None:

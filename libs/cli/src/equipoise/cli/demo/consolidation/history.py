@@ -16,7 +16,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     """The time for which something was so, in Unix seconds. `until` is infinite if it still is."""
 
     name: str
-    """Of a node, or `namespace/name` of a pod."""
+    """The name of a node, or `namespace/name` of a pod."""
 
     since: float
     until: float

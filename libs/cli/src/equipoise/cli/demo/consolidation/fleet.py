@@ -1,4 +1,4 @@
-"""The pods of the comparison, their start on nodes of one instance type, and the nodes that their requests need."""
+"""The pods of a run, their start on nodes of one instance type, and the nodes that their requests need."""
 
 import heapq
 import random
@@ -8,10 +8,10 @@ from math import ceil
 
 import msgspec
 
-from bench.initial_placement import Placement
-from bench.karpenter import InstanceType
 from equipoise.cli.demo.example import example_trace
 from equipoise.lab.model.trace import Trace, TraceNode
+from equipoise.testbed.karpenter import InstanceType
+from equipoise.testbed.placement import Placement
 
 AGENT_MILLI, AGENT_MIB = 50, 64
 """The requests of the DaemonSet that runs on every node."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from bench.consolidation.history import History
+from equipoise.cli.demo.consolidation.history import History
 from equipoise.testbed.ready_endpoints import ReadyEndpoints
 
 HOT = 0.80
@@ -15,7 +15,7 @@ SAMPLES_PER_STEP = 2
 """How often the load of all nodes is computed in each step of the day."""
 
 
-class Day(msgspec.Struct, frozen=True, kw_only=True):
+class UsedDay(msgspec.Struct, frozen=True, kw_only=True):
     """The use of the pods over a day, which repeats."""
 
     epoch: float
@@ -34,7 +34,7 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
         return 24 / self.seconds
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
+class ConsolidationFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One run. Hours are those of the compressed day; seconds are real."""
 
     name: str
@@ -49,9 +49,12 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     node_hours: float
     price: float
-    """Of these node-hours."""
+    """The price of these node-hours."""
 
     evictions: int
+    evictions_before: int
+    """Evictions before these hours, while the day was measured."""
+
     missing_seconds: float
     """Seconds with fewer ready endpoints than replicas, summed over the Services."""
 
@@ -65,7 +68,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """Pods for which kube-scheduler found no node at first."""
 
     pending_seconds: float
-    """Until they were bound, in total."""
+    """The seconds until they were bound, in total."""
 
     longest_pending: float
 
@@ -74,25 +77,25 @@ def figures(
     name: str,
     past: History,
     endpoints: ReadyEndpoints,
-    day: Day,
+    day: UsedDay,
     *,
     begin: float,
     end: float,
     node_milli: float,
     price: float,
     needed: tuple[int, int],
-) -> Figures:
-    """The figures from `begin` to `end`, in Unix seconds.
+) -> ConsolidationFigures:
+    """The figures between two Unix times.
 
-    `node_milli`: the cores of a node. `price`: of a node per hour. `needed`: the lower bound of the number of nodes,
-    and a number that is sufficient.
+    `node_milli`: the cores of a node. `price`: the price of a node per hour. `needed`: the lower bound of the number of
+    nodes, and a number that is sufficient.
     """
     factor = day.hours_per_second
     node_seconds = sum(node.within(begin, end) for node in past.nodes)
     loads = [load / node_milli for sample in _loads(past, day, begin, end) for load in sample.values()]
     pending = [span.within(begin, end) for span in past.pending if begin <= span.since < end]
     sample_seconds = day.step_seconds / SAMPLES_PER_STEP
-    return Figures(
+    return ConsolidationFigures(
         name=name,
         hours=(end - begin) * factor,
         nodes_before=sum(node.since <= begin < node.until for node in past.nodes),
@@ -102,6 +105,7 @@ def figures(
         node_hours=node_seconds * factor,
         price=node_seconds * factor * price,
         evictions=sum(begin <= at < end for at in past.evictions),
+        evictions_before=sum(at < begin for at in past.evictions),
         missing_seconds=sum(shortage.seconds for shortage in endpoints.shortages if begin <= shortage.since < end),
         hot_node_hours=sum(load > HOT for load in loads) * sample_seconds * factor,
         hottest=100 * max(loads, default=0.0),
@@ -111,7 +115,7 @@ def figures(
     )
 
 
-def _loads(past: History, day: Day, begin: float, end: float) -> Iterator[Mapping[str, float]]:
+def _loads(past: History, day: UsedDay, begin: float, end: float) -> Iterator[Mapping[str, float]]:
     """Used millicores of the nodes that have pods, at equal intervals."""
     seconds = day.step_seconds / SAMPLES_PER_STEP
     for number in range(int((end - begin) / seconds)):

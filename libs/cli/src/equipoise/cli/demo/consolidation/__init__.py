@@ -1,0 +1,1 @@
+"""Fewer nodes: Equipoise empties nodes that Karpenter has made, and Karpenter removes them."""
