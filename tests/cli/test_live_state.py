@@ -613,3 +613,19 @@ def test_a_sample_is_shown_for_as_long_as_the_collector_that_measures_has_it() -
     state.use(LoadSettings(freshness=Freshness(score=Duration(7_200))))
     state.tick(NOW + long_ago)
     assert [row.unknown for row in state.rows] == [""]
+
+
+def test_a_node_shows_the_loads_of_further_resources() -> None:
+    """Only those that are known."""
+    utilization = a_node_utilization(cpu=7.5, memory=16 * GIB)
+    window = utilization.windows["5m"]
+    mean = msgspec.structs.replace(window.mean, further={"network": 30.0, "gpu": 1.0})
+    state = a_state(
+        msgspec.structs.replace(
+            utilization,
+            base=msgspec.structs.replace(utilization.base, further={"network": 90.0}),
+            windows={"5m": msgspec.structs.replace(window, mean=mean)},
+        )
+    )
+
+    assert {"network": 0.333} == a_row(state).further

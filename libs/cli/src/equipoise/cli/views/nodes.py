@@ -193,6 +193,7 @@ class KnownNode:
             self.name, _rounded(load.cpu), _rounded(load.memory), why,
             _rounded(self._requests.cpu), _rounded(self._requests.memory), self.pod_count, state, self._set_apart,
             self._emptied,
+            {name: round(share, DIGITS) for name, share in (load.further or {}).items()},
         )  # fmt: skip
 
     def _known_load(self, now: float, max_age: float) -> tuple[Resources, str]:

@@ -35,6 +35,9 @@ class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     emptied: str = ""
     """Whether consolidation is emptying the node, and since when; empty if it does not."""
 
+    further: dict[str, float] = {}
+    """The known loads of further resources (`load.resources`), by name."""
+
 
 class MoveRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A proposed eviction, and what became of it."""
