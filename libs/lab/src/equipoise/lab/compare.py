@@ -13,6 +13,7 @@ from equipoise.scheduling.plugins.handle import Handle
 from equipoise.scheduling.profile import build_frameworks
 from equipoise.scheduling.settings.document import InvalidConfiguration
 from equipoise.scorer.decisions.policies import ScoringPolicy
+from equipoise.scorer.decisions.policies.pressure import PressurePolicy
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 
 REFERENCES = (STOCK, GREEDY)
@@ -65,7 +66,8 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
     loaded.
     """
     own = settings.scorer.policy.policy_name()
-    names = request.policies or (STOCK, GREEDY, *dict.fromkeys((*SINGLE_POLICIES, own)))
+    compared = [name for name in SINGLE_POLICIES if name != PressurePolicy.policy_name()]  # traces have no pressure
+    names = request.policies or (STOCK, GREEDY, *dict.fromkeys((*compared, own)))
     policies = {STOCK: None} | policies_of(names, settings.scorer.policy)
     plugins = _by_name(request.plugins)
     if taken := sorted(plugins.keys() & {GREEDY, STOCK, own, *SINGLE_POLICIES}):

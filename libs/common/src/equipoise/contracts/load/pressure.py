@@ -89,6 +89,21 @@ def waiting_of(pressure: NodePressure | None, resource: ContendedResource) -> fl
     return share
 
 
+def waiting_for_others(pressure: NodePressure | None) -> float | None:
+    """The share of time (0..1) in which pods of a node wait for CPU or disks because of others; None if it is unknown.
+
+    Beside throttled pods, what other pods wait for CPU counts, as in `pressure_state`.
+    """
+    if pressure is None:
+        return None
+    cpu, pods = pressure.waiting.cpu, pressure.pods.values()
+    if cpu is not None and any(is_throttled(pod) for pod in pods):
+        others = [pod.cpu or 0.0 for pod in pods if not is_throttled(pod)]
+        cpu = None if all(pod.cpu is None for pod in pods) else min(cpu, max(others, default=0.0))
+    known = [share for share in (cpu, pressure.waiting.io) if share is not None]
+    return max(known, default=None)
+
+
 def threshold_of(thresholds: PressureThresholds, resource: ContendedResource) -> float | None:
     """The threshold of a resource as a share (0..1); None without one."""
     percent: float | None = getattr(thresholds, resource)

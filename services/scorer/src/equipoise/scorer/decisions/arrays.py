@@ -149,6 +149,10 @@ class CandidateNodes(msgspec.Struct, frozen=True, kw_only=True):
     recent_placements: Array
     """nodes × the policy's `placement_spans`: pods placed on the node within each span."""
 
+    waiting: Array | None = None
+    """The share of time (0..1) in which pods of each node wait for CPU or disks (`waiting_for_others`); NaN is unknown.
+    None: unknown for all nodes."""
+
     daily: DailyLoads | None = None
     """The loads of the next 24 hours; None for a policy without `uses_daily_loads`."""
 
@@ -175,6 +179,7 @@ class CandidateNodes(msgspec.Struct, frozen=True, kw_only=True):
             requests=self.requests[columns],
             limits=self.limits[columns],
             recent_placements=self.recent_placements[columns],
+            waiting=None if self.waiting is None else self.waiting[columns],
             daily=None if daily is None else daily.take(columns),
             further=None if further is None else further.take(columns),
             bands=None if bands is None else bands.take(columns),

@@ -15,6 +15,7 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.cluster_messages import ClusterMessages
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, UsageOf, usage_on_node
 from equipoise.contracts.load.demand import EstimateSource, fresh_windows, pod_usage
+from equipoise.contracts.load.pressure import waiting_for_others
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
@@ -204,6 +205,7 @@ class NodeTable:
             requests=taken["requests"].T,
             limits=taken["limits"].T,
             recent_placements=self.recent_placements(rows, spans, now, without),
+            waiting=taken["waiting"][0],
             daily=daily,
             further=None if self._further is None else self._further.loads(rows, now),
         )
@@ -386,6 +388,8 @@ class NodeTable:
             batch_work=batch_work,
         )
         table.load[row], table.base[row] = load, base_of(utilization)
+        waiting = waiting_for_others(utilization.pressure)
+        table.waiting[row] = math.nan if waiting is None else waiting
         if batch_work:
             total = corrected_load(utilization, placement, usage_of, load=self._settings)
             self._uncounted[node] = total[0] - load[0]

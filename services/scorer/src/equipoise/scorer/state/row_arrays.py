@@ -21,6 +21,7 @@ class RowArrays:
             "until": ((windows,), -np.inf),
             "requests": ((len(RESOURCES),), 0.0),
             "limits": ((len(RESOURCES),), 0.0),
+            "waiting": ((1,), np.nan),
             "headroom": ((len(RESOURCES) + 1,), -np.inf),
         }
         self._empty = np.concatenate([np.full(math.prod(shape), fill) for shape, fill in parts.values()])
@@ -50,6 +51,9 @@ class RowArrays:
 
         self.headroom = parts["headroom"]
         """rows × (resources, pods): see `decisions.headroom`."""
+
+        self.waiting = parts["waiting"]
+        """rows × 1: the share of time in which pods wait for CPU or disks."""
 
         self.since, self.until = parts["since"], parts["until"]
         """rows × windows: Unix seconds between which a value may be used."""

@@ -9,6 +9,7 @@ from equipoise.scorer.decisions.policies.load_aware import LoadAware
 from equipoise.scorer.decisions.policies.low_risk_overcommit import LowRiskOvercommit
 from equipoise.scorer.decisions.policies.peaks import Peaks
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
+from equipoise.scorer.decisions.policies.pressure import PressurePolicy
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
 from equipoise.scorer.decisions.policies.rules import MetricRules
@@ -27,6 +28,7 @@ SINGLE_POLICIES: dict[str, type[ScoringPolicy]] = {
         LowRiskOvercommit,
         Peaks,
         MetricRules,
+        PressurePolicy,
     )
 }
 
