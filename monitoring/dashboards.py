@@ -207,6 +207,12 @@ FLEET = Dashboard(
                     stacked=True,
                     queries=[_by("sum", "reason", _of("equipoise_collector_nodes_unknown"))],
                 ),
+                Panel(
+                    title="Highest pressure",
+                    text="Share of time in which processes wait on the node where they wait most; empty if unknown.",
+                    unit="percentunit",
+                    queries=[_by("max", "resource", _of("equipoise_collector_highest_pressure"))],
+                ),
             ],
         ),
     ],

@@ -2,12 +2,19 @@
 
 import msgspec
 from collector.collectors import NO_PROFILE, World, a_world, collecting
+from prometheus_client import CollectorRegistry
 
 from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.shell.metrics import CollectorMetrics
 from equipoise.contracts.messages.values.pressure import NodePressure, Pressure
 
 SETTINGS = CollectorSettings(leader_election=False, profile=NO_PROFILE)
 MEASURED = {"cpu": 0.3, "memory": 0.0, "io": 0.05, "throttled": 0.2}
+
+
+def collector_metrics() -> tuple[CollectorMetrics, CollectorRegistry]:
+    registry = CollectorRegistry()
+    return CollectorMetrics(registry), registry
 
 
 async def node_pressure(world: World, settings: CollectorSettings = SETTINGS) -> NodePressure | None:
@@ -26,6 +33,20 @@ async def test_messages_have_the_pressure_of_nodes_and_pods() -> None:
     assert Pressure(cpu=0.3, memory=0.0, io=0.05) == pressure.waiting
     assert {"uid-db-0"} == pressure.pods.keys()
     assert (0.3, 0.2) == (pressure.pods["uid-db-0"].cpu, pressure.pods["uid-db-0"].throttled)
+
+
+async def test_metrics_have_the_pressure_of_the_node_that_waits_most() -> None:
+    metrics, registry = collector_metrics()
+    metrics.on_pressure([Pressure(cpu=0.2, io=0.1), Pressure(cpu=0.6)])
+
+    def highest(resource: str) -> float | None:
+        return registry.get_sample_value("equipoise_collector_highest_pressure", {"resource": resource})
+
+    assert (0.6, None, 0.1) == (highest("cpu"), highest("memory"), highest("io"))
+    assert 2 == registry.get_sample_value("equipoise_collector_nodes_with_pressure")
+
+    metrics.on_pressure([])
+    assert highest("cpu") is None
 
 
 async def test_a_source_without_pressure_changes_no_message() -> None:

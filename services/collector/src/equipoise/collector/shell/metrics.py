@@ -5,9 +5,11 @@ from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from equipoise.collector.decisions.pressure.pressure_query import PRESSURE_RESOURCES
 from equipoise.collector.decisions.validation.usage import Reason
 from equipoise.contracts.load.correction import skew_of
 from equipoise.contracts.messages.utilization import UtilizationCycle
+from equipoise.contracts.messages.values.pressure import Pressure
 
 
 class CollectorMetrics:
@@ -33,7 +35,22 @@ class CollectorMetrics:
         self._unknown = gauge(
             "equipoise_collector_nodes_unknown", "Expected nodes of unknown load, by reason.", "reason"
         )
+        self._pressure_known = gauge("equipoise_collector_nodes_with_pressure", "Nodes of known pressure.")
+        self._pressure = gauge(
+            "equipoise_collector_highest_pressure",
+            "Share of time (0..1) in which processes wait on the node where they wait most; absent if unknown.",
+            "resource",
+        )
         self._skew = gauge("equipoise_collector_source_skew_seconds", "Clock of the metric source minus ours.")
+
+    def on_pressure(self, waiting: Sequence[Pressure]) -> None:
+        """Sets the metrics of pressure. `waiting`: the known pressure of each node."""
+        self._pressure_known.set(len(waiting))
+        self._pressure.clear()
+        for resource in PRESSURE_RESOURCES:
+            known = [share for item in waiting if (share := getattr(item, resource)) is not None]
+            if known:
+                self._pressure.labels(resource).set(max(known))
 
     def on_cycle(self, cycles: Sequence[UtilizationCycle]) -> None:
         """Sets the metrics at the end of a round. `cycles`: one for each shard of this replica; empty when it holds

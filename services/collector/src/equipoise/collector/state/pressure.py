@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from equipoise.collector.decisions.pressure.pressure_readings import PressureReading, without_unit
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.values.pressure import MeasuredPodPressure, NodePressure
+from equipoise.contracts.messages.values.pressure import MeasuredPodPressure, NodePressure, Pressure
 
 UNIT_MEMORY = 86_400.0
 """Seconds for which the counters of a node are unknown after a value showed another unit: at low pressure, a wrong
@@ -49,6 +49,14 @@ class PressureStore:
             unknown=dict(reading.unknown),
             pods={pod.uid: pressure for pod in placed if (pressure := fresh.get(pod.uid)) is not None},
         )
+
+    def waiting(self, now: float) -> list[Pressure]:
+        """The known pressure of each node."""
+        return [
+            reading.waiting
+            for reading in self._readings.values()
+            if reading.waiting != Pressure() and now - reading.sampled_at <= self._max_age
+        ]
 
     @property
     def readings(self) -> Mapping[str, PressureReading]:
