@@ -27,11 +27,11 @@ def test_the_plans_always_include_the_stock_scheduler_alone() -> None:
 
 
 def test_by_default_everything_is_compared() -> None:
-    """Every policy but `pressure`, which traces do not have, and every scenario, with and without the descheduler; the
-    reference in `fresh` only."""
+    """Every policy but `pressure`, which traces do not have, and `rules`, which only a user has, and every scenario,
+    with and without the descheduler; the reference in `fresh` only."""
     found = plans(ComparisonRequest(), Settings())
 
-    assert {STOCK, GREEDY, *SINGLE_POLICIES} - {"pressure"} == {plan.policy for plan in found}
+    assert {STOCK, GREEDY, *SINGLE_POLICIES} - {"pressure", "rules"} == {plan.policy for plan in found}
     assert [("fresh", False)] == [(plan.scenario, plan.descheduler) for plan in found if plan.policy == GREEDY]
     assert {True, False} == {plan.descheduler for plan in found if plan.policy == "profile"}
 

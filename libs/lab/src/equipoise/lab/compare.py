@@ -14,6 +14,7 @@ from equipoise.scheduling.profile import build_frameworks
 from equipoise.scheduling.settings.document import InvalidConfiguration
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.pressure import PressurePolicy
+from equipoise.scorer.decisions.policies.rules import MetricRules
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 
 REFERENCES = (STOCK, GREEDY)
@@ -42,6 +43,10 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
     forecast: ForecastSource = "profile"
 
 
+NOT_COMPARED = (PressurePolicy, MetricRules)
+"""Policies that are only compared if they are named: traces have no pressure, and only the user has rules."""
+
+
 def policies_of(names: Sequence[str], configured: ScoringPolicy) -> dict[str, ScoringPolicy | None]:
     """The policy of each name; the configured policy keeps its settings. Raises ValueError for an unknown name."""
     own = configured.policy_name()
@@ -66,7 +71,7 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
     loaded.
     """
     own = settings.scorer.policy.policy_name()
-    compared = [name for name in SINGLE_POLICIES if name != PressurePolicy.policy_name()]  # traces have no pressure
+    compared = [name for name, policy in SINGLE_POLICIES.items() if policy not in NOT_COMPARED]
     names = request.policies or (STOCK, GREEDY, *dict.fromkeys((*compared, own)))
     policies = {STOCK: None} | policies_of(names, settings.scorer.policy)
     plugins = _by_name(request.plugins)
