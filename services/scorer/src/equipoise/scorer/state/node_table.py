@@ -400,14 +400,18 @@ class NodeTable:
             self._daily.update(row, utilization, placement, usage_of, table.base[row], now, unexpected)
         if self._further is not None:
             self._further.update(row, utilization, placement, usage_of)
-        means, newest = load[0].tolist(), utilization.sampled_at + self._settings.freshness.score
+        table.since[row], table.until[row] = self._usable_times(utilization, load[0].tolist())
+
+    def _usable_times(self, utilization: NodeUtilization, means: list[list[float]]) -> tuple[list[float], list[float]]:
+        """Unix seconds between which the load of each window may be used. `means`: windows × resources."""
+        since, until = [math.inf] * len(means), [-math.inf] * len(means)
+        newest = utilization.sampled_at + self._settings.freshness.score
         for index, (window, lifetime) in enumerate(self._lifetimes):
             value = utilization.windows.get(window.name)
-            if value is None or all(map(math.isnan, means[index])):
-                table.since[row, index], table.until[row, index] = math.inf, -math.inf
-                continue
-            table.since[row, index] = max(value.sampled_at, utilization.sampled_at) - FUTURE_TOLERANCE
-            table.until[row, index] = min(value.sampled_at + lifetime, newest)
+            if value is not None and not all(map(math.isnan, means[index])):
+                since[index] = max(value.sampled_at, utilization.sampled_at) - FUTURE_TOLERANCE
+                until[index] = min(value.sampled_at + lifetime, newest)
+        return since, until
 
     def _use_placement(self, node: str, row: int, placement: NodePlacement) -> None:
         """Compute the parts of a row that do not depend on measurements."""
