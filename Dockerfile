@@ -20,7 +20,9 @@ FROM ${PYTHON_IMAGE}
 RUN pip uninstall --yes --root-user-action=ignore pip && rm -r /usr/local/lib/python3.*/ensurepip
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin equipoise
 COPY --from=build /opt/equipoise /opt/equipoise
-ENV PATH=/opt/equipoise/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+# Products of matrices are small. OpenBLAS would start a thread for each CPU of the node, whatever the limit of the container is.
+ENV PATH=/opt/equipoise/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
+    OPENBLAS_NUM_THREADS=1
 USER 10001
 ENTRYPOINT []
 CMD ["equipoise", "version"]

@@ -46,6 +46,7 @@ MODULES = {
     "rebalance": "rebalance",
     "pressure": "pressure",
     "consolidation_model": "consolidation_model",
+    "size": "size",
 }
 LONG = (
     "consolidation", "level_vs_descheduler", "make_room", "pressure", "rebalance", "scheduling_cost",

@@ -31,7 +31,7 @@ WORKLOADS = 10_000
 GIB = 2.0**30
 
 
-def make_cluster() -> tuple[ScoringState, HintTable, list[NodePlacement], random.Random]:
+def make_cluster(nodes: int = NODES) -> tuple[ScoringState, HintTable, list[NodePlacement], random.Random]:
     """All messages of the cluster were received; no hint was computed yet."""
     generator = random.Random(1)
     settings = ScoringSettings(policy=ProfilePolicy(), hints=HintSettings())
@@ -47,7 +47,7 @@ def make_cluster() -> tuple[ScoringState, HintTable, list[NodePlacement], random
         profile = {"cpu": [scale * generator.uniform(0.5, 1.5) for _ in range(24)], "memory": [GIB] * 24}
         state.nodes.on_workload(msgspec.structs.replace(template, workload=workload, profile=profile), NOW)
     placements = []
-    for number in range(NODES):
+    for number in range(nodes):
         message = clusters.placement(number, PODS, NOW, generator)
         pods = [msgspec.structs.replace(pod, workload=generator.choice(workloads)) for pod in message.pods]
         message = msgspec.structs.replace(message, pods=pods, labels={HOSTNAME: f"ip-10-0-{number}.eu-west-1.internal"})
@@ -55,7 +55,7 @@ def make_cluster() -> tuple[ScoringState, HintTable, list[NodePlacement], random
         placed = state.on_placement(message, NOW)
         table.on_placement(message, [each.pod for each in placed or ()], NOW)
         state.nodes.on_utilization(clusters.utilization(message, NOW, generator), NOW)
-    state.on_cycle(clusters.cycle(NODES, NOW), NOW)
+    state.on_cycle(clusters.cycle(nodes, NOW), NOW)
     return state, table, placements, generator
 
 

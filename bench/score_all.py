@@ -25,18 +25,18 @@ NODES = 5_000
 PODS = 30
 
 
-def make_state(policy: ScoringPolicy) -> tuple[ScoringState, float]:
+def make_state(policy: ScoringPolicy, nodes: int = NODES) -> tuple[ScoringState, float]:
     """The scoring state, and the seconds that a full cycle of utilizations took."""
     generator = random.Random(1)
     state = ScoringState(LoadSettings(), ScoringSettings(policy=policy))
     for workload in clusters.workloads(NOW, generator):
         state.nodes.on_workload(workload, NOW)
-    placements = [clusters.placement(number, PODS, NOW, generator) for number in range(NODES)]
+    placements = [clusters.placement(number, PODS, NOW, generator) for number in range(nodes)]
     utilizations = [clusters.utilization(placement, NOW, generator) for placement in placements]
     for placement, utilization in zip(placements, utilizations, strict=True):
         state.on_placement(placement, NOW)
         state.nodes.on_utilization(utilization, NOW)
-    state.on_cycle(clusters.cycle(NODES, NOW), NOW)
+    state.on_cycle(clusters.cycle(nodes, NOW), NOW)
     again = [clusters.utilization(placement, NOW, generator, sequence=2) for placement in placements]
     started = time.perf_counter()
     for utilization in again:

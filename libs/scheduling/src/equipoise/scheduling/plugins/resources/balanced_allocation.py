@@ -16,7 +16,7 @@ from equipoise.scheduling.plugins.resources.resource_allocation import CPU_AND_M
 
 # Arrays, because converting a Python number in an operation takes as long as the operation on a hundred nodes.
 _ONE, _HALF, _MAX_SCORE = np.array(1.0), np.array(0.5), np.array(float(MAX_SCORE))
-_OFFSET, _HALVED = np.array(3 * MAX_SCORE // 2), np.array(1)
+_OFFSET, _HALVED, _LOWEST, _HIGHEST = (np.array(number) for number in (3 * MAX_SCORE // 2, 1, 0, MAX_SCORE))
 
 
 class NodeResourcesBalancedAllocation:
@@ -44,7 +44,8 @@ class NodeResourcesBalancedAllocation:
         after += _OFFSET
         after >>= _HALVED
         # As in NodeResourcesFit, no pod is refused because of sums that overflowed.
-        found: Ints = np.clip(after, 0, MAX_SCORE, out=after)
+        np.maximum(after, _LOWEST, out=after)  # much faster than `np.clip`
+        found: Ints = np.minimum(after, _HIGHEST, out=after)
         return found
 
     def _deviation(self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Floats:
