@@ -1,10 +1,13 @@
 """`equipoise status`: its output and exit codes."""
 
+import asyncio
 import io
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -345,6 +348,33 @@ async def test_what_binders_run_with_is_shown_at_once_and_not_a_file(
     assert "not the default" not in with_file
     assert code == 0
     assert "waiting" not in plain, "it is read, not listened for"
+
+
+async def test_the_bus_is_read_by_one_connection(bus: Bus, cluster: HttpCluster, tmp_path: Path) -> None:
+    """Through a port-forward, each connection takes a while. The connection that only tests the port sends nothing."""
+    a_stored_ledger(cluster)
+    await publish_leader(bus, cluster)
+    await publish_configuration(bus, "binder-1", {})
+    target, clients = urlsplit(bus.url), set[asyncio.StreamReader]()
+
+    async def copy(source: asyncio.StreamReader, to: asyncio.StreamWriter, senders: set[asyncio.StreamReader]) -> None:
+        with suppress(ConnectionError):
+            while data := await source.read(2**16):
+                senders.add(source)
+                to.write(data)
+        to.close()
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection(target.hostname, target.port)
+        await asyncio.gather(copy(reader, to_server, clients), copy(from_server, writer, set()))
+
+    async with await asyncio.start_server(forward, "127.0.0.1", 0) as forwarder:
+        port = forwarder.sockets[0].getsockname()[1]
+        forwarded = Bus(tmp_path, f"nats://127.0.0.1:{port}")
+        _, output = await forwarded.run("status", KUBECONFIG=str(cluster.file))
+    await end_configuration(bus, "binder-1")
+    assert "binder-1" in output
+    assert len(clients) == 1
 
 
 async def test_nodes_that_are_being_emptied_are_shown(bus: Bus, cluster: HttpCluster) -> None:

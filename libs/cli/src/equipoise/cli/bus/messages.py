@@ -13,7 +13,8 @@ from equipoise.contracts.bus.streams import stream_of
 from equipoise.contracts.bus.subjects import matches
 from equipoise.runtime.bus import BusUnavailable, NoResponders, connect
 from equipoise.runtime.bus.errors import BusErrors
-from equipoise.runtime.bus.nats.stream_reader import CONNECT_TIMEOUT, history
+from equipoise.runtime.bus.nats.connection import NatsConnection
+from equipoise.runtime.bus.nats.stream_reader import CONNECT_TIMEOUT, history, retained
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock, SystemClock
 
@@ -47,7 +48,7 @@ async def send_request(
 
 
 async def retained_messages(
-    server: Nats,
+    server: Nats | NatsConnection,
     pattern: str,
     *,
     since: float,
@@ -58,15 +59,19 @@ async def retained_messages(
     """The subject and content of each retained message, oldest first. Messages that cannot be read are skipped, as
     services do.
 
-    `pattern`: subjects of one stream. `user`: the user whose inbox prefix is used. Raises BusError.
+    `server`: a connection, if one is open. `pattern`: subjects of one stream. `user`: the user whose inbox prefix is
+    used. Raises BusError.
     """
     stream = stream_of(pattern)
     assert stream is not None
     channels = [channel for channel in CHANNELS if stream_of(channel.pattern) is stream]
-    async with aclosing(
-        history(server, user, stream, since=since, clock=clock, pattern=pattern, connect_timeout=connect_timeout)
-    ) as retained:
-        async for subject, payload in retained:
+    found = (
+        retained(server, stream, since=since, pattern=pattern)
+        if isinstance(server, NatsConnection)
+        else history(server, user, stream, since=since, clock=clock, pattern=pattern, connect_timeout=connect_timeout)
+    )
+    async with aclosing(found) as payloads:
+        async for subject, payload in payloads:
             kind = next((channel.message for channel in channels if matches(channel.pattern, subject)), None)
             if kind is None:
                 continue

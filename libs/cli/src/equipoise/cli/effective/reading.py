@@ -5,13 +5,14 @@ from contextlib import aclosing
 from equipoise.cli.bus.messages import retained_messages
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.health import CONFIGURATION_KEPT, EffectiveConfiguration, Heartbeat
+from equipoise.runtime.bus.nats.connection import NatsConnection
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 
 CONNECT_SECONDS = 5.0
 
 
-async def read_effective(server: Nats, clock: Clock) -> list[EffectiveConfiguration]:
+async def read_effective(server: Nats | NatsConnection, clock: Clock) -> list[EffectiveConfiguration]:
     """The last message of each process of the last hour. Raises BusError.
 
     A service may publish only on its own subjects, so a message that states another service is ignored.

@@ -10,6 +10,7 @@ from equipoise.cli.reclaimed.reading import RETENTION, read_nodes
 from equipoise.cli.reclaimed.show import summary_lines
 from equipoise.cli.terminal import count, duration
 from equipoise.runtime.bus import BusError
+from equipoise.runtime.bus.nats.connection import NatsConnection
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import LEASES, Kube, KubeError
 from equipoise.runtime.kubernetes.leader_election import RECLAIMER_LEASE
@@ -40,7 +41,7 @@ async def has_reclaimer(kube: Kube, namespace: str) -> bool:
     return True
 
 
-async def read_reclaimer_state(server: Nats, clock: Clock) -> ReclaimerState:
+async def read_reclaimer_state(server: Nats | NatsConnection, clock: Clock) -> ReclaimerState:
     """Unknown, with the reason, if the bus cannot be read."""
     try:
         nodes = await read_nodes(server, clock)

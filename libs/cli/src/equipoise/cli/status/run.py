@@ -32,7 +32,7 @@ from equipoise.cli.bus.access import with_bus
 from equipoise.cli.bus.emptied_nodes import read_emptied
 from equipoise.cli.cluster_access.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.effective.comparison import default_lines, file_lines, several_lines, shortened
-from equipoise.cli.effective.reading import read_effective
+from equipoise.cli.effective.reading import CONNECT_SECONDS, read_effective
 from equipoise.cli.effective.running import RunningConfiguration, Settings, not_known, running_configurations
 from equipoise.cli.effective.settings import binder_settings, default_settings, file_settings
 from equipoise.cli.effective.trust import published_moves
@@ -47,6 +47,7 @@ from equipoise.contracts.kubernetes.nodes.occupied_nodes import occupies_node
 from equipoise.contracts.messages.consolidation import NodeBeingEmptied
 from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.runtime.bus import BusError
+from equipoise.runtime.bus.nats.connection import NatsConnection, connected_within
 from equipoise.runtime.configuration import ConfigurationError, Logging, Nats
 from equipoise.runtime.kubernetes.client import PODS, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -215,17 +216,20 @@ async def _read_bus(
     """
 
     async def read(server: Nats) -> OnBus:
-        messages, problem = await _published(server, clock)
+        # By one connection: through a port-forward, each takes a while.
+        async with connected_within(CONNECT_SECONDS, server, "tap", clock) as link:
+            messages, problem = await _published(link, clock)
+            reclaimer = await read_reclaimer_state(link, clock) if reclaims else UNSET
+            emptied = tuple(await read_emptied(link, clock))
         mode = None if paused else await read_binder_mode(server, kube, namespace, clock, messages)
         running = tuple(running_configurations(messages, "binder", clock.now()))
-        reclaimer = await read_reclaimer_state(server, clock) if reclaims else UNSET
         return OnBus(
             mode=mode,
             configurations=running,
             published=tuple(messages),
             moves=None if problem else published_moves(messages, clock.now()),
             problem=problem or ("" if running else not_known("binder")),
-            emptied=tuple(await read_emptied(server, clock)),
+            emptied=emptied,
             reclaimer=reclaimer,
         )
 
@@ -237,10 +241,10 @@ async def _read_bus(
         return OnBus(mode=BinderMode(mode="unknown", why=why), problem=f"not known: {why}", reclaimer=reclaimer)
 
 
-async def _published(server: Nats, clock: Clock) -> tuple[list[EffectiveConfiguration], str]:
+async def _published(link: NatsConnection, clock: Clock) -> tuple[list[EffectiveConfiguration], str]:
     """The configurations, and why there are none: services of an earlier version publish only heartbeats."""
     try:
-        return await read_effective(server, clock), ""
+        return await read_effective(link, clock), ""
     except BusError as error:
         return [], f"not known: {error}"
 

@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -42,33 +43,44 @@ async def history(
     stream. Users must be permitted to read the stream. Raises BusUnavailable when the bus cannot be reached,
     NotPermitted, and BusError when there is no such stream.
     """
-    async with connected_within(connect_timeout, settings, user, clock) as link:
-        subject = f"$JS.API.DIRECT.GET.{stream.name}"  # without a consumer: users may not create one
-        start = datetime.datetime.fromtimestamp(since, datetime.UTC).isoformat()
-        types = message_types(pattern or stream.subjects[0]) | {None}
-        request: dict[str, Any] = {"batch": _BATCH, "next_by_subj": pattern or stream.subjects[0], "start_time": start}
-        inbox = link.client.new_inbox()
-        try:
-            responses = await link.client.subscribe(inbox)
-        except nats.errors.Error as error:
-            raise link.as_bus_error(subject, error) from error
-        waiting = True
-        while waiting:
-            messages, end = await link.wait_for(subject, _batch(link, subject, request, inbox, responses))
-            for headers, payload in messages:
-                message_subject = headers["Nats-Subject"]
-                # Messages that were redirected, or have another type, are skipped.
-                if message_subject == headers.get(SUBJECT) and headers.get(TYPE) in types:
-                    yield message_subject, payload
-            if messages:
-                request.pop("start_time", None)
-                request["seq"] = int(messages[-1][0]["Nats-Sequence"]) + 1
-            status = end["Status"]
-            waiting = status == _END_OF_BATCH and end["Nats-Num-Pending"] != "0"
-        if status == _NO_RESPONDERS:
-            raise BusError(f"there is no stream {stream.name} that may be read: {SETUP}")
-        if status not in (_END_OF_BATCH, _NO_MORE_MESSAGES):
-            raise BusError(f"{subject}: {status} {end.get('Description', '')}")
+    async with (
+        connected_within(connect_timeout, settings, user, clock) as link,
+        aclosing(retained(link, stream, since=since, pattern=pattern)) as messages,
+    ):
+        async for message in messages:
+            yield message
+
+
+async def retained(
+    link: NatsConnection, stream: Stream, *, since: float, pattern: str = ""
+) -> AsyncGenerator[tuple[str, bytes], None]:
+    """The same as `history`, by a connection that is open."""
+    subject = f"$JS.API.DIRECT.GET.{stream.name}"  # without a consumer: users may not create one
+    start = datetime.datetime.fromtimestamp(since, datetime.UTC).isoformat()
+    types = message_types(pattern or stream.subjects[0]) | {None}
+    request: dict[str, Any] = {"batch": _BATCH, "next_by_subj": pattern or stream.subjects[0], "start_time": start}
+    inbox = link.client.new_inbox()
+    try:
+        responses = await link.client.subscribe(inbox)
+    except nats.errors.Error as error:
+        raise link.as_bus_error(subject, error) from error
+    waiting = True
+    while waiting:
+        messages, end = await link.wait_for(subject, _batch(link, subject, request, inbox, responses))
+        for headers, payload in messages:
+            message_subject = headers["Nats-Subject"]
+            # Messages that were redirected, or have another type, are skipped.
+            if message_subject == headers.get(SUBJECT) and headers.get(TYPE) in types:
+                yield message_subject, payload
+        if messages:
+            request.pop("start_time", None)
+            request["seq"] = int(messages[-1][0]["Nats-Sequence"]) + 1
+        status = end["Status"]
+        waiting = status == _END_OF_BATCH and end["Nats-Num-Pending"] != "0"
+    if status == _NO_RESPONDERS:
+        raise BusError(f"there is no stream {stream.name} that may be read: {SETUP}")
+    if status not in (_END_OF_BATCH, _NO_MORE_MESSAGES):
+        raise BusError(f"{subject}: {status} {end.get('Description', '')}")
 
 
 async def _batch(
