@@ -94,6 +94,12 @@ def test_the_nodes_and_what_keeps_the_others_are_shown() -> None:
     assert "shop/db-0 stays: it uses local storage" in text
 
 
+def test_errors_that_are_not_recorded_yet_are_named() -> None:
+    """Otherwise, nobody would see why nodes with little load stay."""
+    assert "the errors of the daily profiles of 14 workloads are not recorded yet" in shown(an_answer(unrecorded=14))
+    assert "not recorded yet" not in shown(an_answer(unrecorded=0))
+
+
 def test_without_prices_the_saving_is_unknown_and_not_zero() -> None:
     text = shown(an_answer(per_hour=None, currency="", nodes=[msgspec.structs.replace(SAVED, price=None)]))
 

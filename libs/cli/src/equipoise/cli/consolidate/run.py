@@ -136,6 +136,11 @@ def _lines(answer: ConsolidationResponse) -> Iterator[str]:
         yield "saving: unknown without prices (--prices FILE)"
     if answer.emptiable < answer.considered:
         yield f"most others stay because of {BOUNDS[answer.bound]}"
+    if answer.unrecorded:
+        yield (
+            f"the errors of the daily profiles of {count(answer.unrecorded, 'workload')} are not recorded yet, which "
+            "takes two days: a quarter of their mean counts in every hour, and more nodes may go when they are"
+        )
     for each in answer.requests:
         yield _requests(each, answer.more)
     if answer.above:

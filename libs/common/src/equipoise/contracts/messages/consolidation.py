@@ -216,6 +216,9 @@ class ConsolidationResponse(Message, frozen=True, kw_only=True):
     margin: Points = 0.0
     """Points that targets stay below thresholds, errors of profiles not included."""
 
+    unrecorded: Count = 0
+    """The number of workloads whose profiles have no recorded error yet: a quarter of their mean counts instead."""
+
     emptying: list[NodeBeingEmptied] = []
     """The nodes that are being emptied now."""
 

@@ -88,6 +88,8 @@ class UsageForecast:
         """The forecast that has the days of all nodes except `_changed`."""
 
         self._changed: Collection[str] = ()
+        self.unrecorded: set[Workload] = set()
+        """The workloads for whose profiles `error_of_pod` has assumed UNRECORDED_ERROR so far."""
 
     def of_pod(self, workload: Workload | None, usage: Resources) -> HourlyUsage | None:
         """resources × slots: the forecast day of a pod; resources × 1 for a pod without a profile, whose usage counts
@@ -114,6 +116,8 @@ class UsageForecast:
         error = np.array(amounts(Resources() if profile is None else profile.error))
         unrecorded = np.isnan(error)
         if unrecorded.any():
+            if workload is not None:
+                self.unrecorded.add(workload)
             day = self.of_pod(workload, usage)
             assumed = np.full(len(RESOURCES), np.nan) if day is None else UNRECORDED_ERROR * day.mean(axis=1)
             error = np.where(unrecorded, assumed, error)

@@ -69,3 +69,6 @@ class ConsolidationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What all pods of the remaining nodes request (cores, bytes), and what they may request at most so that as many
     nodes more as MORE_NODES could go: estimated, with the remaining nodes as full by requests as now. Only while
     requests are the bound."""
+
+    unrecorded: int = 0
+    """The number of workloads whose profiles have no recorded error yet: a share of their mean counts instead."""

@@ -128,6 +128,7 @@ def consolidation_response(
             for resource, (requested, needed) in plan.requests.items()
         ],
         margin=own.margin,
+        unrecorded=plan.unrecorded,
         emptying=list(step.state.nodes.values()),
         why=step.why,
         evictions=evictions,

@@ -73,6 +73,9 @@ class ExpectedDays:
         """The same with the errors."""
 
         self.expected[:, :HOURS] += np.repeat(errors, SLOTS, axis=1) / self._base[:, :HOURS]
+        self.unrecorded = 0 if days is None else len(days.unrecorded)
+        """The number of workloads whose profiles have no recorded error: a share of their mean is assumed instead."""
+
         self.known: Flags = measured & np.isfinite(self.forecast).all(axis=1)
         self.known &= np.array([not node.unknown for node in cluster.nodes], dtype=np.bool_)
 

@@ -114,6 +114,7 @@ class _Planner:
             above=self._above(),
             bound=bound,
             requests=self._requests(found.nodes) if bound == "requests" else {},
+            unrecorded=self._days.unrecorded,
         )
 
     # which nodes are tried

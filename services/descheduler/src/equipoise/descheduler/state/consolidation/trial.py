@@ -124,9 +124,8 @@ class EmptyingTrial:
             if found is not None:
                 return found
         if not below:
-            return NodeObstacle(
-                why=f"{name} would bring any node with room for it above a threshold in some hour", bound="load"
-            )
+            why = "would bring any node with room for it above a threshold in some hour, errors of profiles included"
+            return NodeObstacle(why=f"{name} {why}", bound="load")
         return NodeObstacle(why=f"no node with room for {name} is allowed by its constraints", bound="constraints")
 
     def _by_excess(self, rows: Indexes) -> list[Indexes]:
