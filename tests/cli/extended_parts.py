@@ -56,7 +56,10 @@ def column() -> dict[str, Any]:
     fields = [field.name for field in msgspec.structs.fields(NodeRow)]
     source = (COPY / "libs" / "cli" / "page" / "src" / "model.js").read_text()
     [constants] = re.findall(r"^export const (NODE = 0.*);$", source, re.MULTILINE)
-    rows = [NodeRow("node-a"), msgspec.convert(["node-a", *[None] * 2, "", *[None] * 4, "", "", {}, False], NodeRow)]
+    rows = [
+        NodeRow("node-a"),
+        msgspec.convert(["node-a", *[None] * 2, "", *[None] * 4, "", "", {}, "", False], NodeRow),
+    ]
     return {
         "numbers": {name: number for number, name in enumerate(fields)},
         "constants": {name.lower(): int(number) for name, number in re.findall(r"(\w+) = (\d+)", constants)},

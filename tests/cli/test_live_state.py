@@ -36,6 +36,7 @@ from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanResp
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.contracts.messages.values.move import MoveCost
+from equipoise.contracts.messages.values.pressure import NodePressure, Pressure
 from equipoise.contracts.messages.values.resources import Resources
 
 
@@ -629,3 +630,10 @@ def test_a_node_shows_the_loads_of_further_resources() -> None:
     )
 
     assert {"network": 0.333} == a_row(state).further
+
+
+def test_a_node_shows_how_long_its_processes_wait() -> None:
+    pressure = NodePressure(sampled_at=NOW, waiting=Pressure(cpu=0.31, io=0.02))
+
+    assert "CPU 31%, disks 2%" == a_row(a_state(a_node_utilization(pressure=pressure))).waits
+    assert "" == a_row(a_state(a_node_utilization())).waits

@@ -1,6 +1,6 @@
 // The view as the server sends it: a snapshot, then changes. Pure but for the object it changes.
 
-export const NODE = 0, CPU = 1, MEMORY = 2, UNKNOWN = 3, CPU_REQUESTS = 4, MEMORY_REQUESTS = 5, PODS = 6, STATE = 7, SET_APART = 8, EMPTIED = 9, FURTHER = 10;
+export const NODE = 0, CPU = 1, MEMORY = 2, UNKNOWN = 3, CPU_REQUESTS = 4, MEMORY_REQUESTS = 5, PODS = 6, STATE = 7, SET_APART = 8, EMPTIED = 9, FURTHER = 10, WAITS = 11;
 
 export const RESOURCES = {
   cpu: { title: "CPU", column: CPU, requests: CPU_REQUESTS },
@@ -50,6 +50,7 @@ export function describe(row, before, ago) {
   const parts = [`CPU ${value(row[CPU])}, memory ${value(row[MEMORY])} used${was}`];
   const further = Object.entries(row[FURTHER] ?? {}).sort().map(([name, share]) => `${name} ${value(share)}`);
   if (further.length) parts.push(further.join(", "));
+  if (row[WAITS]) parts.push(`processes wait for ${row[WAITS]} of the time`);
   if (row[PODS] != null) parts.push(`${value(row[CPU_REQUESTS])} of CPU, ${value(row[MEMORY_REQUESTS])} of memory requested by ${row[PODS]} pods`);
   else parts.push("requests unknown");
   if (row[STATE] === "hot") parts.push("hot: above its threshold");

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
+from equipoise.cli.cluster_now.waiting import waiting_text
 from equipoise.cli.views.rows import NodeRow, PodRow
 from equipoise.contracts.kubernetes.nodes.consolidation_taint import tainted_text
 from equipoise.contracts.load.correction import base_problem, is_fresh, known, load_of
@@ -74,6 +75,7 @@ class KnownNode:
         "_set_apart",
         "_unknown_in_evaluation",
         "_usage",
+        "_waits",
         "_window",
         "name",
         "pod_count",
@@ -96,6 +98,7 @@ class KnownNode:
         self._ready = True
         self._set_apart = ""
         self._emptied = ""
+        self._waits = ""
         self._pods = b""
         self._usage = b""
         self._missing = ""
@@ -115,6 +118,7 @@ class KnownNode:
         self._load = Resources() if window is None else load_of(window.mean, message.base)
         self._sampled_at = message.sampled_at if window is None else window.sampled_at
         self._usage = _ENCODER.encode({uid: (usage.cpu, usage.memory) for uid, usage in message.pods.items()})
+        self._waits = waiting_text(message.pressure)
         self._missing = ""
         return True
 
@@ -194,6 +198,7 @@ class KnownNode:
             _rounded(self._requests.cpu), _rounded(self._requests.memory), self.pod_count, state, self._set_apart,
             self._emptied,
             {name: round(share, DIGITS) for name, share in (load.further or {}).items()},
+            self._waits if load != Resources() else "",
         )  # fmt: skip
 
     def _known_load(self, now: float, max_age: float) -> tuple[Resources, str]:

@@ -38,6 +38,9 @@ class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     further: dict[str, float] = {}
     """The known loads of further resources (`load.resources`), by name."""
 
+    waits: str = ""
+    """How long processes of the node wait, such as `CPU 31%, memory 0%, disks 2%`; empty if it is unknown."""
+
 
 class MoveRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A proposed eviction, and what became of it."""
