@@ -120,6 +120,18 @@ async def test_no_pod_moves_to_the_node_that_is_being_emptied_although_it_has_no
     assert decisions[-1].why == f"the day is leveled when {chosen.node} has been emptied"
 
 
+async def test_the_day_is_leveled_while_an_empty_node_waits_for_its_removal(cluster: Cluster) -> None:
+    """Perhaps no autoscaler ever removes it."""
+    cluster.add_node("node-x")
+    taint(cluster, "node-x")
+    async with running(cluster, strategies=(LevelDay(),), consecutive_abnormalities=1):
+        await evaluations(cluster, 3)
+        decision = next(each for each in reversed(cluster.decisions) if each.strategy == "level_day")
+
+    assert [node.node for node in emptied(cluster)[-1].nodes] == ["node-x"]
+    assert "has been emptied" not in decision.why
+
+
 async def test_consolidation_waits_while_a_campaign_levels(cluster: Cluster) -> None:
     """The nodes that it was emptying are no targets meanwhile, and it goes on with them."""
     taint(cluster, "node-2")

@@ -111,10 +111,11 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
 def _leveled_later(strategy: Strategy, snapshot: Snapshot, settings: EvaluationSettings) -> str:
     """Why a strategy evens out no day now: the pods of a node that is being emptied change all days, and use the same
     limits. Empty if it may."""
-    emptied = snapshot.emptying.nodes if settings.consolidation.mode == "act" and not snapshot.campaign else {}
-    if not emptied or not isinstance(strategy, LevelDay):
+    if settings.consolidation.mode != "act" or snapshot.campaign or not isinstance(strategy, LevelDay):
         return ""
-    return f"the day is leveled when {', '.join(node.node for node in emptied.values())} has been emptied"
+    state = snapshot.emptying
+    names = [node.node for uid, node in state.nodes.items() if uid not in state.empty_since]
+    return f"the day is leveled when {', '.join(names)} has been emptied" if names else ""
 
 
 def consolidation_now(snapshot: Snapshot, settings: EvaluationSettings) -> Consolidated:
