@@ -4,18 +4,28 @@ import msgspec
 import numpy as np
 import pytest
 from builders import GIB, NOW, a_node_utilization, a_placement
-from scorer.clusters import a_demand, a_pod, a_scoring_state, evenly, node_loads
+from scorer.clusters import a_cycle, a_demand, a_pod, a_scoring_state, evenly, node_loads
 
 from equipoise.contracts.configuration.conflicts import configuration_conflicts
-from equipoise.contracts.configuration.settings import FurtherResource, LoadSettings, Thresholds
+from equipoise.contracts.configuration.settings import (
+    FurtherResource,
+    FurtherThresholds,
+    LoadSettings,
+    ResourceThresholds,
+    Thresholds,
+)
 from equipoise.contracts.load.metric_rule import MetricRule
+from equipoise.contracts.messages.score import ExplainRequest
 from equipoise.contracts.messages.utilization import NodeUtilization, ResourceStatus, WindowUsage
 from equipoise.contracts.messages.values.pressure import NodePressure, Pressure
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.arrays import CandidateNodes, FurtherLoads
+from equipoise.scorer.decisions.explanations.explanation import explain
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.rules import MetricRules, Preference
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
+from equipoise.scorer.decisions.scoring_settings import ScoringSettings
+from equipoise.scorer.state.scoring_state import ScoringState
 
 BUSY = MetricRule(metric="network", operator="GreaterThan", target=80)
 LOAD = LoadSettings(resources={"network": FurtherResource(node="rate(sent[$window])", capacity=100)})
@@ -129,6 +139,29 @@ def test_loads_of_further_resources_come_from_the_messages_and_become_outdated()
 
     assert {"a", "d", "e"} == refused(NOW)
     assert {"a", "e"} == refused(NOW + 10)
+
+
+def test_the_filter_refuses_nodes_above_the_threshold_of_a_resource() -> None:
+    """Even if no policy weighs it; a node of unknown load is not refused."""
+    state = ScoringState(LOAD, ScoringSettings(), limits={"network": FurtherThresholds(high=70)})
+    for name, sent in (("a", 90.0), ("b", 10.0), ("c", None)):
+        state.on_placement(a_placement(name), NOW)
+        state.nodes.on_utilization(a_utilization(name, sent), NOW)
+    state.on_cycle(a_cycle(3), NOW)
+
+    filtered = state.filter(a_pod(), ["a", "b", "c"], ResourceThresholds(), NOW)
+    assert {"a": "network load is 90.0%, above 70%"} == filtered.refused
+
+
+def test_an_explanation_has_the_loads_that_the_policy_uses() -> None:
+    """Those that are known."""
+    state = a_scoring_state({}, load=LOAD, policy=MetricRules(avoid=(BUSY,)))
+    state.on_placement(a_placement("a"), NOW)
+    state.nodes.on_utilization(a_utilization("a", 90.0), NOW)
+    state.on_cycle(a_cycle(1), NOW)
+
+    explained = explain(state, ExplainRequest(node="a"), NOW)
+    assert [{"network": 0.9}] == [node.further for node in explained.nodes]
 
 
 def test_a_removed_node_has_no_load_of_a_further_resource() -> None:

@@ -61,7 +61,9 @@ class Scorer:
 
     def __post_init__(self) -> None:
         self._metrics = ScorerMetrics(self.metrics)
-        self._state = ScoringState(self.load, self.settings, max_score=self.settings.extender.max_score)
+        self._state = ScoringState(
+            self.load, self.settings, max_score=self.settings.extender.max_score, limits=self.thresholds.resources
+        )
         self._hints = None
         if self.hints and not self.settings.neutral:
             self._hints = HintPublisher(self._state, self.settings.hints, self.clock, self._metrics, self.identity)

@@ -162,6 +162,7 @@ async def read_cluster(
         if window != load.shortest:
             progress(f"measuring the last {window.name}")
             await measurement.round(window)
+            await further.round(window)
     if settings.profile.enabled and days:
         # The first round finds the scrape interval, without which no profile is measured.
         await measurement.round(load.shortest)

@@ -241,6 +241,8 @@ def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | 
             if not window.unknown_reason:
                 rows.add_row("", name, *measured_to_of, percentages(value), "")
     yield rows
+    if node.further:
+        yield Text(", ".join(f"{name} {percent(share)}" for name, share in sorted(node.further.items())))
     if node.total_load != Resources():
         yield Text(
             f"load of high-priority pods {percentages(node.high_priority_load)}, "

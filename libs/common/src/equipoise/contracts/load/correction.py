@@ -208,6 +208,12 @@ def _without(usage: float | None, gone: float, least: float | None) -> float | N
     return max(usage - gone, min(usage, least or 0.0))
 
 
+def add_known(total: dict[str, float], amounts: Mapping[str, float]) -> None:
+    """Adds the known amounts of further resources to a sum."""
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0.0) + (known(amount) or 0.0)
+
+
 def measured_usage(utilization: NodeUtilization, placement: NodePlacement) -> Resources:
     """The measured usage of the node's present pods, in cores and bytes: the least load of the node, whichever pods
     have left.
@@ -223,8 +229,8 @@ def measured_usage(utilization: NodeUtilization, placement: NodePlacement) -> Re
         if (usage := measured.get(pod.uid)) is not None:
             cpu += known(usage.cpu) or 0.0
             memory += known(usage.memory) or 0.0
-            for name, amount in (usage.further or {}).items():
-                further[name] = further.get(name, 0.0) + (known(amount) or 0.0)
+            if usage.further is not None:
+                add_known(further, usage.further)
     return Resources(cpu=cpu, memory=memory, further=further or None)
 
 
@@ -272,8 +278,8 @@ def total_of(usages: Iterable[Resources]) -> Resources:
     total, further = NOTHING, dict[str, float]()
     for usage in usages:
         total = plus(total, Resources(cpu=known(usage.cpu), memory=known(usage.memory)))
-        for name, amount in (usage.further or {}).items():
-            further[name] = further.get(name, 0.0) + (known(amount) or 0.0)
+        if usage.further is not None:
+            add_known(further, usage.further)
     return msgspec.structs.replace(total, further=further) if further else total
 
 

@@ -195,6 +195,9 @@ class NodeExplanation(Value, frozen=True, kw_only=True):
     reserved_for_replacements: Count = 0
     """Evicted pods whose replacements are expected on the node."""
 
+    further: dict[str, Points] = {}
+    """The known loads of further resources, and kinds of pressure, that the policy uses: shares."""
+
     high_priority_load: Resources = Resources()
     """The load without the usage of batch work, 0..1, in the shortest window whose value is known. Empty for a node
     without batch work, where it equals the load."""

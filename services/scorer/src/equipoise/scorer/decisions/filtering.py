@@ -3,6 +3,7 @@ to run.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -26,10 +27,13 @@ def without_refused(names: Sequence[str], refused: Mapping[str, str]) -> Filtere
     return FilteredNodes(nodes=[name for name in names if name not in refused], refused=dict(refused))
 
 
-def above_thresholds(nodes: CandidateNodes, demand: Demand, high: ResourceThresholds) -> dict[str, str]:
+def above_thresholds(
+    nodes: CandidateNodes, demand: Demand, high: ResourceThresholds, limits: Mapping[str, float] = MappingProxyType({})
+) -> dict[str, str]:
     """Nodes above a high threshold with the pod, in the shortest window that is known, and why.
 
-    A node of unknown load is not refused: a pod must be able to run without measurements.
+    `limits`: the high thresholds of further resources in percent. What the pod uses of these is not added. A node of
+    unknown load is not refused: a pod must be able to run without measurements.
     """
     percent = 100.0 * shortest_known(expected_load(nodes, demand))
     return above(
@@ -38,5 +42,10 @@ def above_thresholds(nodes: CandidateNodes, demand: Demand, high: ResourceThresh
             (f"{resource} load would be", percent[:, position], threshold)
             for position, resource in enumerate(RESOURCES)
             if (threshold := getattr(high, resource)) is not None
+        ]
+        + [
+            (f"{name} load is", 100.0 * nodes.further.column(name)[0], limit)
+            for name, limit in limits.items()
+            if nodes.further is not None
         ],
     )

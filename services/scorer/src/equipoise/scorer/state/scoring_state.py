@@ -3,12 +3,13 @@
 Without sufficient data, the responses are neutral (`neutral_scores`). No I/O; times are arguments.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS
-from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
+from equipoise.contracts.configuration.settings import FurtherThresholds, LoadSettings, ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.emptying import Emptying
 from equipoise.contracts.load.node_coverage import coverage_problem
@@ -55,11 +56,20 @@ class NewPlacement(msgspec.Struct, frozen=True, kw_only=True):
 class ScoringState:
     """The nodes of the cluster, their reservations, the recent evictions, and the responses computed from them."""
 
-    def __init__(self, load: LoadSettings, settings: ScoringSettings, *, max_score: int = MAX_SCORE) -> None:
+    def __init__(
+        self,
+        load: LoadSettings,
+        settings: ScoringSettings,
+        *,
+        max_score: int = MAX_SCORE,
+        limits: Mapping[str, FurtherThresholds] = MappingProxyType({}),
+    ) -> None:
+        """`limits`: the thresholds of further resources, which the filter checks."""
         self.load = load
         self.settings = settings
         self.policy = settings.policy
         self.max_score = max_score
+        self._limits = {name: threshold.high for name, threshold in limits.items()}
         self.shadow = None if settings.shadow is None else Shadow(settings.shadow, settings)
         policies = [policy for policy in (settings.policy, settings.shadow) if policy is not None]
         self.nodes = NodeTable(
@@ -68,7 +78,7 @@ class ScoringState:
             statistics=tuple(dict.fromkeys(name for policy in policies for name in policy.statistics)),
             placement_spans=tuple(span for policy in policies for span in policy.placement_spans),
             daily_loads=any(policy.uses_daily_loads for policy in policies),
-            further=tuple(dict.fromkeys(name for policy in policies for name in policy.further)),
+            further=tuple(dict.fromkeys([*(name for policy in policies for name in policy.further), *limits])),
             reclaimed_lifetime=settings.reclaimed.lifetime if settings.reclaimed.enabled else None,
         )
         self._demands = KnownDemands(self.nodes, self.policy.demand_chain)
@@ -128,7 +138,9 @@ class ScoringState:
         self.replacements.assign(pod.uid, pod.workload, names, now)
         demand, nodes, _ = self.inputs(pod, names, now)
         refused = self.policy.refuse(nodes, demand)
-        return without_refused(names, above_thresholds(nodes, demand, high) if refused is None else refused)
+        return without_refused(
+            names, above_thresholds(nodes, demand, high, self._limits) if refused is None else refused
+        )
 
     def decision(self, prioritized: Prioritized, pod: PodDemand, count: int, now: float) -> ScoreDecision:
         """The decision to publish for a request with `count` candidates."""

@@ -1,5 +1,6 @@
 """Explains the scores of a pod's candidate nodes: all inputs, and what would have changed the order."""
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -32,7 +33,7 @@ from equipoise.contracts.messages.score import (
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, np
-from equipoise.scorer.decisions.arrays import expected_load, resources
+from equipoise.scorer.decisions.arrays import CandidateNodes, expected_load, resources
 from equipoise.scorer.decisions.demand import demand_of_placed
 from equipoise.scorer.decisions.explanations.rank_change import rank_change
 from equipoise.scorer.decisions.load_correction import base_of, included_usage, weighted_pods
@@ -194,6 +195,7 @@ class _View:
             lifetime=float(state.load.freshness.score),
             reserved_by_responses=state.reservations.count(row, without=self._uid),
             reserved_for_replacements=self._targets.count(name),
+            further=_further(nodes, index),
             high_priority_load=high_priority,
             total_load=total,
             recent=None if utilization is None else utilization.recent,
@@ -366,3 +368,11 @@ def _correction(changes: Sequence[tuple[str, Array]], most: Array | float = np.i
         return Correction()
     total: Array = np.fmin(np.sum([amount for _, amount in changes], axis=0), most)
     return Correction(amount=resources(total), pods=[name for name, _ in changes[:_MAX_LISTED]], count=len(changes))
+
+
+def _further(nodes: CandidateNodes, index: int) -> dict[str, float]:
+    """The known loads of further resources of a node."""
+    if nodes.further is None:
+        return {}
+    loads = zip(nodes.further.names, nodes.further.load[index].tolist(), strict=True)
+    return {name: load for name, load in loads if math.isfinite(load)}
