@@ -20,6 +20,7 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
+from equipoise.collector.sources import PromqlSource
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN, ServiceName, matches
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
@@ -86,6 +87,7 @@ class Loop:
         self.kube = kube(self.clock)
         self.bus = LossyBus(self.clock)
         self.source = FakeSource(self.clock)
+        self.promql: PromqlSource | None = None
         self.shared = Shared()
         self.health: dict[ServiceName, Health] = {}
         self.registries: dict[ServiceName, CollectorRegistry] = {}
@@ -232,6 +234,7 @@ class Loop:
             namespace="equipoise-system",
             identity="collector-1",
             source=self.source,
+            promql=self.promql,
             kube=self.kube,
             bus=self.bus,
             clock=self.clock,
