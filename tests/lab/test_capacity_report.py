@@ -60,7 +60,9 @@ def test_the_table_of_consolidation_has_a_row_for_each_margin_and_marks_the_conf
     (rows,) = capacity_rows(CapacityAnswers(consolidation=by_margin(trace, Settings(), judged)))
 
     assert "by the forecast of each of 1 days" in rows.title
-    assert [row[0] for row in rows.rows] == [f"{margin} points" for margin in (0, 5, 10, 15, 20)]
+    assert [row[0] for row in rows.rows] == [
+        *(f"{margin} points" for margin in (0, 5, 10, 15, 20)), "Cluster Autoscaler's rules"
+    ]  # fmt: skip
     assert rows.ours == {1}
 
 

@@ -32,7 +32,7 @@ def days_of(*loads: float, pods: int = 4) -> Trace:
     return a_trace(nodes=pods, curves=(curve,) * pods, replicas=(1,) * pods, placed=range(pods))
 
 
-def answer(trace: Trace, settings: Settings = SETTINGS) -> dict[float, ConsolidatedDays]:
+def answer(trace: Trace, settings: Settings = SETTINGS) -> dict[float | None, ConsolidatedDays]:
     judged = list(consolidated_days(trace, settings))
     return {each.margin: each for each in by_margin(trace, settings, judged)}
 
@@ -70,7 +70,7 @@ def test_more_margin_removes_no_more_nodes() -> None:
     trace = days_of(*[0.2] * DAYS)
     noise = np.random.default_rng(1).uniform(0.5, 1.5, trace.cpu_milli.shape)
     found = answer(msgspec.structs.replace(trace, cpu_milli=trace.cpu_milli * noise))
-    removed = [found[margin].removed for margin in sorted(found)]
+    removed = [found[margin].removed for margin in margins(SETTINGS)]
 
     assert removed == sorted(removed, reverse=True)
 
@@ -79,6 +79,29 @@ def test_the_configured_margin_is_compared_too() -> None:
     own = msgspec.structs.replace(SETTINGS, descheduler=DeschedulerSettings(consolidation=Consolidation(margin=7.5)))
     assert 7.5 in margins(own)
     assert [margin for margin, each in answer(days_of(*[0.2] * DAYS), own).items() if each.configured] == [7.5]
+
+
+def test_the_rules_of_cluster_autoscaler_judge_by_requests_and_not_by_usage() -> None:
+    """Each pod uses 45 % of its node and requests 6 %: one node has the requests of all four, and not their usage."""
+    found = answer(days_of(*[0.45] * DAYS))
+
+    assert found[None].removed == 3
+    assert found[None].days[0].moves == 3
+    assert found[None].days[0].hours_caused == found[None].days[0].hours_above == 24
+    assert found[5.0].removed == 0
+    assert not found[None].configured
+
+
+def test_the_rules_of_cluster_autoscaler_keep_nodes_with_high_requests_and_pods_that_fit_nowhere() -> None:
+    """With 55 % of a node requested, no node is a candidate. With 45 %, two pods fit on a node."""
+    removed = []
+    for cores in (4_400, 3_600):
+        workloads = tuple(
+            msgspec.structs.replace(each, request_cpu_milli=cores) for each in days_of(*[0.1] * DAYS).workloads
+        )
+        removed.append(answer(msgspec.structs.replace(days_of(*[0.1] * DAYS), workloads=workloads))[None].removed)
+
+    assert removed == [0, 2]
 
 
 def test_pods_without_a_node_start_where_their_hottest_hour_is_the_lowest() -> None:

@@ -104,10 +104,10 @@ def _batch(trace: Trace, request: BatchRequest) -> BatchCapacity:
 
 def _consolidation(trace: Trace, settings: Settings) -> tuple[ConsolidatedDays, ...]:
     days, judged = judged_days(trace), list[ConsolidatedDay]()
-    with progress(len(days) * len(margins(settings)), "judging consolidation", "plans") as report:
+    with progress(len(days) * (len(margins(settings)) + 1), "judging consolidation", "plans") as report:
         for day in consolidated_days(trace, settings):
             judged.append(day)
-            report(f"day {day.day + 1} with a margin of {day.margin:g} points")
+            report(f"day {day.day + 1}")
     return by_margin(trace, settings, judged)
 
 

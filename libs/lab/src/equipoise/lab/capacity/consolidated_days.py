@@ -1,10 +1,11 @@
 """What consolidation by the forecast would have caused: each day of a trace is judged by itself, out of sample.
 
 At the start of each day the descheduler's own function decides which nodes could go, by what was learned from the days
-before. All of them go at once, and the day takes place on the others.
+before. All of them go at once, and the day takes place on the others. The rules of Cluster Autoscaler, which judges by
+requests, are compared on the same days.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -14,8 +15,10 @@ from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.numeric import Array, np
 from equipoise.descheduler.decisions.consolidation.plan import ConsolidationPlan
 from equipoise.descheduler.decisions.evaluation.pipeline import consolidation_now
-from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot
-from equipoise.lab.capacity.measured_cluster import DAY, HOUR, HOURS, learned_profiles, leveled, positions, snapshot_of
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
+from equipoise.descheduler.state.cluster_builder import ClusterBuilder
+from equipoise.lab.capacity.autoscaler_rules import scaled_down
+from equipoise.lab.capacity.measured_cluster import DAY, HOUR, HOURS, learned_profiles, leveled, snapshot_of
 from equipoise.lab.model.cluster_usage import MIB
 from equipoise.lab.model.period_means import period_means
 from equipoise.lab.model.trace import Trace
@@ -34,7 +37,9 @@ MARGINS = (0.0, 5.0, 10.0, 15.0, 20.0)
 class ConsolidatedDay(msgspec.Struct, frozen=True, kw_only=True):
     """One day with one margin. Hours are hours of nodes that remain, with a CPU load above HOT."""
 
-    margin: float
+    margin: float | None
+    """None: by the rules of Cluster Autoscaler, which have no forecast."""
+
     day: int
     removed: int
     """Nodes that could go."""
@@ -55,7 +60,9 @@ class ConsolidatedDay(msgspec.Struct, frozen=True, kw_only=True):
 class ConsolidatedDays(msgspec.Struct, frozen=True, kw_only=True):
     """All judged days with one margin."""
 
-    margin: float
+    margin: float | None
+    """None: by the rules of Cluster Autoscaler, which have no forecast."""
+
     configured: bool
     nodes: int
     removed: float
@@ -82,9 +89,11 @@ def judged_days(trace: Trace) -> range:
 
 
 def consolidated_days(trace: Trace, settings: Settings) -> Iterator[ConsolidatedDay]:
-    """Each judged day with each margin."""
+    """Each judged day with each margin, and by the rules of Cluster Autoscaler."""
     curves = [period_means(usage, trace.seconds_per_step, HOUR) for usage in (trace.cpu_milli / 1e3, trace.memory_mib)]
     hours = np.stack([curves[0], curves[1] * MIB], axis=2)
+    rows = {node.name: index for index, node in enumerate(trace.nodes)}
+    order = [rows[name] for name in sorted(rows)]
     for day in judged_days(trace):
         profiles = learned_profiles(hours, day, trace.starts_at)
         learned = np.array([_day(profile.by_resource()) for profile in profiles])
@@ -93,7 +102,12 @@ def consolidated_days(trace: Trace, settings: Settings) -> Iterator[Consolidated
         today = hours[:, day * HOURS : (day + 1) * HOURS, 0]
         for margin in margins(settings):
             plan = _plan(settings, margin, snapshot)
-            yield _judged(trace, placed, plan, learned[:, :, 0], today, day=day, margin=margin)
+            gone = [rows[emptied.node.name] for emptied in plan.nodes]
+            moves = {int(pod.uid): rows[to.name] for emptied in plan.nodes for pod, to in emptied.moves}
+            yield _judged(trace, placed, gone, moves, learned[:, :, 0], today, day=day, margin=margin)
+        removed = scaled_down(ClusterBuilder(snapshot, _evaluation(settings)).cluster())
+        moves = {int(pod.uid): order[target] for _, evicted in removed for pod, target in evicted}
+        yield _judged(trace, placed, [order[index] for index, _ in removed], moves, None, today, day=day, margin=None)
 
 
 def margins(settings: Settings) -> Sequence[float]:
@@ -104,7 +118,7 @@ def margins(settings: Settings) -> Sequence[float]:
 def by_margin(trace: Trace, settings: Settings, judged: Sequence[ConsolidatedDay]) -> tuple[ConsolidatedDays, ...]:
     """The answer, from all judged days; empty without any."""
     configured = settings.descheduler.consolidation.margin
-    of_margins = {margin: tuple(day for day in judged if day.margin == margin) for margin in margins(settings)}
+    of_margins = {margin: tuple(day for day in judged if day.margin == margin) for margin in (*margins(settings), None)}
     return tuple(
         _sum(days, margin, len(trace.nodes), configured=margin == configured)
         for margin, days in of_margins.items()
@@ -112,7 +126,7 @@ def by_margin(trace: Trace, settings: Settings, judged: Sequence[ConsolidatedDay
     )
 
 
-def _sum(days: tuple[ConsolidatedDay, ...], margin: float, nodes: int, *, configured: bool) -> ConsolidatedDays:
+def _sum(days: tuple[ConsolidatedDay, ...], margin: float | None, nodes: int, *, configured: bool) -> ConsolidatedDays:
     node_hours = sum(HOURS * day.remaining for day in days)
     return ConsolidatedDays(
         margin=margin,
@@ -132,12 +146,16 @@ def _day(profile: dict[str, list[float | None]]) -> Array:
     return np.array([profile["cpu"], profile["memory"]], dtype=np.float64).T
 
 
-def _plan(settings: Settings, margin: float, snapshot: Snapshot) -> ConsolidationPlan:
+def _evaluation(settings: Settings) -> EvaluationSettings:
     rules = Rules(
         protection=settings.protection, namespaces=Namespaces(), own_namespace="equipoise-system",
         level=settings.level, surge=surge_mode(settings.level, settings.surge.mode),
     )  # fmt: skip
-    evaluation = settings.descheduler.evaluation(settings.load, settings.thresholds, rules)
+    return settings.descheduler.evaluation(settings.load, settings.thresholds, rules)
+
+
+def _plan(settings: Settings, margin: float, snapshot: Snapshot) -> ConsolidationPlan:
+    evaluation = _evaluation(settings)
     consolidation = msgspec.structs.replace(evaluation.consolidation, margin=margin)
     return consolidation_now(snapshot, msgspec.structs.replace(evaluation, consolidation=consolidation)).plan
 
@@ -145,29 +163,28 @@ def _plan(settings: Settings, margin: float, snapshot: Snapshot) -> Consolidatio
 def _judged(
     trace: Trace,
     placed: Sequence[int],
-    plan: ConsolidationPlan,
-    learned: Array,
+    gone: Sequence[int],
+    moves: Mapping[int, int],
+    learned: Array | None,
     today: Array,
     *,
     day: int,
-    margin: float,
+    margin: float | None,
 ) -> ConsolidatedDay:
-    """`learned`, `today`: workloads × 24, cores of a pod, as forecast and as they were."""
-    rows, after = positions(trace), list(placed)
-    for emptied in plan.nodes:
-        for pod, target in emptied.moves:
-            after[int(pod.uid)] = rows[target.name]
-    gone = [rows[emptied.node.name] for emptied in plan.nodes]
+    """`gone`: the indexes of nodes; `moves`: the new node of pods, both by index. `learned`, `today`: workloads × 24,
+    cores of a pod, as forecast (None: there is no forecast, so it shows no hour) and as they were."""
+    after = [moves.get(pod, node) for pod, node in enumerate(placed)]
     remain = np.ones(len(trace.nodes), dtype=np.bool_)
-    remain[gone] = False
-    forecast, used, unchanged = (_loads(trace, *pair) for pair in ((after, learned), (after, today), (placed, today)))
+    remain[list(gone)] = False
+    used, unchanged = _loads(trace, after, today), _loads(trace, placed, today)
+    forecast = np.zeros_like(used) if learned is None else _loads(trace, after, learned)
     above = used[remain] > HOT
     not_forecast = above & (forecast[remain] <= HOT)
     return ConsolidatedDay(
         margin=margin,
         day=day,
         removed=len(gone),
-        moves=sum(len(emptied.moves) for emptied in plan.nodes),
+        moves=len(moves),
         remaining=int(remain.sum()),
         hours_above=int(above.sum()),
         hours_not_forecast=int(not_forecast.sum()),

@@ -1,6 +1,6 @@
 """The cluster of a trace at the start of a day, as the descheduler sees it: objects, messages and learned profiles."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -151,8 +151,3 @@ def leveled(trace: Trace, days: Array) -> list[int]:
         free[node] -= requested[workload]
         used[node] += days[workload, :, 0]
     return nodes
-
-
-def positions(trace: Trace) -> Mapping[str, int]:
-    """The index of each node by its name."""
-    return {node.name: index for index, node in enumerate(trace.nodes)}

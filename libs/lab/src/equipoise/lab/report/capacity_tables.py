@@ -15,7 +15,9 @@ LIMITS = {"hours": "hours above 80 %", "requests": "requests", "violations": "an
 CONSOLIDATION = (
     "Consolidation: all nodes that could go at the start of a day, by what was learned from the days before, go then. "
     "Caused: hours of the others above 80 % that the forecast did not show, and in which the node would have been "
-    "below 80 % otherwise. Pods without a node in the trace start leveled by the forecast. Anti-affinity is ignored."
+    "below 80 % otherwise. The rules of Cluster Autoscaler were read and are replayed, with its defaults: a node goes "
+    "if its requests are below 50 % and its pods fit elsewhere; there is no forecast. Pods without a node in the trace "
+    "start leveled by the forecast. Anti-affinity is ignored."
 )
 
 _NAMES = {"cpu": "CPU", "memory": "memory"}
@@ -104,13 +106,13 @@ def _consolidation(margins: Sequence[ConsolidatedDays]) -> Rows:
     return Rows(
         title=f"Nodes that could go by the forecast of each of {len(margins[0].days)} days, and what followed",
         heads=(
-            "margin", "nodes · now", "could go · mean", "hours of · the others", "above 80 % · caused, %",
-            "above 80 % · %", "above 80 % · with all, %",
+            "forecast and · margin", "nodes · now", "could go · mean", "hours of · the others",
+            "above 80 % · caused, %", "above 80 % · %", "above 80 % · with all, %",
         ),
         names=1,
         rows=tuple(
             (
-                f"{each.margin:g} points",
+                "Cluster Autoscaler's rules" if each.margin is None else f"{each.margin:g} points",
                 f"{each.nodes:,}",
                 f"{each.removed:.1f}",
                 f"{each.node_hours:,}",
