@@ -220,7 +220,7 @@ async def main() -> None:
         return
     for name, result in known.items():
         if result is not ours and result.moves:
-            report("rebalance/moves", ours.moves, "pods", target=("<", 1.0), baseline=result.moves, against=name)
+            report("rebalance/moves", ours.moves, "pods", target=("<=", 1.0), baseline=result.moves, against=name)
     report("rebalance/gaps", ours.gap_seconds, "s", target=("<=", 0.0))
 
 
