@@ -20,6 +20,7 @@ from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeCl
 from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.pressure import NodePressure, Pressure
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus.nats.nats_bus import open_bus
 from equipoise.runtime.process.clock import SystemClock
@@ -64,6 +65,21 @@ def test_the_thresholds_are_those_that_run_and_not_the_defaults() -> None:
     assert found(running=other).over == []
     assert found(running=[]).over == []
     assert found(running=[]).thresholds.startswith("not known: no descheduler has published its configuration")
+
+
+def test_a_node_states_how_long_its_processes_wait() -> None:
+    """With the threshold of the running descheduler; or why it is unknown."""
+    settings = {**RUNNING[0].settings, "thresholds": {"pressure": {"cpu": 20.0, "io": None}}}
+    other = [replace(RUNNING[0], settings=settings)]
+
+    def explained(pressure: NodePressure) -> ExplainedLoad:
+        return node_load("node-a", usage(4.0, pressure=pressure), placed(), (), other, NOW)
+
+    waiting = explained(NodePressure(sampled_at=NOW - 6, waiting=Pressure(cpu=0.31, io=0.5)))
+    unknown = explained(NodePressure(sampled_at=NOW - 6, unknown={"cpu": "its counters are not in seconds"}))
+    assert headline(waiting) == "hot: pods wait for CPU 31% of the time (above 20%)"
+    assert "waits for: CPU 31%, disks 50% of the time (newest sample 6 s old)" in text(waiting)
+    assert "waits for: unknown: its counters are not in seconds" in text(unknown)
 
 
 def test_a_node_that_is_being_emptied_states_since_when() -> None:

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.moves import MovesLevel, MovesSettings
-from equipoise.contracts.configuration.settings import LoadSettings, SurgeSettings
+from equipoise.contracts.configuration.settings import LoadSettings, SurgeSettings, Thresholds
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, OwnerReference, ResourceRequirements
 from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
@@ -22,6 +22,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcom
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement, PlacedHint
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.values.pressure import NodePressure, Pressure
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.service import Descheduler
@@ -103,6 +104,9 @@ class Cluster:
         self.usage: dict[str, float] = {}
         """Cores by pod UID."""
 
+        self.waiting: dict[str, float] = {}
+        """The share of time in which processes wait for CPU, by node; unknown for others."""
+
         self.hints: dict[str, PlacedHint] = {}
         """By the name of a pod: the hint with which it was created."""
 
@@ -159,6 +163,9 @@ class Cluster:
                     queried_at=now,
                     windows={window.name: WindowUsage(sampled_at=sampled_at, mean=mean) for window in LOAD.windows},
                     pods={uid: Resources(cpu=value, memory=GIB) for uid, value in cores.items()},
+                    pressure=None
+                    if (waiting := self.waiting.get(node.metadata.name)) is None
+                    else NodePressure(sampled_at=sampled_at, waiting=Pressure(cpu=waiting)),
                     epoch=1,
                     sequence=self._sequence,
                 ),
@@ -242,12 +249,13 @@ class Cluster:
         identity: str = "descheduler-1",
         surge: SurgeSettings = SurgeSettings(),  # noqa: B008  a frozen value
         level: MovesLevel | None = None,
+        thresholds: Thresholds = Thresholds(),  # noqa: B008  a frozen value
         **settings: Any,
     ) -> Descheduler:
         """With one strategy, so that there is one decision per evaluation."""
         defaults: dict[str, Any] = {"warm_up": Duration(0), "strategies": (LowNodeLoad(),)}
         own = DeschedulerSettings(**(defaults | settings))
-        shared = Shared(load=LOAD, moves=MovesSettings(level=level), surge=surge)
+        shared = Shared(load=LOAD, moves=MovesSettings(level=level), surge=surge, thresholds=thresholds)
         runtime = Runtime(
             configuration=Configuration(shared=shared, own=own, hash=""),
             message_bus=self.bus,

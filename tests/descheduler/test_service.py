@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.moves import MovesLevel
+from equipoise.contracts.configuration.settings import PressureThresholds, Thresholds
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from equipoise.contracts.messages.eviction import Outcome
@@ -21,6 +22,7 @@ from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.contracts.messages.values.lease import LeaseEpoch
+from equipoise.contracts.messages.values.pressure import Pressure
 from equipoise.descheduler.decisions.strategies import AnyStrategy
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
@@ -28,6 +30,7 @@ from equipoise.descheduler.state.cooldowns import CooldownSettings
 from equipoise.runtime.bus import NoResponders
 from equipoise.runtime.kubernetes.client import BUDGETS, LEASES, NODES, PODS, KubeError
 
+PRESSURE = Thresholds(pressure=PressureThresholds(cpu=40))
 FIVE_EVALUATIONS = 4 * 120.0 + 30.0
 """The first one is at once."""
 
@@ -92,6 +95,34 @@ async def test_a_measurement_of_the_far_future_is_dropped(cluster: Cluster, subj
         await cluster.pass_time(FIVE_EVALUATIONS)
 
     assert len(cluster.intents) == 2
+
+
+async def test_lasting_pressure_leads_to_an_intent_below_the_load_threshold(cluster: Cluster) -> None:
+    """One pod of a node at 40 %. The decision has the pressure and its reason."""
+    cluster.hot_and_idle(apps=4)
+    cluster.usage = dict.fromkeys(cluster.usage, 1.0)
+    cluster.waiting = {"node-a": 0.5, "node-b": 0.3, "node-c": 0.0}
+    async with running(cluster, thresholds=PRESSURE):
+        await cluster.pass_time(FIVE_EVALUATIONS - 60)
+        assert not cluster.intents
+        await cluster.pass_time(60)
+
+    (intent,) = cluster.intents
+    assert ("node-a", "node-c") == (intent.node, intent.target)
+    assert "node is hot: pods wait for CPU 50% of the time (above 40%)" == intent.reason
+    node = next(node for node in cluster.last_decision.nodes if node.node == "node-a")
+    assert ("hot", ["cpu"], Pressure(cpu=0.5)) == (node.state, node.waits_for, node.pressure)
+
+
+async def test_no_intent_for_a_busy_node_without_pressure_if_pressure_is_required(cluster: Cluster) -> None:
+    cluster.hot_and_idle()
+    cluster.waiting = {"node-a": 0.1}
+    async with running(cluster, thresholds=PRESSURE, require_pressure=True):
+        await cluster.pass_time(FIVE_EVALUATIONS)
+
+    assert not cluster.intents
+    assert "but its pods do not wait for others (10% of the time)" in cluster.last_decision.why
+    assert ["node-a"] == [refused.node for refused in cluster.last_decision.refused]
 
 
 async def test_a_burst_proposes_nothing(cluster: Cluster) -> None:

@@ -923,4 +923,32 @@ DEFECTS = (
         fault="moves_rolled_out",
         invariant="I29",
     ),
+    # Pressure
+    _defect(
+        "pressure in any unit",
+        (
+            f"{COLLECTOR}/decisions/pressure/pressure_readings.py",
+            "    wrong = {name: value for name, value in values.items() if not 0.0 <= value <= MAX_SHARE}",
+            "    wrong = {name: value for name, value in values.items() if not 0.0 <= value}",
+        ),
+        tests="tests/collector/test_pressure_readings.py::test_a_wrong_unit_of_one_node_does_not_affect_the_others",
+    ),
+    _defect(
+        "throttled pods are contention",
+        (
+            f"{CONTRACTS}/load/pressure.py",
+            "    if not any(is_throttled(pod) for pod in pods.values()):",
+            "    if True:",
+        ),
+        tests="tests/contracts/test_pressure.py::test_a_pod_that_its_own_limit_stops_is_no_evidence_of_contention",
+    ),
+    _defect(
+        "targets with pressure",
+        (
+            f"{DESCHEDULER}/state/nodes/node_reader.py",
+            "            or target_problem(pressure, thresholds)",
+            "            or target_problem(None, thresholds)",
+        ),
+        tests="tests/descheduler/test_contention.py::test_a_node_with_half_of_the_pressure_is_no_target",
+    ),
 )

@@ -10,8 +10,10 @@ from equipoise.cli.cluster_now.waiting import waiting_text
 from equipoise.cli.effective.running import RunningConfiguration, not_known
 from equipoise.cli.effective.text import setting_at, thresholds_text
 from equipoise.cli.terminal import RESOURCES, amounts, count, duration, listed, percent, percentages
+from equipoise.contracts.configuration.settings import PressureThresholds
 from equipoise.contracts.kubernetes.nodes.consolidation_taint import tainted_text
 from equipoise.contracts.load.correction import known, load_of
+from equipoise.contracts.load.pressure import CONTENDED_RESOURCES, contention, contention_text
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization
@@ -103,7 +105,10 @@ def node_load(
         sampled_at=utilization.sampled_at,
         pressure=utilization.pressure,
         unknown_resources={name: status.unknown for name, status in utilization.resources.items() if status.unknown},
-        over=list(_over(load, {} if running is None else running.settings)),
+        over=[
+            *_over(load, {} if running is None else running.settings),
+            *_waiting(utilization, {} if running is None else running.settings),
+        ],
     )
 
 
@@ -116,6 +121,14 @@ def _over(load: Resources, settings: Mapping[str, Any]) -> Iterator[str]:
         limit = setting_at(settings, "thresholds", "resources", name, "high")
         if isinstance(limit, int | float) and value * 100 > limit:
             yield f"{name} {percent(value)} is above {limit:g}%"
+
+
+def _waiting(utilization: NodeUtilization, settings: Mapping[str, Any]) -> Iterator[str]:
+    limits = {name: setting_at(settings, "thresholds", "pressure", name) for name in CONTENDED_RESOURCES}
+    numbers = {name: float(limit) for name, limit in limits.items() if isinstance(limit, int | float)}
+    thresholds = PressureThresholds(**numbers)
+    if text := contention_text(contention(utilization.pressure, thresholds), thresholds):
+        yield text
 
 
 def _evaluations(
