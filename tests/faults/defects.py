@@ -306,7 +306,7 @@ DEFECTS = (
         "unknown amounts read as 0",
         (
             f"{CONTRACTS}/load/correction.py",
-            "    return value if value is not None and math.isfinite(value) and value >= 0 else None",
+            "    return value if value is not None and 0.0 <= value < math.inf else None",
             "    return value or 0.0",
         ),
         tests="tests/contracts/test_correction.py::test_an_invalid_amount_is_unknown",
