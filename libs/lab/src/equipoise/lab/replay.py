@@ -32,7 +32,7 @@ from equipoise.lab.model.trace import Array, Trace
 from equipoise.lab.replay_plan import ReplayPlan, Settings
 from equipoise.lab.replayed_trace import replayed_trace
 from equipoise.lab.results import GREEDY, Run, RunFigures
-from equipoise.lab.scenarios import DAY, SCENARIOS
+from equipoise.lab.scenarios import DAY, DAYS_BEFORE_MEASUREMENT, SCENARIOS
 from equipoise.lab.schedulers import GreedyScheduler, SimulatedScheduler
 from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
@@ -48,10 +48,6 @@ from equipoise.scorer.state.scoring_state import ScoringState
 _HOUR = 3_600.0
 _DEFAULT_START = 1_767_225_600.0
 """Start of traces without a date: 2026-01-01T00:00Z."""
-
-_DAYS_BEFORE_MEASUREMENT = 2
-"""Days before the measured ones. A trace that is not longer is repeated, so that profiles are learned from the measured
-days."""
 
 _MOVE_PERIOD = 1.0
 """Seconds between two steps of a move without a gap, as in the binder."""
@@ -109,7 +105,7 @@ class Replay:
             self._create_descheduler(settings, load)
         days = int(self._curves.length // DAY)
         self._end = max(3, days) * DAY
-        self._sample: Literal["in", "out"] = "out" if days > _DAYS_BEFORE_MEASUREMENT else "in"
+        self._sample: Literal["in", "out"] = "out" if days > DAYS_BEFORE_MEASUREMENT else "in"
         self._hours: list[Array] = []
         self._memory_peaks: list[Array] = []
         """The highest memory usage of each node in each measured hour."""

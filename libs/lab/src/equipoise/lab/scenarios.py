@@ -11,6 +11,9 @@ from equipoise.lab.results import Scenario
 from equipoise.lab.simulated_cluster import SimulatedCluster
 
 DAY = 86_400.0
+DAYS_BEFORE_MEASUREMENT = 2
+"""Days before the measured ones. A trace that is not longer is repeated, so that profiles are learned from the measured
+days."""
 
 _PAUSE_BETWEEN_ARRIVALS = 1.0
 _PAUSE_BETWEEN_REPLACEMENTS = 30.0

@@ -23,6 +23,7 @@ from equipoise.lab.capacity.consolidated_days import (
 )
 from equipoise.lab.capacity.fewer_nodes import NodesNeeded, cases, nodes_needed, replays_at_most
 from equipoise.lab.compare import ComparisonRequest
+from equipoise.lab.hindsight.hindsight_answer import HindsightAnswer, HindsightRequest, HindsightSearch
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay_plan import ReplayPlan, Settings
 from equipoise.lab.resource_requests.measured_days import learned_and_judged
@@ -49,10 +50,14 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """The mode of the VerticalPodAutoscalers that are written."""
 
     consolidation: bool = False
+    hindsight: HindsightRequest | None = None
+    hindsight_minutes: float = 30.0
+    """Minutes after which `hindsight` ends."""
 
     @property
     def any(self) -> bool:
-        return self.batch is not None or self.fewer_nodes or self.requests or self.consolidation
+        asked = self.fewer_nodes, self.requests, self.consolidation, self.batch is not None, self.hindsight is not None
+        return any(asked)
 
 
 def question_problem(trace: Trace, questions: Questions) -> str:
@@ -91,6 +96,7 @@ def answered(
         else (),
         requests=_requests(trace, request, settings, questions, processes) if questions.requests else None,
         consolidation=_consolidation(trace, settings) if questions.consolidation else (),
+        hindsight=_hindsight(trace, questions) if questions.hindsight is not None else None,
     )
 
 
@@ -109,6 +115,16 @@ def _consolidation(trace: Trace, settings: Settings) -> tuple[ConsolidatedDays, 
             judged.append(day)
             report(f"day {day.day + 1}")
     return by_margin(trace, settings, judged)
+
+
+def _hindsight(trace: Trace, questions: Questions) -> HindsightAnswer:
+    assert questions.hindsight is not None
+    end = time.monotonic() + 60.0 * questions.hindsight_minutes
+    search = HindsightSearch(trace, questions.hindsight, lambda: time.monotonic() < end)
+    with progress(search.rounds_at_most, "searching placements", "rounds") as report:
+        for state in search.advance():
+            report(state)
+    return search.result()
 
 
 def _nodes_needed(

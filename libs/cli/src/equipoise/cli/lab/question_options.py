@@ -68,6 +68,26 @@ def question_options(command: Function) -> Function:
         show_default=True,
         help="updateMode of the VerticalPodAutoscalers that are written.",
     )
+    @click.option(
+        "--hindsight",
+        is_flag=True,
+        help="Search the most even placement of the same pods, with all usage known: with few pods moved, and with all "
+        "pods placed anew.",
+    )
+    @click.option(
+        "--hindsight-steps",
+        type=click.IntRange(1),
+        default=2,
+        show_default=True,
+        help="Steps of each search, for each pod. More steps find more even placements.",
+    )
+    @click.option(
+        "--hindsight-minutes",
+        type=click.FloatRange(min=0),
+        default=30.0,
+        show_default=True,
+        help="After this time, the search ends with what it has.",
+    )
     @wraps(command)
     def with_questions(
         *,
@@ -81,9 +101,13 @@ def question_options(command: Function) -> Function:
         requests: bool,
         hpa_target: int,
         vpa_mode: Any,
+        hindsight: bool,
+        hindsight_steps: int,
+        hindsight_minutes: float,
         **values: Any,
     ) -> Any:
         from equipoise.cli.lab.answers import Questions, batch_request
+        from equipoise.lab.hindsight.hindsight_answer import HindsightRequest
 
         request = batch_request(batch_pod, batch_hours, batch_thresholds) if batch else None
         questions = Questions(
@@ -94,6 +118,8 @@ def question_options(command: Function) -> Function:
             consolidation=consolidation,
             scaling_target=hpa_target,
             update_mode=vpa_mode,
+            hindsight=HindsightRequest(steps=hindsight_steps) if hindsight else None,
+            hindsight_minutes=hindsight_minutes,
         )
         return command(questions=questions, **values)
 

@@ -5,6 +5,7 @@ import msgspec
 from equipoise.lab.capacity.batch_work import BatchCapacity
 from equipoise.lab.capacity.consolidated_days import ConsolidatedDays
 from equipoise.lab.capacity.fewer_nodes import NodesNeeded
+from equipoise.lab.hindsight.hindsight_answer import HindsightAnswer
 from equipoise.lab.resource_requests.requests_answer import RequestsAnswer
 
 
@@ -15,3 +16,4 @@ class CapacityAnswers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     nodes_needed: tuple[NodesNeeded, ...] = ()
     requests: RequestsAnswer | None = None
     consolidation: tuple[ConsolidatedDays, ...] = ()
+    hindsight: HindsightAnswer | None = None

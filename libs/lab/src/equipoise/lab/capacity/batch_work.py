@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from equipoise.contracts.numeric import Array
+from equipoise.lab.capacity.peak_predictors import PeakComparison, PredictedPeak
 from equipoise.lab.model.batch_demand import (
     BatchRun,
     Forecast,
@@ -116,6 +117,8 @@ class BatchCapacity(msgspec.Struct, frozen=True, kw_only=True):
     sample: Literal["in", "out"]
     idle: tuple[Idle, ...]
     work: tuple[BatchOutcome, ...]
+    peaks: tuple[PredictedPeak, ...]
+    """The predictors of CPU at the threshold of the frontier."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -143,6 +146,7 @@ class BatchSimulation:
 
         resources = {"cpu": days.cpu, "memory": days.memory}
         forecasts = {name: Forecast(node_days, hours=request.hours) for name, node_days in resources.items()}
+        self._peaks = PeakComparison(days, forecasts["cpu"], threshold=request.frontier, hours=request.hours)
         self._runs: list[tuple[tuple[str, ...], float, Rule, float, BatchRun]] = []
         for names in (("cpu",), ("cpu", "memory")):
             offered = [resources[name] for name in names]
@@ -155,7 +159,8 @@ class BatchSimulation:
 
     def advance(self) -> Iterator[int]:
         """Run to the end; yields the number of each hour when it is over."""
-        for number, _ in enumerate(run_all(self._days.cpu, [run for *_, run in self._runs]), start=1):
+        for number, step in enumerate(run_all(self._days.cpu, [run for *_, run in self._runs]), start=1):
+            self._peaks.advance(step)
             if number % STEPS_PER_HOUR == 0:
                 yield number // STEPS_PER_HOUR
 
@@ -172,6 +177,7 @@ class BatchSimulation:
                 *(_idle("memory", days.memory, threshold) for threshold in self._thresholds),
             ),
             work=tuple(_work(*run, cores=cores) for run in self._runs),
+            peaks=self._peaks.result(),
         )
 
 

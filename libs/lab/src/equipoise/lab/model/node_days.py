@@ -20,11 +20,22 @@ _MIN_DAYS = 6
 """The first day of a trace is repeated if it has fewer days."""
 
 
+class PodDays(msgspec.Struct, frozen=True, kw_only=True):
+    """The usage of CPU by pods."""
+
+    counts: Array
+    """nodes × workloads: the number of pods."""
+
+    usage: Array
+    """workloads × quarter hours: the usage of one pod, in cores."""
+
+
 class ClusterDays(msgspec.Struct, frozen=True, kw_only=True):
     """The days of the nodes that have pods."""
 
     cpu: NodeDays
     memory: NodeDays
+    pods: PodDays
     in_sample: bool
     """Whether the first day is repeated, with deviations of NOISE."""
 
@@ -47,18 +58,19 @@ def cluster_days(trace: Trace, *, pod_cores: float, pod_memory: float) -> Cluste
     # After the learned days, repeated days are: one on which batch pods are first admitted, a measured one, a last one.
     measured_from = (learned + 1 if repeated else learned) * STEPS_PER_DAY
     measured_until = (learned + 2 if repeated else days - 1) * STEPS_PER_DAY
-    node_days = []
+    node_days, pod_usage = [], []
     for seed, (curve, capacities, pod) in enumerate(
         zip(curves, capacity, (pod_cores, pod_memory), strict=True), start=1
     ):
-        usage, typical = counts @ curve, None
+        usage_of_pods, typical = curve, None
         if repeated:
             day = curve[:, :STEPS_PER_DAY]
             typical = (counts @ day).reshape(len(counts), 24, -1).mean(axis=2)
-            usage = counts @ (np.tile(day, (1, learned + 3)) * _noise(len(day), (learned + 3) * STEPS_PER_DAY, seed))
+            usage_of_pods = np.tile(day, (1, learned + 3)) * _noise(len(day), (learned + 3) * STEPS_PER_DAY, seed)
+        pod_usage.append(usage_of_pods)
         node_days.append(
             NodeDays(
-                usage=usage,
+                usage=counts @ usage_of_pods,
                 capacity=capacities,
                 typical=typical,
                 measured_from=measured_from,
@@ -66,7 +78,8 @@ def cluster_days(trace: Trace, *, pod_cores: float, pod_memory: float) -> Cluste
                 pod=pod,
             )
         )
-    return ClusterDays(cpu=node_days[0], memory=node_days[1], in_sample=repeated)
+    pods = PodDays(counts=counts, usage=pod_usage[0])
+    return ClusterDays(cpu=node_days[0], memory=node_days[1], pods=pods, in_sample=repeated)
 
 
 def _quarters(usage: Array, seconds_per_step: float) -> Array:

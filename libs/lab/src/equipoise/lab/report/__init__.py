@@ -22,7 +22,7 @@ def write_report(
     """Write index.html, the PNGs and figures.json; returns the path of the page. Raises OSError.
 
     `notes`: those of the trace. `command`: the command that reproduces the report. `width`: the width of a chart in
-    pixels. `capacity`: answers about batch work and fewer nodes.
+    pixels. `capacity`: answers about batch work, fewer nodes, requests and hindsight.
     """
     # Importing matplotlib takes half a second, which a table does not need.
     from equipoise.lab.report.capacity_charts import capacity_charts

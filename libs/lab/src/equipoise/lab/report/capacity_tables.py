@@ -1,4 +1,4 @@
-"""The answers about batch work and fewer nodes as rows of text, for terminals and pages."""
+"""The answers about batch work, fewer nodes and hindsight as rows of text, for terminals and pages."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,8 @@ from equipoise.lab.capacity.answers import CapacityAnswers
 from equipoise.lab.capacity.batch_work import RULES, STILL_THERE_HOURS, BatchCapacity, BatchOutcome
 from equipoise.lab.capacity.consolidated_days import ConsolidatedDays
 from equipoise.lab.capacity.fewer_nodes import NodesNeeded
+from equipoise.lab.capacity.peak_predictors import PREDICTORS, VIOLATIONS
+from equipoise.lab.report.hindsight_table import hindsight_notes, hindsight_rows
 from equipoise.lab.report.requests_tables import VARIANTS, requests_notes, requests_rows
 from equipoise.lab.report.rows import Rows
 from equipoise.lab.results import PODS_PER_TOLERATED
@@ -26,12 +28,14 @@ _NAMES = {"cpu": "CPU", "memory": "memory"}
 def capacity_rows(answers: CapacityAnswers) -> list[Rows]:
     """The tables of each answer."""
     batch, needed, requests = answers.batch, answers.nodes_needed, answers.requests
-    found = [] if batch is None else [_idle(batch), _work(batch)]
+    found = [] if batch is None else [_idle(batch), _work(batch), _peaks(batch)]
     found += [_nodes(needed, "How many nodes would do")] if needed else []
     found += [_consolidation(answers.consolidation)] if answers.consolidation else []
     if requests is not None:
         title = "How many nodes would do with other requests, on the last day"
         found += [*requests_rows(requests), _nodes(requests.nodes_needed, title)]
+    if answers.hindsight is not None:
+        found.append(hindsight_rows(answers.hindsight))
     return found
 
 
@@ -42,6 +46,8 @@ def capacity_notes(answers: CapacityAnswers) -> tuple[str, ...]:
         notes = (*notes, *requests_notes(answers.requests))
     if answers.consolidation:
         notes = (*notes, CONSOLIDATION)
+    if answers.hindsight is not None:
+        notes = (*notes, *hindsight_notes(answers.hindsight))
     if not (answers.nodes_needed or answers.requests):
         return notes
     return (
@@ -87,6 +93,34 @@ def _work(batch: BatchCapacity) -> Rows:
         names=2,
         rows=tuple((f"{case[0]:.0%}", RULES[case[1]], *_cells(cases[case]), *_cells(both[case])) for case in cases),
         ours=frozenset(number for number, (_, rule) in enumerate(cases) if rule == "lasting"),
+    )
+
+
+def _peaks(batch: BatchCapacity) -> Rows:
+    return Rows(
+        title=f"Predicted peaks of CPU in the next {batch.request.hours} h, below {batch.request.frontier:.0%}",
+        heads=(
+            "predictor",
+            "usable %",
+            "violated %",
+            *(f"usable % · {share:.0%} violated" for share in VIOLATIONS),
+            *(f"of oracle % · {share:.0%} violated" for share in VIOLATIONS),
+        ),
+        names=1,
+        rows=tuple(
+            (
+                PREDICTORS[each.predictor],
+                f"{100 * each.usable:.1f}",
+                f"{100 * each.violated:.1f}",
+                *(f"{100 * share:.1f}" for share in each.usable_at),
+                *(
+                    f"{100 * share / batch.peaks[0].usable:.0f}" if batch.peaks[0].usable else ""
+                    for share in each.usable_at
+                ),
+            )
+            for each in batch.peaks
+        ),
+        ours=frozenset(number for number, each in enumerate(batch.peaks) if each.predictor == "lasting"),
     )
 
 
