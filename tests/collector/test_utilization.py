@@ -44,15 +44,22 @@ def message_of(
     *pods: str,
     settled: tuple[str, ...] = (),
     young: tuple[str, ...] = (),
+    starting: tuple[str, ...] = (),
     now: float = NOW,
     left_at: float = 0.0,
 ) -> NodeUtilization | None:
-    """`settled`: the pods that have run for ten minutes; `young`: further pods, which have run for one."""
+    """`settled`: the pods that have run for ten minutes; `young`, `starting`: further pods, placed a minute ago."""
     node = Node(metadata=ObjectMeta(name="a", uid="uid-a"))
     since = dict.fromkeys(settled, now - 600) | dict.fromkeys(young, now - 60)
     placed = [
-        PlacedPod(uid=uid, namespace="shop", name=uid, placed_at=0.0, running_since=since.get(uid))
-        for uid in (*pods, *young)
+        PlacedPod(
+            uid=uid,
+            namespace="shop",
+            name=uid,
+            placed_at=now - 60 if uid in (*young, *starting) else 0.0,
+            running_since=since.get(uid),
+        )
+        for uid in (*pods, *young, *starting)
     ]
     base = Resources(cpu=10.0, memory=64 * GIB)
     return utilization.message(node, base, placed, now, left_at=left_at, epoch=1, sequence=1)
@@ -109,19 +116,20 @@ def test_the_system_usage_is_the_node_minus_its_pods() -> None:
     assert Resources(cpu=1.5, memory=7 * GIB) == whole.system == later.system
 
 
-@pytest.mark.parametrize("change", ["comes", "leaves"])
+@pytest.mark.parametrize("change", ["comes", "starts", "leaves"])
 def test_a_pod_that_comes_or_leaves_is_no_usage_of_the_system(change: str) -> None:
     """The window has a part of its usage. Where pods come and go all the time, an old value would be worse."""
     utilization = a_utilization(("cpu", a_reading(2.0)))
     utilization.record_pods({"p": Resources(cpu=0.5)}, NOW)
     before = message_of(utilization, "p", settled=("p",))
     utilization.record(SHORTEST, "cpu", {"uid-a": a_reading(4.0)}, NOW)
-    fields: dict[str, Any] = {"young": ("young",)} if change == "comes" else {"left_at": NOW - 60}
+    at = {"comes": "young", "starts": "starting"}.get(change)
+    fields: dict[str, Any] = {at: ("new",)} if at else {"left_at": NOW - 60}
     during = message_of(utilization, "p", settled=("p",), **fields)
     later = NOW + KEPT_WINDOWS * SHORTEST.length
     utilization.record(SHORTEST, "cpu", {"uid-a": a_reading(4.0, age=5 - (later - NOW))}, later)
     utilization.record_pods({"p": Resources(cpu=0.5)}, later)
-    fields = {"young": ("young",)} if change == "comes" else {"left_at": later - 60}
+    fields = {at: ("new",)} if at else {"left_at": later - 60}
     afterwards = message_of(utilization, "p", settled=("p",), now=later, **fields)
 
     assert before is not None

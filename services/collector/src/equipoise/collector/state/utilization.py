@@ -189,11 +189,12 @@ class UtilizationStore:
     ) -> Resources:
         """The usage of the node minus that of its pods. The last known value is returned while a pod that ran
         throughout the shortest window is not measured, and for some windows while pods come and go: a window has a part
-        of their usage, which would count as usage of the system, too."""
+        of their usage, which would count as usage of the system, too. A pod that does not run yet may use something:
+        its init containers do."""
         length = self._load.shortest.length
         begin = now - length
         settled = {pod.uid for pod in placed if pod.running_since and pod.running_since <= begin}
-        changed = left_at > begin or any(pod.running_since and pod.running_since > begin for pod in placed)
+        changed = left_at > begin or any((pod.running_since or pod.placed_at) > begin for pod in placed)
         at, system = self._system.get(uid, (0.0, Resources()))
         keeps = changed and self.queried_at - at <= KEPT_WINDOWS * length
         if shortest is not None and settled <= pods.keys() and not keeps:
