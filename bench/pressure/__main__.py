@@ -190,7 +190,7 @@ def report_rules(node: Node, drawn: Sequence[Sequence[Neighbour]], states: Seque
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--states", type=int, default=33, help="states of the node (default 33: each mix three times)")
-    parser.add_argument("--seconds", type=float, default=6.0, help="seconds in which a state is measured")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds in which a state is measured")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=Path, help="write each state as a JSON line")
     options = parser.parse_args()
