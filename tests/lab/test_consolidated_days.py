@@ -16,7 +16,7 @@ from equipoise.lab.capacity.consolidated_days import (
     judged_days,
     margins,
 )
-from equipoise.lab.model.trace import Trace
+from equipoise.lab.model.trace import AntiAffinity, Trace
 from equipoise.lab.replay_plan import Settings
 
 DAYS = FIRST_DAY + 2
@@ -111,6 +111,15 @@ def test_pods_without_a_node_start_where_their_hottest_hour_is_the_lowest() -> N
     found = answer(trace)[0.0]
 
     assert (found.removed, found.above, found.before) == (0, 0.0, 0.0)
+
+
+def test_a_rule_of_the_trace_keeps_pods_apart() -> None:
+    """No node may have pods of both workloads, so no node can go."""
+    trace = days_of(*[0.1] * DAYS, pods=2)
+    apart = AntiAffinity(beside=0, limited=1, most=0)
+    found = [answer(msgspec.structs.replace(trace, rules=rules))[5.0].removed for rules in ((), (apart,))]
+
+    assert found == [1, 0]
 
 
 def test_a_short_trace_has_no_day_to_judge() -> None:

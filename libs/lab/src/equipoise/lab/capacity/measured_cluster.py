@@ -14,6 +14,7 @@ from equipoise.contracts.messages.utilization import NodeUtilization, Utilizatio
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot
+from equipoise.lab.model.anti_affinity import AntiAffinityIndex
 from equipoise.lab.model.cluster_objects import node_labels, node_object, pod_template
 from equipoise.lab.model.cluster_usage import MIB, UsageCurves
 from equipoise.lab.model.descheduling.api_objects import ApiObjects
@@ -61,10 +62,14 @@ def snapshot_of(
         pods_of[index].append(pod)
     workloads = [workload_of(workload) for workload in trace.workloads]
     replicas = dict(zip(workloads, trace.replicas().tolist(), strict=True))
+    numbers = {workload: number for number, workload in enumerate(workloads)}
+    anti_affinity = AntiAffinityIndex(trace.rules, len(trace.nodes))
+    for pod, index in enumerate(nodes_of_pods):
+        anti_affinity.place(trace.pods[pod].workload, index)
     templates = [pod_template(workload) for workload in trace.workloads]
     objects = ApiObjects(
         replicas=lambda workload: replicas[workload],
-        excluded=lambda _: (),
+        excluded=lambda workload: _excluded(trace, anti_affinity, numbers[workload]),
         all_nodes={node.name: _existing(node_object(node)) for node in trace.nodes},
         template=lambda uid: templates[trace.pods[int(uid)].workload].pod,
     )
@@ -106,6 +111,12 @@ def snapshot_of(
         cycles=[UtilizationCycle(shard="0", cycle=1, expected=count, fresh=count, queried_at=now, epoch=1, sequence=1)],
         placements=placements,
     )  # fmt: skip
+
+
+def _excluded(trace: Trace, anti_affinity: AntiAffinityIndex, workload: int) -> list[str]:
+    """The nodes that rules of the trace exclude for a pod of the workload, by where the pods are at the start."""
+    excluded = anti_affinity.excluded(workload)
+    return [] if excluded is None else [trace.nodes[node].name for node in np.flatnonzero(excluded).tolist()]
 
 
 def _existing(node: Node) -> Node:

@@ -19,7 +19,7 @@ CONSOLIDATION = (
     "Caused: hours of the others above 80 % that the forecast did not show, and in which the node would have been "
     "below 80 % otherwise. The rules of Cluster Autoscaler were read and are replayed, with its defaults: a node goes "
     "if its requests are below 50 % and its pods fit elsewhere; there is no forecast. Pods without a node in the trace "
-    "start leveled by the forecast. Anti-affinity is ignored."
+    "start leveled by the forecast."
 )
 
 _NAMES = {"cpu": "CPU", "memory": "memory"}
