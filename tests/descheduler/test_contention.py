@@ -98,6 +98,16 @@ def test_nothing_leaves_a_node_that_waits_for_disks_if_nobody_knows_who_uses_the
     assert "it is not measured which of them use disks" in plan.why
 
 
+def test_a_node_that_waits_for_disks_and_cpu_is_relieved_of_what_is_known() -> None:
+    node = under_pressure(
+        a_node("waiting", [a_pod("burner", cpu=2.0), *(a_pod(f"small-{i}", cpu=0.3) for i in range(5))]),
+        cpu=0.3,
+        io=0.6,
+    )
+
+    assert ["burner"] == moved_pods(seen(node, IDLE))
+
+
 def test_one_pod_leaves_at_a_time_because_the_effect_on_pressure_is_not_known_before() -> None:
     node = under_pressure(a_loaded_node("waiting", 0.6, pieces=6), cpu=0.9)
 

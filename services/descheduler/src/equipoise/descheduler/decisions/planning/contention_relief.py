@@ -49,10 +49,15 @@ class ContentionRelief:
                 self._relieve(node)
 
     def _relieve(self, node: ClusterNode) -> None:
-        """Plans the first possible move."""
-        waited_for = max((name for name in RELIEVED if name in node.contention), key=lambda name: node.contention[name])
-        pods = self._by_cpu(node) if waited_for == "cpu" else self._by_disk(node)
-        hot: list[Resource] = ["cpu"] if waited_for == "cpu" else []
+        """Plans the first possible move, for the resource that pods wait for longest if there is one."""
+        waited_for = [resource for resource in RELIEVED if resource in node.contention]
+        for resource in sorted(waited_for, key=lambda name: -node.contention[name]):
+            by_cpu = resource == "cpu"
+            if self._move_one(node, self._by_cpu(node) if by_cpu else self._by_disk(node), ["cpu"] if by_cpu else []):
+                return
+
+    def _move_one(self, node: ClusterNode, pods: Sequence[MovablePod], hot: Sequence[Resource]) -> bool:
+        """Plans the move of the first of these pods that has a target. False if none has one."""
         for pod in pods:
             if self._draft.busy(pod):
                 self._draft.refuse(node, "another pod of its workload moves first", pod)
@@ -62,8 +67,9 @@ class ContentionRelief:
             )
             if choice.target is not None:
                 self._draft.add(pod, node, choice.target, contended_reason(node, self._thresholds))
-                return
+                return True
             self._draft.refuse(node, choice.why, pod)
+        return False
 
     def _by_cpu(self, node: ClusterNode) -> list[MovablePod]:
         """The movable pods that use CPU. The best one uses about as much as the node would have to lose if pressure
