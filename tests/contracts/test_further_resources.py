@@ -26,6 +26,8 @@ SENT = "sum by (node) (rate(sent_bytes_total[$window]))"
         ("avg_over_time((used / size)[$window:1m])", ()),
         ('label_replace(used, "a", "[$window]", "b", "used[$window]")', ()),
         ("used", ()),
+        ('rate(sent {device="eth0"} [$window])', ('sent{device="eth0"}',)),
+        ('rate(sent{device="eth0[$window])', ()),
     ],
 )
 def test_the_series_to_which_the_window_is_applied_are_found(promql: str, selectors: tuple[str, ...]) -> None:

@@ -63,6 +63,14 @@ def test_a_pending_move_counts_as_done() -> None:
     assert [] == moves(msgspec.structs.replace(busy, coming=coming), a_sending_node("quiet", 0.1))
 
 
+def test_no_second_pod_leaves_before_the_effect_of_the_first_is_measured() -> None:
+    """How much pressure a pod causes is not known."""
+    waiting = NodePressure(sampled_at=NOW, waiting=Pressure(io=0.5))
+    strategy = MoveByRules(rules=(MetricRule(metric="pressure.io", operator="GreaterThan", target=20),))
+    nodes = a_sending_node("waits", 0.1, [sending("a", 0.0)], pressure=waiting, leaving=1), a_sending_node("quiet", 0.1)
+    assert ["the effect of a pending move is not measured yet"] == refusals(*nodes, strategy=strategy)
+
+
 def test_no_pod_moves_to_a_node_that_matches() -> None:
     """Even if it is the coolest one."""
     pods = [sending("a", 0.3)]

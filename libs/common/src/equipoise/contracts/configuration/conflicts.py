@@ -20,6 +20,7 @@ from equipoise.contracts.configuration.settings import (
     Thresholds,
     too_close,
 )
+from equipoise.contracts.load.metric_rule import FIXED_METRICS
 
 PACKING_TARGET = 40.0
 """The default of `target_load_packing.targetUtilization`. A test keeps them equal."""
@@ -315,7 +316,7 @@ def _metric_faults(load: Section, scorer: Section, strategies: Sequence[tuple[st
         used += [(path, name) for name in _mapping(policy.get("furtherWeights"))]
     measured = _mapping(load.get("resources"))
     for path, metric in used:
-        if isinstance(metric, str) and metric not in (*measured, "cpu", "memory") and "pressure." not in metric:
+        if isinstance(metric, str) and metric not in (*measured, *FIXED_METRICS):
             known = ", ".join(sorted(measured)) or "none"
             yield f"{path}: load.resources measures no {metric} (but {known}): add it there, or correct the name"
 

@@ -14,8 +14,8 @@ RESERVED = ("cpu", "memory", "pods")
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}", re.ASCII)
 LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+"|\'(?:[^\'\\]|\\.)*+\'', re.DOTALL)
-_RANGE = re.compile(r"((?:[A-Za-z_:][A-Za-z0-9_:]*)?(?:\{[^{}]*\})?)\s*\[\$window\]", re.ASCII)
+QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|\'[^\'\\]*+(?:\\.[^\'\\]*+)*+(?:\'|\\?\Z)', re.DOTALL)
+"""Quoted text in PromQL. A quotation that does not end extends to the end of the query."""
 
 
 def range_selectors(promql: str) -> tuple[str, ...]:
@@ -26,9 +26,23 @@ def range_selectors(promql: str) -> tuple[str, ...]:
         quoted.append(text[0])
         return f'"{len(quoted) - 1}"'
 
-    selectors = [match[1] for match in _RANGE.finditer(_QUOTED.sub(hidden, promql)) if match[1]]
+    parts = QUOTED.sub(hidden, promql).split(f"[{WINDOW}]")
+    selectors = filter(None, map(_selector_at_end, parts[:-1]))
     shown = (re.sub(r'"(\d+)"', lambda number: quoted[int(number[1])], selector) for selector in selectors)
     return tuple(dict.fromkeys(shown))
+
+
+def _selector_at_end(text: str) -> str:
+    """The selector with which a text ends, such as `my_bytes_total{device="eth0"}`; empty if there is none."""
+    text = text.rstrip()
+    conditions = text.rfind("{") if text.endswith("}") else len(text)
+    if conditions < 0:
+        return ""
+    before = text[:conditions].rstrip()
+    begin = len(before)
+    while begin > 0 and before[begin - 1].isascii() and (before[begin - 1].isalnum() or before[begin - 1] in "_:"):
+        begin -= 1
+    return before[begin:] + text[conditions:]
 
 
 def names_problem(names: Mapping[str, object]) -> str:

@@ -1,5 +1,6 @@
 """A rule about one metric of a node, as in the policies of Telemetry Aware Scheduling."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
@@ -34,10 +35,12 @@ class MetricRule(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.metric:
             raise ValueError(f"metric must be {', '.join(FIXED_METRICS)} or a name in load.resources")
+        if not math.isfinite(self.target):
+            raise ValueError("target must be a number in percent")
 
     def matches(self, value: float | None) -> bool:
         """Whether a value in percent matches; None: it is unknown."""
-        if value is None or value != value:
+        if value is None or math.isnan(value):
             return False
         match self.operator:
             case "LessThan":

@@ -15,14 +15,10 @@ from equipoise.collector.decisions.profiles.query_profile import (
 )
 from equipoise.collector.decisions.profiles.raw import sample_query, statistic_query
 from equipoise.collector.decisions.query import MetricQuery, Subject
+from equipoise.contracts.configuration.further_resources import QUOTED, WINDOW
 from equipoise.contracts.configuration.settings import Section
 
-WINDOW = "$window"
-"""Placeholder for the length of a window."""
-
 _SELECTOR = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*(\{.*\})?|\{.+\}", re.ASCII | re.DOTALL)
-_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|\'[^\'\\]*+(?:\\.[^\'\\]*+)*+(?:\'|\\?\Z)', re.DOTALL)
-"""Quoted text in PromQL. A quotation that does not end extends to the end of the query."""
 
 
 class CustomQuery(Section, frozen=True, kw_only=True):
@@ -41,7 +37,7 @@ class CustomQuery(Section, frozen=True, kw_only=True):
         if WINDOW not in self.mean:
             raise ValueError(f"mean must hold {WINDOW}, as in rate(my_cpu_seconds_total[{WINDOW}])")
         # The result of a function has the time of the query: only raw samples have an age.
-        bare = _QUOTED.sub('""', self.samples.strip())
+        bare = QUOTED.sub('""', self.samples.strip())
         if _SELECTOR.fullmatch(bare) is None or set(bare.partition("{")[2]) & set("()[]{"):
             raise ValueError(f'samples must be a plain selector, as my_cpu_seconds_total{{core="0"}}: {self.samples!r}')
 

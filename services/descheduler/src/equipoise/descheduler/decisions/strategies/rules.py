@@ -132,6 +132,9 @@ class MoveByRules(Section, frozen=True, kw_only=True, tag_field="name", tag="rul
         _add(values, shares_of_base(node.coming, node.base), 1.0)
         _add(values, shares_of_base(node.terminating, node.base), -1.0)
         reason = matching(self.rules, values, self.match)
+        if reason and node.leaving and self._has_unknown_effects(values):
+            draft.refuse(node, "the effect of a pending move is not measured yet")
+            return
         for pod in in_order(node.pods, base=node.base, excess={}, weights={}) if reason else ():
             why = pod.protection or self._may_move(pod)
             if why:
@@ -161,6 +164,11 @@ class MoveByRules(Section, frozen=True, kw_only=True, tag_field="name", tag="rul
             _add(values, load, -1.0)
             if not known_effect or not matching(self.rules, values, self.match):
                 return
+
+    def _has_unknown_effects(self, values: Values) -> bool:
+        """Whether it cannot be predicted how much a move changes one of the metrics that match."""
+        matched = [rule for rule in self.rules if rule.matches(values[rule.metric])]
+        return any(rule.operator != "GreaterThan" or rule.metric in PRESSURE_METRICS for rule in matched)
 
     def _may_move(self, pod: MovablePod) -> str:
         """Why the pod may not be moved; "" if it may."""
