@@ -39,7 +39,6 @@ from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed import audit
 
 NAME = "after-new-nodes"
-MOST_MOVES = 500
 LASTS = 480.0
 """Seconds after which the campaign expires."""
 
@@ -132,7 +131,7 @@ class Rebalance:
         cluster = ClusterOptions(
             command="demo", configuration=None, kubeconfig=str(self.demo.cluster.kubeconfig), context=None
         )
-        options = CampaignOptions(name=NAME, moves=MOST_MOVES, target=None, lasts=LASTS)
+        options = CampaignOptions(name=NAME, moves=None, target=None, lasts=LASTS)
         deadline = time.monotonic() + PLAN_TIMEOUT
         while True:
             try:
