@@ -59,13 +59,14 @@ def test_no_pod_moves_that_gains_less_than_the_price() -> None:
 
 
 def test_requests_always_have_room() -> None:
-    """A node has room for two pods of 15,000 MiB, not for three."""
-    trace = a_trace(
-        nodes=2, curves=(DAY, NIGHT, (0.0,) * 96), replicas=(2, 1, 1), placed=(0, 0, 1, 1), memory_mib=15_000.0
+    """32,768 MiB of a node: each exchange of a pod by day for one by night would exceed it on one of both nodes."""
+    trace = a_trace(nodes=2, curves=(DAY, DAY, NIGHT), replicas=(1, 1, 2), placed=(0, 0, 1, 1))
+    memory = (25_000, 5_000, 16_000)
+    workloads = tuple(
+        type(each)(name=each.name, request_memory_mib=mib) for each, mib in zip(trace.workloads, memory, strict=True)
     )
-    placement = searched(trace)
-    assert (placement.free >= 0).all()
-    assert placement.moved == 2
+    assert searched(trace).spreads == (0.0, 0.0)
+    assert searched(changed(trace, workloads=workloads)).moved == 0
 
 
 def test_anti_affinity_of_the_trace_holds() -> None:
