@@ -133,11 +133,24 @@ RIGHT = [
     *ACCEPTED.values(),
 ]
 
+OF_SERVICES = "Helm cannot read PromQL; what depends on further resources is checked by the services, at their start"
+
 NOT_IN_THE_CHART = {
     "unknown time zone ": "Helm has no database of time zones",
     "certFile and keyFile belong together": "the chart sets nats.tls, without a client certificate",
     "user and passwordFile belong together": "the chart sets the users, in variables",
     "url must begin with ": "values.schema.json refuses it",
+    " must apply ": OF_SERVICES,
+    "capacity must be a number or PromQL ": OF_SERVICES,
+    "capacity must be above 0": OF_SERVICES,
+    "nodeLabel ": OF_SERVICES,
+    "resources: ": OF_SERVICES,
+    "low () must be at least ": OF_SERVICES,
+    "thresholds.resources.: ": OF_SERVICES,
+    ": load.resources measures no ": OF_SERVICES,
+    "metric must be ": OF_SERVICES,
+    "target must be a number ": OF_SERVICES,
+    "rules needs avoid or prefer ": OF_SERVICES,
 }
 """Rules without an example above, by the first words, with the reason."""
 

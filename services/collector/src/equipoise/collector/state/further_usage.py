@@ -52,6 +52,8 @@ class FurtherUsage:
 
     def with_further(self, usage: Resources, pod_uid: str, now: float) -> Resources:
         """The usage of a pod with its further resources, as far as they are known."""
+        if not self._pods:
+            return usage  # a cluster has 150,000 pods, and most have no further resource
         max_age = self._load.lifetime(self._load.shortest)
         further = {
             resource: amount
