@@ -51,6 +51,7 @@ def test_pods_that_use_their_cores_at_other_times_are_placed_together() -> None:
     assert (of_trace.start, of_trace.moved, of_trace.median_spread) == ("trace", 0, 62.5)
     assert (from_scratch.start, from_scratch.median_spread, from_scratch.unplaced) == ("scratch", 0.0, 0)
     assert found.complete
+    assert len(hindsight_notes(found)) == 1
 
 
 def test_no_pod_moves_that_gains_less_than_the_price() -> None:
@@ -122,6 +123,7 @@ def test_the_lower_bound_is_what_the_largest_pod_adds_to_the_mean() -> None:
     assert least_spreads(placement_problem(trace)) == pytest.approx(50.0)
     found = answer(trace)
     assert found.least_median_spread == 50.0
+    assert "below 50.0 in the peak hour" in hindsight_notes(found)[1]
     assert all(each.median_spread >= 50.0 for each in found.placements)
 
 

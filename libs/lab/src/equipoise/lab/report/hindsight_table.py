@@ -40,11 +40,12 @@ def _row(placement: EvenPlacement, pods: int) -> tuple[str, ...]:
 
 def hindsight_notes(answer: HindsightAnswer) -> tuple[str, ...]:
     """What a reader of the figures has to know."""
-    notes = (
-        "Hindsight: the best that a local search found; pods change places there, which evictions cannot do. No "
-        f"placement has a spread below {answer.least_peak_spread:.1f} in the peak hour and "
-        f"{answer.least_median_spread:.1f} in the median, because of the largest pod.",
-    )
-    if answer.complete:
-        return notes
-    return (*notes, "Hindsight: the time was not enough for the whole search (--hindsight-minutes).")
+    notes = ["Hindsight: the best that a local search found; pods change places there, which evictions cannot do."]
+    if answer.least_peak_spread or answer.least_median_spread:
+        notes.append(
+            f"Hindsight: no placement has a spread below {answer.least_peak_spread:.1f} in the peak hour and "
+            f"{answer.least_median_spread:.1f} in the median, because of the largest pod."
+        )
+    if not answer.complete:
+        notes.append("Hindsight: the time was not enough for the whole search (--hindsight-minutes).")
+    return tuple(notes)
