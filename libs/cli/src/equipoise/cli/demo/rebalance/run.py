@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -49,10 +48,8 @@ PLAN_TIMEOUT = 300.0
 """Seconds within which the loads of all nodes are known, so that there is a plan."""
 
 
-async def run_rebalance_demo(
-    options: DemoOptions, screen: Screen, *, at_end: Callable[[Demo], Awaitable[None]] | None = None
-) -> RebalanceResult:
-    """Run the demo and return its result. `at_end` is called before the cluster and the services are stopped.
+async def run_rebalance_demo(options: DemoOptions, screen: Screen) -> RebalanceResult:
+    """Run the demo and return its result.
 
     Raises the errors of a cluster or service that does not start, and CommandFailed if there is no plan.
     """
@@ -71,8 +68,6 @@ async def run_rebalance_demo(
             screen.print(load_table(before, after))
             for sentence in rebalance_sentences(result):
                 screen.print(sentence)
-            if at_end is not None:
-                await at_end(demo)
             if options.keep:
                 await demo.keep_running(result.encoded())
     return result
