@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from scheduler.live_schedulers import live_scheduler
 from scheduling.pods import a_node, a_pod
 from scorer.clusters import a_cycle, an_outcome
+from scorer.example_policies import EXAMPLES
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
@@ -73,7 +74,7 @@ def owned(name: str, workload: str) -> PodInfo:
 async def test_the_scores_are_those_of_the_scorer(policy: str) -> None:
     """After the same messages, for one pod after the other: with reservations, and after an eviction."""
     clock = ManualClock(NOW)
-    settings = ScorerSettings(policy=SINGLE_POLICIES[policy](), extender=ExtenderSettings(max_score=100))
+    settings = ScorerSettings(policy=EXAMPLES[policy], extender=ExtenderSettings(max_score=100))
     state = scoring_state(settings)
     plugin = LoadPolicy(state, clock.now)
     snapshot = ClusterSnapshot([a_node(name) for name in CORES])

@@ -10,19 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scorer.clusters import a_demand, a_pod, a_scoring_state, demand_of, evenly, node_loads
+from scorer.example_policies import EXAMPLES
 
 from equipoise.contracts.configuration.settings import BatchWorkWeight, LoadSettings
-from equipoise.contracts.load.metric_rule import MetricRule
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
 from equipoise.runtime.configuration.errors import convert
 from equipoise.scorer.decisions.arrays import Demand, Demands, expected_load
 from equipoise.scorer.decisions.policies import SINGLE_POLICIES, ScoringPolicy
-from equipoise.scorer.decisions.policies.mix import Mix, MixPart
-from equipoise.scorer.decisions.policies.profile import ProfilePolicy
-from equipoise.scorer.decisions.policies.rules import MetricRules, Preference
-from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.decisions.ranking import points_of, points_of_pods
 from equipoise.scorer.settings import ScorerSettings
 
@@ -39,13 +35,6 @@ ordinary_pods = st.builds(
 )
 """None of them requests amounts of a band: best effort pods are of the class batch in every cluster."""
 
-EXAMPLES: dict[str, ScoringPolicy] = {
-    "mix": Mix(parts=(MixPart(policy=WaterLevel(), weight=2.0), MixPart(policy=ProfilePolicy()))),
-    "rules": MetricRules(
-        avoid=(MetricRule(metric="memory", operator="GreaterThan", target=90),), prefer=Preference(metric="cpu")
-    ),
-    **{name: kind() for name, kind in SINGLE_POLICIES.items() if name != "rules"},
-}
 every_policy = pytest.mark.parametrize("policy", EXAMPLES.values(), ids=EXAMPLES)
 
 
