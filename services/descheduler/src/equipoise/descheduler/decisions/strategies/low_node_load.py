@@ -205,6 +205,9 @@ class _HotNodePlanner:
             target_threshold=strategy.target_threshold / 100, leveling=pool.members.deviation is not None,
         )  # fmt: skip
 
+        self._limited = pool.applied.ceiling.keys() - set(pool.members.further)
+        """The resources of which the usage of a pod must be known."""
+
         self._without_target = AmountsWithoutTarget(pool.members.further)
 
     def plan(self, abnormal: Collection[str]) -> None:
@@ -314,10 +317,9 @@ class _HotNodePlanner:
         why = pod.protection or self._strategy.may_move(pod)
         load = load_of_pod(pod, source.node.base, _capacity(source.node))
         measured = known(pod.usage.cpu) is not None or known(pod.usage.memory) is not None
-        limited = self._pool.applied.ceiling.keys() - set(self._pool.members.further)
-        if not why and not (measured and limited <= load.keys()):
+        if not why and not (measured and self._limited <= load.keys()):
             why = "its usage is not known"
-        if not why and not load.keys() & set(source.hot):
+        if not why and not any(name in load for name in source.hot):
             why = f"its usage of {' and '.join(source.hot)} is not known"
         least = self._strategy.min_load_reduction / 100
         # Each pod reduces the number of pods by one, however many the node allows.
