@@ -20,8 +20,8 @@ class Pressure(Value, frozen=True, kw_only=True):
 
 
 class MeasuredPodPressure(Pressure, frozen=True, kw_only=True):
-    """The pressure of a pod, and what tells contention from its own limit. Values near 0 are absent, like unknown
-    ones."""
+    """The pressure of a pod, and what distinguishes contention from its own limit. Values near 0 are absent, like
+    unknown ones."""
 
     throttled: ShareOfTime | None = None
     """The share of periods in which its own CPU limit stopped it: it then waits for CPU however idle the node is."""

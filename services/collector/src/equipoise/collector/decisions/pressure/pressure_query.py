@@ -91,7 +91,7 @@ class PressureQuery(msgspec.Struct, frozen=True, kw_only=True):
         if self.measure == "disk":
             read, written = (rate(f"container_fs_{name}_bytes_total", *CONTAINERS) for name in ("reads", "writes"))
             return f"sum without ({_CGROUP_LABELS}, device) ({read} + {written}) > {LEAST_DISK:.0f}"
-        # A pod waits at least as long as each of its containers: they stand for it where its own series are dropped.
+        # A pod waits at least as long as each of its containers: they are used where its own series are dropped.
         conditions = WHOLE_POD if self.pod_series == "pods" else ('pod!=""',)
         waiting = rate(ROOT_CGROUP.metric.format(self.measure), *conditions)
         return f"max without ({_CGROUP_LABELS}) ({waiting}) > {NEAR_ZERO:g}"

@@ -33,7 +33,7 @@ ONLY_EXPECTED = "only by what is expected of pods that are not measured yet"
 
 RELIEVED: tuple[ContendedResource, ...] = ("cpu", "io")
 """The resources for which waiting alone makes a node hot. Memory is none of them: a pod that reaches its own memory
-limit waits for memory as well, and no metric tells this from contention."""
+limit waits for memory as well, and no metric distinguishes this from contention."""
 
 Scope = Literal["node", "prod"]
 """The usage that is compared with thresholds: of the whole node, or of its production pods."""
