@@ -211,6 +211,7 @@ FLEET = Dashboard(
                     title="Highest pressure",
                     text="Share of time in which processes wait on the node where they wait most; empty if unknown.",
                     unit="percentunit",
+                    empty_when="the kernel or the source has no pressure",
                     queries=[_by("max", "resource", _of("equipoise_collector_highest_pressure"))],
                 ),
             ],

@@ -4,7 +4,6 @@ import io
 import json
 from functools import partial
 
-import msgspec
 import pytest
 import yaml
 from builders import GIB, NOW
@@ -17,6 +16,7 @@ from rich.console import Console
 from equipoise.cli.bus.cluster import BusCluster
 from equipoise.cli.reclaimed.nodes import NodeBands, SortBy, by, node_bands, summary_of
 from equipoise.cli.reclaimed.show import ReclaimedList, show
+from equipoise.cli.terminal import plain
 from equipoise.contracts.bus.subjects import reclaimed_node
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.values.resources import Resources
@@ -186,7 +186,7 @@ async def test_the_user_tap_reads_the_last_evaluation_of_each_node(bus: Bus) -> 
     one = json.loads(text)
     assert [node["node"] for node in one["nodes"]] == ["b"]
     assert (one["summary"]["nodes"], one["summary"]["due"], one["summary"]["written"]) == (1, 1, 0)
-    assert one["nodes"][0]["batch"]["requested"] == msgspec.to_builtins(Resources(cpu=1.0, memory=4 * GIB))
+    assert one["nodes"][0]["batch"]["requested"] == plain(Resources(cpu=1.0, memory=4 * GIB))
     assert one["nodes"][0]["evaluated_at"].endswith("Z")
     code, text = await bus.run("colocation", "nodes", "-o", "yaml", "--sort", "name")
     assert [node["node"] for node in yaml.safe_load(text)["nodes"]] == ["a", "b"]

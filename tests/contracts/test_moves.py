@@ -176,14 +176,14 @@ def test_the_level_in_effect_is_never_above_the_configured_one_and_has_reasons_i
     assert evict or LEVELS.index(found.level) <= LEVELS.index("scaleDowns")
 
 
-@pytest.mark.parametrize("level", [*LEVELS, "null"])
+@pytest.mark.parametrize("level", [*LEVELS, "null", "false"])
 def test_a_level_is_written_without_quotes(level: str) -> None:
-    """`off` is a text in a configuration, not false."""
+    """Helm passes an `off` without quotes on as false, which is accepted."""
     text = f"{HEADER}moves: {{level: {level}}}"
     validate_document(text, SERVICE_SETTINGS)
 
 
-@pytest.mark.parametrize("level", ["on", "false", "hotnodes", "[hotNodes]", "3"])
+@pytest.mark.parametrize("level", ["on", "true", "hotnodes", "[hotNodes]", "3"])
 def test_another_level_is_refused_by_name(level: str) -> None:
     with pytest.raises(ConfigurationError, match=r"moves\.level: .* is not allowed"):
         validate_document(f"{HEADER}moves: {{level: {level}}}", SERVICE_SETTINGS)

@@ -110,8 +110,8 @@ class Followed(Generic[S]):
 
 
 def measured(message: S, at: float, **fields: Any) -> S:
-    """The same measurement at another time, without windows."""
-    times = {"queried_at": at, "evaluated_at": at, "sampled_at": at, "windows": {}}
+    """The same measurement at another time, without what has a time of its own."""
+    times = {"queried_at": at, "evaluated_at": at, "sampled_at": at, "windows": {}, "pressure": None, "resources": {}}
     known = {name: value for name, value in times.items() if name in message.__struct_fields__}
     return msgspec.structs.replace(message, **known, **fields)
 

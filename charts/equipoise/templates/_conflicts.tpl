@@ -46,6 +46,10 @@ is not valid is reported by _rules.tpl before. Lists and mappings pass between t
 {{- if gt (include "equipoise.seconds" $lifetime | float64) (include "equipoise.seconds" $longest | float64) -}}
 config.descheduler.intentLifetime: {{ include "equipoise.duration" $lifetime }} is longer than binder.maxIntentLifetime ({{ include "equipoise.duration" $longest }}), so every intent would be rejected: raise binder.maxIntentLifetime
 {{ end }}
+{{- $pressure := $shared.pressure | default dict }}
+{{- if and (dig "descheduler" "requirePressure" false .document) (kindIs "invalid" (index $pressure "cpu")) (kindIs "invalid" (index $pressure "memory")) -}}
+config.descheduler.requirePressure: thresholds.pressure has no threshold for cpu, so it has no effect: set thresholds.pressure.cpu, the percentage of time above which waiting for CPU is too much
+{{ end }}
 {{- $windows := .constants.windows }}
 {{- with (.document.load | default dict).windows }}{{ $windows = list }}{{ range . }}{{ $windows = append $windows .name }}{{ end }}{{ end }}
 {{- range $strategy := $strategies }}
