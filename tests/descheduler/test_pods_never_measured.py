@@ -1,6 +1,5 @@
 """Pods that nobody has measured are no reason to move another pod away from their node."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -161,13 +160,6 @@ def test_a_node_does_not_lose_more_pods_because_of_pods_that_were_never_measured
     before = moves(strategy, world)
     after = moves(strategy, both(world, more))
 
+    # Which pods these are may differ: a workload with one more pod may lose one more, and be chosen instead of another.
     added = {pod.metadata.name for pod in more.pods}
-    others = [move for move in after if move.pod.name not in added]
-    assert len(others) <= len(before)
-    if len(others) == len(after):  # else one of them, which uses nothing, may take the place of another pod in the plan
-        assert moved_usage(others) <= moved_usage(before)
-
-
-def moved_usage(planned: Sequence[PodMove]) -> Counter[tuple[float | None, float | None]]:
-    """How many pods of each usage move: of pods with equal usage, any may move."""
-    return Counter((move.pod.usage.cpu, move.pod.usage.memory) for move in planned)
+    assert len([move for move in after if move.pod.name not in added]) <= len(before)
