@@ -21,6 +21,7 @@ from equipoise.descheduler.decisions.cluster import PodMove
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
 from equipoise.descheduler.decisions.strategies import Strategy
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 
 NODES = ("node-a", "node-b", "node-c", "node-d")
 APPS = tuple(f"app{number}" for number in range(6))
@@ -157,9 +158,12 @@ def test_a_node_does_not_lose_more_pods_because_of_pods_that_were_never_measured
     world = msgspec.structs.replace(world, pods=pods)
     more = data.draw(never_measured(node))
 
-    before = moves(strategy, world)
-    after = moves(strategy, both(world, more))
+    before = {move.pod.name for move in moves(strategy, world)}
+    after = {move.pod.name for move in moves(strategy, both(world, more))}
 
-    # Which pods these are may differ: a workload with one more pod may lose one more, and be chosen instead of another.
-    added = {pod.metadata.name for pod in more.pods}
-    assert len([move for move in after if move.pod.name not in added]) <= len(before)
+    others = after - {pod.metadata.name for pod in more.pods}
+    assert len(others) <= len(before)
+    # A new pod, which uses nothing, may take the place of another pod in the plan. level_day may choose among pods of
+    # about equal gain: a workload with one more pod may lose one more.
+    if others == after and not isinstance(strategy, LevelDay):
+        assert others <= before

@@ -35,7 +35,7 @@ _CGROUP_LABELS = "container, id, image, name, cpu"
 
 
 class PressureCounter(NamedTuple):
-    """The counters of one kind of exporter: `{}` in the name stands for the resource."""
+    """The counters of one kind of exporter: `{}` in the name is replaced by the resource."""
 
     metric: str
     conditions: tuple[str, ...] = ()
