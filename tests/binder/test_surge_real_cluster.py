@@ -47,6 +47,7 @@ from equipoise.testbed.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(300)
 
+NODES = ("node-a", "node-b")
 SHOP, OWN, ACCOUNT = "shop", "equipoise-system", "equipoise-binder"
 PATIENCE = 90.0
 MERGE = "application/merge-patch+json"
@@ -72,7 +73,7 @@ class Moves:
         ledger = LedgerWriter(self.kube, clock, GENEROUS, OWN, dry_run=False, surge=surge)
         health = Health(configuration_hash="", metrics=CollectorRegistry())
         state = ClusterState(shared.load)
-        for node in ("node-a", "node-b"):
+        for node in NODES:
             state.on_placement(a_placement(node, labels={HOSTNAME: node}), clock.now())
         return ledger, SurgeMover(self.kube, clock, health, ledger, state, shared, self._report)
 
@@ -158,14 +159,14 @@ class Moves:
         assert fewest >= replicas
 
     @asynccontextmanager
-    async def full_nodes(self) -> AsyncIterator[None]:
-        """No node takes another pod."""
+    async def full(self, *nodes: str) -> AsyncIterator[None]:
+        """No new pod is placed on these nodes."""
         try:
-            for node in ("node-a", "node-b"):
+            for node in nodes:
                 await self.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": [FULL]}})
             yield
         finally:
-            for node in ("node-a", "node-b"):
+            for node in nodes:
                 await self.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": None, "unschedulable": None}})
 
     async def patch(self, path: str, body: Any) -> None:
@@ -185,7 +186,7 @@ def a_service(app: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 async def moves(start_cluster: StartCluster) -> AsyncIterator[Moves]:
     cluster = start_cluster()
-    await cluster.add_nodes([manifests.node("node-a"), manifests.node("node-b")])
+    await cluster.add_nodes([manifests.node(name) for name in NODES])
     await cluster.apply([manifests.namespace(SHOP), manifests.namespace(OWN)])
     async with connect_kube(Kubernetes(kubeconfig=str(cluster.kubeconfig)), "binder", SystemClock()) as kube:
         await create_ledger(kube, OWN, SystemClock())
@@ -210,7 +211,7 @@ async def test_a_pod_that_cannot_be_evicted_moves_without_a_gap(
     if budget:
         refused = await moves.kube.evict(SHOP, name, uid=uid, dry_run=True)
         assert (refused.status, refused.disruption_budget) == (429, True)
-    async with moves.never_fewer(app, replicas):
+    async with moves.full(pod.spec.node_name), moves.never_fewer(app, replicas):
         await moves.detach(pod)
         await moves.carry_on()
     assert moves.outcomes[name] == Outcome.EVICTED
@@ -240,14 +241,14 @@ async def test_the_account_of_the_binder_suffices_for_a_move_and_for_its_end(fen
     seconds, as above."""
     pod = await fenced.deploy("permitted", 1, maxUnavailable=0)
     await approve(fenced.cluster, pod.metadata.uid)
-    async with fenced.never_fewer("permitted", 1):
+    async with fenced.full(pod.spec.node_name), fenced.never_fewer("permitted", 1):
         await fenced.detach(pod)
         await fenced.carry_on()
     assert fenced.outcomes[pod.metadata.name] == Outcome.EVICTED
 
     pod = await fenced.deploy("returned", 1, maxUnavailable=0)
     await approve(fenced.cluster, pod.metadata.uid)
-    async with fenced.full_nodes(), fenced.never_fewer("returned", 1):
+    async with fenced.full(*NODES), fenced.never_fewer("returned", 1):
         await fenced.detach(pod, timeout=1)
         await approve(fenced.cluster, "another")
         await fenced.carry_on()
@@ -260,7 +261,7 @@ async def test_a_rollout_that_begins_meanwhile_replaces_the_pod(moves: Moves, st
     """In any stage; a move may already have ended in the last one. Takes seconds, as above."""
     app = f"rolled-{stage}"
     pod = await moves.deploy(app, 2, maxUnavailable=0)
-    async with moves.never_fewer(app, 2):
+    async with moves.full(pod.spec.node_name), moves.never_fewer(app, 2):
         await moves.detach(pod)
         await moves.carry_on(until=stage)
         template = {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}}
@@ -273,7 +274,7 @@ async def test_a_rollout_that_begins_meanwhile_replaces_the_pod(moves: Moves, st
 async def test_a_pod_whose_replacement_finds_no_node_is_given_back(moves: Moves) -> None:
     """Takes seconds, as above."""
     pod = await moves.deploy("restored", 1, maxUnavailable=0)
-    async with moves.full_nodes(), moves.never_fewer("restored", 1):
+    async with moves.full(*NODES), moves.never_fewer("restored", 1):
         await moves.detach(pod, timeout=1)
         await moves.carry_on()
     after = await moves.kube.get(PODS, pod.metadata.name, SHOP)
@@ -299,7 +300,7 @@ async def test_a_pod_is_given_back_when_its_node_is_emptied(moves: Moves, how: s
     app = f"emptied-{how}"
     pod = await moves.deploy(app, 1, maxUnavailable=0)
     node = f"/api/v1/nodes/{pod.spec.node_name}"
-    async with moves.full_nodes(), moves.never_fewer(app, 1):
+    async with moves.full(*NODES), moves.never_fewer(app, 1):
         await moves.detach(pod)
         await moves.patch(node, {"spec": EMPTIED[how]})
         await moves.carry_on()
@@ -313,13 +314,9 @@ async def test_the_outcome_states_that_the_spread_of_the_workload_is_violated(mo
     selector = {"matchLabels": {"app": "spread"}}
     spread = {"topologyKey": HOSTNAME, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
     pod = await moves.deploy("spread", 2, [spread])
-    try:
-        await moves.patch(f"/api/v1/nodes/{pod.spec.node_name}", {"spec": {"taints": [FULL]}})
-        async with moves.never_fewer("spread", 2):
-            await moves.detach(pod)
-            await moves.carry_on()
-    finally:
-        await moves.patch(f"/api/v1/nodes/{pod.spec.node_name}", {"spec": {"taints": None}})
+    async with moves.full(pod.spec.node_name), moves.never_fewer("spread", 2):
+        await moves.detach(pod)
+        await moves.carry_on()
     assert moves.outcomes[pod.metadata.name] == Outcome.EVICTED
     assert "node(s) didn't match pod topology spread constraints" in moves.details[pod.metadata.name]
 
