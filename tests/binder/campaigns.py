@@ -6,7 +6,7 @@ from builders import NOW
 
 from equipoise.binder.decisions.campaign import ClusterEvaluation
 from equipoise.binder.state.campaign import Campaign, ExpectedSpread
-from equipoise.contracts.messages.descheduling import EvaluatedCluster, LoadExtremes
+from equipoise.contracts.messages.descheduling import CampaignEffect, EvaluatedCluster, LoadExtremes
 from equipoise.contracts.messages.values.resources import Resources
 
 COURSE = (
@@ -31,7 +31,19 @@ def a_campaign(name: str = "chg-1", **fields: Any) -> Campaign:
     return Campaign(name=name, **(defaults | fields))
 
 
+def an_effect(without: float, planned: float | None = None, campaign: str = "chg-1", **fields: Any) -> CampaignEffect:
+    """The moves of a campaign: the spread of CPU without them, and as planned (the same if not given)."""
+    as_planned = without if planned is None else planned
+    return CampaignEffect(
+        campaign=campaign,
+        **({"moves": 4} | fields),
+        without_moves=Resources(cpu=without, memory=0.1),
+        as_planned=Resources(cpu=as_planned, memory=0.1),
+    )
+
+
 def an_evaluation(spread: float | None = 0.6, at: float = NOW, **fields: Any) -> ClusterEvaluation:
-    defaults: dict[str, Any] = {"nodes": 50, "unscheduled": 1}
+    """Without a move of a campaign."""
+    defaults: dict[str, Any] = {"nodes": 50, "unscheduled": 1, "campaign": CampaignEffect()}
     loads = LoadExtremes(highest=Resources(cpu=0.9), spread=Resources(cpu=spread, memory=0.1))
     return ClusterEvaluation(evaluated_at=at, cluster=EvaluatedCluster(loads=loads, **(defaults | fields)))

@@ -5,15 +5,22 @@ from typing import Any
 
 import msgspec
 import pytest
-from binder.campaigns import a_campaign, an_evaluation
+from binder.campaigns import a_campaign, an_effect, an_evaluation
 from binder.ledgers import a_ledger, an_entry, an_eviction
 from builders import NOW, a_workload, an_intent
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from equipoise.binder.decisions.admission import admit, campaign_of
-from equipoise.binder.decisions.campaign import GAINED, WORSE, ClusterEvaluation, continued, start_refusal
+from equipoise.binder.decisions.campaign import (
+    GAINED,
+    SPREAD_TOLERANCE,
+    WORSE,
+    ClusterEvaluation,
+    continued,
+    start_refusal,
+)
 from equipoise.binder.decisions.limits import (
     EvictionRate,
     EvictionsPerCluster,
@@ -27,13 +34,14 @@ from equipoise.binder.decisions.limits import (
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish, Proceed
 from equipoise.binder.decisions.status import campaign_text
-from equipoise.binder.state.campaign import EXHAUSTED, MAX_DURATION, Campaign, name_problem
+from equipoise.binder.state.campaign import EXHAUSTED, MAX_DURATION, Campaign, ExpectedSpread, name_problem
 from equipoise.binder.state.ledger import Ledger, ReplacementStatus
 from equipoise.binder.state.ledger_entry import LedgerEntry, new_entry
 from equipoise.binder.state.ledger_json import decode, encode, summary
 from equipoise.binder.state.ledger_times import with_possible_times
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.eviction.campaign_limits import CAMPAIGN_LIMITS
+from equipoise.contracts.messages.descheduling import CampaignEffect
 from equipoise.contracts.messages.eviction import Outcome
 
 LIMITS = Limits(startup_grace_period=Duration(0))
@@ -176,7 +184,11 @@ def test_a_campaign_that_goes_as_planned_goes_on() -> None:
 @pytest.mark.parametrize(
     ("evaluation", "why"),
     [
-        ({"spread": 0.5}, "stopped: the spread of cpu is 50.0 points, planned were 40.0 after 4 moves"),
+        (
+            {"spread": 0.5, "campaign": an_effect(0.4)},
+            "stopped: the spread of cpu is 50.0 points: without 4 measured moves it would be 40.0, with all of them at "
+            "their targets 40.0",
+        ),
         ({"unscheduled": 2}, "stopped: 2 pods have no node, at its start 1 had none"),
         ({"nodes": 45}, "stopped: 5 of 50 nodes have left, and it was to fill 10"),
     ],
@@ -188,22 +200,71 @@ def test_a_campaign_stops_when_the_cluster_becomes_worse_than_planned(evaluation
     assert (first.ended_at, first.permits(NOW)) == (None, False)
     ended = after(a_campaign(used=4), *in_a_row(WORSE, spread, **evaluation))
     assert (ended.ended, ended.ended_at) == (why, NOW)
-    better = after(a_campaign(used=4), *in_a_row(WORSE - 1, spread, **evaluation), an_evaluation(0.4))
+    better = after(a_campaign(used=4), *in_a_row(WORSE - 1, spread, **evaluation), an_evaluation(0.5))
     assert (better.ended, better.permits(NOW)) == ("", True)
 
 
+@pytest.mark.parametrize(
+    ("spread", "without", "planned", "finding"),
+    [
+        (0.9, 0.9, 0.9, ""),  # no move is measured yet, or all have other effects than on the extremes
+        (0.9, 1.4, 0.9, ""),  # the load of the cluster has grown since the plan
+        (0.45, 0.6, 0.4, ""),  # a few replacements are elsewhere
+        (0.55, 0.6, 0.4, "spread"),  # most of them have returned
+        (0.55, 0.4, 0.5, "spread"),  # the loads have changed so that the moves do harm
+        (0.55, 0.4, 0.55, "spread"),
+    ],
+)
+def test_only_moves_that_do_harm_or_no_good_stop_a_campaign(
+    spread: float, without: float, planned: float, finding: str
+) -> None:
+    """The plan expects 40 points after four moves; the spread may be above it while the moves are right."""
+    campaign = after(a_campaign(used=4), an_evaluation(spread, campaign=an_effect(without, planned)))
+    assert (campaign.finding, campaign.spread) == (finding, spread)
+
+
+@given(
+    spreads=st.tuples(*[st.floats(0, 1)] * 3),
+    factor=st.floats(0.05, 1),
+    used=st.integers(0, 8),
+    expected=st.floats(0, 1),
+)
+def test_a_change_of_all_loads_by_one_factor_changes_no_decision(
+    spreads: tuple[float, float, float], factor: float, used: int, expected: float
+) -> None:
+    """Whatever the plan expected, and whether the moves are right or not. A target is in points, by its definition."""
+    margin = spreads[0] - min(spreads[1:]) - SPREAD_TOLERANCE * spreads[1]
+    assume(abs(margin) > 1e-6)  # rounding of floats
+    campaign = a_campaign(used=used, expected=[ExpectedSpread(moves=0, spread=expected)])
+    results = []
+    for scale in (1.0, factor):
+        spread, without, planned = (scale * each for each in spreads)
+        evaluations = in_a_row(WORSE, spread, campaign=an_effect(without, planned))
+        result = after(campaign, *evaluations)
+        results.append((result.finding, result.stopped, result.permits(NOW)))
+    assert results[0] == results[1]
+    assert results[0][1] is (margin > 0)
+
+
 def test_what_is_not_known_is_not_worse() -> None:
-    """No load, and a plan without the number of nodes, pods or any course."""
+    """No load, moves of another campaign or none, and a plan without the number of nodes or pods."""
     unknown = a_campaign(expected=(), unscheduled=None, nodes=0)
     assert after(unknown, *in_a_row(3, 0.9, unscheduled=99, nodes=1)).finding == ""
-    assert after(a_campaign(), *in_a_row(3, None)).finding == ""
+    assert after(a_campaign(), *in_a_row(3, None, campaign=an_effect(0.1))).finding == ""
+    assert after(a_campaign(), *in_a_row(3, 0.9, campaign=CampaignEffect(campaign="chg-1"))).finding == ""
+    assert after(a_campaign(), *in_a_row(3, 0.9, campaign=an_effect(0.1, campaign="chg-0"))).finding == ""
+
+
+def test_without_the_effect_of_its_moves_an_evaluation_supervises_no_campaign() -> None:
+    """Those of earlier versions do not have it."""
     assert after(a_campaign(), ClusterEvaluation(evaluated_at=NOW)).observed_at == NOW - 550
+    assert after(a_campaign(), an_evaluation(campaign=None)).observed_at == NOW - 550
 
 
 def test_an_evaluation_counts_once_unless_it_is_old_or_of_the_future() -> None:
     """Every binder compares the campaign with the same messages. The last one before its start counts: the plan was
     made after it."""
-    worse = an_evaluation(0.9)
+    worse = an_evaluation(0.9, campaign=an_effect(0.6))
     assert after(a_campaign(), worse, worse, worse).found == 1
     new = a_campaign(observed_at=0.0)
     assert after(new, an_evaluation(0.6, at=NOW - 700)).permits(NOW)
@@ -248,7 +309,7 @@ def test_failed_and_late_replacements_of_its_pods_stop_a_campaign() -> None:
 
 def test_an_ended_campaign_does_not_change() -> None:
     ended = a_campaign().ending("aborted", NOW - 5)
-    assert after(ended, *in_a_row(5, 0.9)) == ended
+    assert after(ended, *in_a_row(5, 0.9, campaign=an_effect(0.6))) == ended
     assert continued(a_ledger(), an_evaluation(), LIMITS, NOW) == a_ledger()
 
 

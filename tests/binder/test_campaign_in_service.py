@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from binder.campaigns import a_campaign
+from binder.campaigns import a_campaign, an_effect
 from binder.worlds import GENEROUS, OWN, World
 from builders import NOW
 from bus_worlds import NatsWorld
@@ -13,7 +13,7 @@ from equipoise.binder.decisions.limits import EvictionsPerCluster, EvictionsPerN
 from equipoise.binder.shell import campaign_store
 from equipoise.binder.state.campaign import Campaign
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.messages.descheduling import DescheduleDecision, EvaluatedCluster, LoadExtremes
+from equipoise.contracts.messages.descheduling import CampaignEffect, DescheduleDecision, EvaluatedCluster, LoadExtremes
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus.nats.nats_bus import open_bus
@@ -58,7 +58,7 @@ async def publish_evaluation(world: World, spread: float, **fields: Any) -> None
     """An evaluation after one second, which the binders compare with the plan within ten seconds."""
     await world.clock.advance(1.0)
     loads = LoadExtremes(highest=Resources(cpu=0.9), spread=Resources(cpu=spread, memory=0.1))
-    defaults: dict[str, Any] = {"nodes": 50, "unscheduled": 1}
+    defaults: dict[str, Any] = {"nodes": 50, "unscheduled": 1, "campaign": CampaignEffect()}
     cluster = EvaluatedCluster(loads=loads, **(defaults | fields))
     decision = DescheduleDecision(
         strategy="low_node_load", evaluated_at=world.clock.now(), nodes=[], intents=[], cluster=cluster
@@ -105,7 +105,7 @@ async def test_a_campaign_that_stopped_is_a_warning(world: World) -> None:
     await two_binders(world)
     await start(world)
     for _ in range(2):
-        await publish_evaluation(world, 0.9)
+        await publish_evaluation(world, 0.9, campaign=an_effect(0.6))
     await world.clock.advance(12.0)
 
     [event] = [event for event in world.kube.events if event.action == "Rebalancing"]
@@ -147,18 +147,18 @@ async def test_a_paused_campaign_permits_nothing(world: World) -> None:
     assert [eviction.name for eviction in world.evicted] == ["web-1", "web-3"]
 
 
-async def test_a_campaign_stops_when_the_spread_is_above_the_plan(world: World) -> None:
+async def test_a_campaign_stops_when_its_moves_make_the_spread_worse(world: World) -> None:
     """The heartbeat has its progress while it runs."""
     await two_binders(world)
     await start(world)
     assert world.health.campaign.startswith("campaign chg-1: 0 of 8 moves, spread of cpu 60.0 points (planned 60.0)")
     assert world.health.campaign_permits
-    await publish_evaluation(world, 0.7)
+    await publish_evaluation(world, 0.7, campaign=an_effect(0.6))
     await world.propose("web-1")
     assert not world.health.campaign_permits
     assert (campaign(world).used, campaign(world).finding) == (0, "spread")
-    await publish_evaluation(world, 0.7)
-    assert campaign(world).ended == "stopped: the spread of cpu is 70.0 points, planned were 60.0 after 0 moves"
+    await publish_evaluation(world, 0.7, campaign=an_effect(0.6))
+    assert campaign(world).ended.startswith("stopped: the spread of cpu is 70.0 points: without 4 measured moves")
     await world.clock.advance(12.0)
     assert world.health.campaign == ""
 

@@ -56,6 +56,17 @@ def test_an_eviction_is_pending_until_its_replacement_is_placed() -> None:
     assert not tracker.pending
 
 
+def test_the_moves_of_a_campaign_are_kept_with_their_replacements() -> None:
+    """The outcome has the name of the campaign."""
+    tracker = proposed()
+    tracker.on_outcome(an_outcome(Outcome.EVICTED, campaign="chg-1"), NOW)
+    update(tracker, a_candidate("web-9"))
+
+    [move] = tracker.campaign.moves
+    assert tracker.campaign.name == "chg-1"
+    assert (move.node, move.target, move.placed_on, move.replacement_uid) == ("node-a", "node-b", "node-b", "uid-web-9")
+
+
 def test_a_replacement_on_the_evicted_node_starts_a_cooldown_of_its_workload() -> None:
     """The return is reported as well."""
     tracker = proposed()

@@ -33,7 +33,7 @@ def show_forecast(plan: CampaignForecast, to: Console, *, problem: str = "") -> 
         to.print(Text(f"It ends after {budget}, or {duration(plan.lasts)}{target}, or when nothing more would move."))
     if plan.unknown:
         loads = f"The load of {count(plan.unknown, 'node')} is not known, so no spread of the plan has them"
-        to.print(Text(f"{loads}. The campaign stops if they turn out to be more uneven: better wait.", "yellow"))
+        to.print(Text(f"{loads}: better wait.", "yellow"))
     for strategy, why in plan.why.items():
         to.print(Text(f"Nothing more by {strategy}: {why}"))
 

@@ -135,6 +135,23 @@ class LoadExtremes(Value, frozen=True, kw_only=True):
     """The load of the most loaded node minus that of the least loaded one."""
 
 
+class CampaignEffect(Value, frozen=True, kw_only=True):
+    """What the moves of the last campaign do to the spread, all by the loads of this evaluation. Loads and plans of
+    other times are not in it, so it does not change with the load of the whole cluster."""
+
+    campaign: str = ""
+    """The name of the campaign; empty if none of its replacements is placed yet."""
+
+    moves: Count = 0
+    """The moves whose replacement is measured. The others change none of these spreads."""
+
+    without_moves: Resources = Resources()
+    """The spread if none of these moves had been made."""
+
+    as_planned: Resources = Resources()
+    """The spread if each of their replacements were on the target of its move."""
+
+
 class EvaluatedCluster(Value, frozen=True, kw_only=True):
     """What an evaluation found in the whole cluster. A campaign goes on or ends by it."""
 
@@ -144,6 +161,9 @@ class EvaluatedCluster(Value, frozen=True, kw_only=True):
     nodes: Count
     unscheduled: Count
     """Pods without a node."""
+
+    campaign: CampaignEffect | None = None
+    """None in messages of earlier versions."""
 
     exhausted: bool = False
     """Whether no strategy proposed a move, no move is pending, and no node has yet to be abnormal for longer."""
@@ -221,5 +241,6 @@ DESCHEDULE_DECISION = DescheduleDecision(
         loads=LoadExtremes(highest=Resources(cpu=0.91, memory=0.5625), spread=Resources(cpu=0.62, memory=0.25)),
         nodes=40,
         unscheduled=0,
+        campaign=CampaignEffect(),
     ),
 )

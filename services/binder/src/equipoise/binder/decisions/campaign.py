@@ -9,10 +9,11 @@ from equipoise.binder.decisions.limits.rule import amount
 from equipoise.binder.state.campaign import EXHAUSTED, STOPPED, Campaign, name_problem
 from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.bounds import CLOCK_TOLERANCE, Time
-from equipoise.contracts.messages.descheduling import EvaluatedCluster
+from equipoise.contracts.messages.descheduling import CampaignEffect, EvaluatedCluster
 
-SPREAD_TOLERANCE = 0.05
-"""The share of the load by which the spread may exceed the plan: the load of nodes changes without moves, too."""
+SPREAD_TOLERANCE = 0.1
+"""The share of the spread without its moves by which the spread may be higher than it could be: kube-scheduler may
+choose another node than the target, and that does not matter much."""
 
 WORSE = 2
 """Evaluations in a row that must find the cluster worse than planned. From the first one on, the campaign permits
@@ -60,7 +61,7 @@ def continued(ledger: Ledger, evaluation: ClusterEvaluation | None, limits: Limi
     campaign = ledger.campaign
     if campaign is None or campaign.ended_at is not None:
         return ledger
-    if evaluation is not None and evaluation.cluster is not None:
+    if evaluation is not None and evaluation.cluster is not None and evaluation.cluster.campaign is not None:
         newest = max(campaign.observed_at, campaign.started_at - BEFORE)
         if newest < evaluation.evaluated_at <= now + CLOCK_TOLERANCE:
             campaign = _observed(campaign, evaluation.cluster, evaluation.evaluated_at)
@@ -78,18 +79,40 @@ def _observed(campaign: Campaign, cluster: EvaluatedCluster, at: float) -> Campa
 
 
 def _finding(campaign: Campaign, cluster: EvaluatedCluster) -> tuple[str, str]:
-    """What is worse than planned, for comparison and with its numbers. What is not known is not worse."""
+    """What is worse than it should be, for comparison and with its numbers. What is not known is not worse."""
     left = campaign.nodes - cluster.nodes
     if campaign.nodes and left > 0 and left >= math.ceil(campaign.fills / 2):
         return "nodes left", f"{left} of {campaign.nodes} nodes have left, and it was to fill {campaign.fills}"
     unscheduled = campaign.unscheduled
     if unscheduled is not None and cluster.unscheduled > unscheduled:
         return "unscheduled pods", f"{cluster.unscheduled} pods have no node, at its start {unscheduled} had none"
-    expected, spread = campaign.expected_spread(), campaign.spread
-    if expected is not None and spread is not None and spread > expected + SPREAD_TOLERANCE:
-        points = f"{100 * spread:.1f} points, planned were {100 * expected:.1f} after {campaign.used} moves"
-        return "spread", f"the spread of {campaign.resource} is {points}"
+    if why := _useless_moves(campaign, cluster.campaign):
+        return "spread", why
     return (EXHAUSTED, f"{EXHAUSTED}: no pod was proposed in {GAINED} evaluations") if cluster.exhausted else ("", "")
+
+
+def _useless_moves(campaign: Campaign, effect: CampaignEffect | None) -> str:
+    """Why its moves do harm or no good, by present loads; empty if they do good or are not known.
+
+    The spread is compared with those that the same loads would have without its moves, and with all of them at their
+    targets. Both change with the load of the whole cluster as the spread does, so that it changes no result.
+    """
+    if effect is None or effect.campaign != campaign.name:
+        return ""
+    spread, without, planned = (
+        campaign.spread,
+        getattr(effect.without_moves, campaign.resource, None),
+        getattr(effect.as_planned, campaign.resource, None),
+    )
+    if spread is None or without is None or planned is None:
+        return ""
+    if spread <= min(without, planned) + SPREAD_TOLERANCE * without:
+        return ""
+    moves = f"without {effect.moves} measured moves it would be {100 * without:.1f}"
+    return (
+        f"the spread of {campaign.resource} is {100 * spread:.1f} points: {moves}, with all of them at their targets "
+        f"{100 * planned:.1f}"
+    )
 
 
 def _end(campaign: Campaign, ledger: Ledger, limits: Limits, now: float) -> str:

@@ -231,6 +231,7 @@ class Evaluator:
             counts=self.tracker.counts,
             emptying=self.tracker.emptying,
             campaign=campaign,
+            campaign_moves=self.tracker.campaign,
             evictions=self.messages.evictions(monotonic),
             watch_problem=self.watch.problem,
         )

@@ -72,6 +72,9 @@ class TrackedMove(Move, frozen=True, kw_only=True, gc=True):
     trigger: str = ""
     """See `EvictionMove.trigger`."""
 
+    campaign: str = ""
+    """The name of the campaign whose budget the eviction used; empty without one."""
+
     cost: MoveCost | None = None
     """What the move costs, with the age of its pod; None in messages of earlier versions."""
 
@@ -129,7 +132,9 @@ def after_outcome(
     move = moves.get(outcome.intent_id) or converted(outcome, TrackedMove, id=outcome.intent_id, until=until)
     if evicted:
         decided_at = min(move.decided_at, settled_at)
-        moves_after[move.id] = msgspec.structs.replace(move, decided_at=decided_at, evicted_at=settled_at, until=until)
+        moves_after[move.id] = msgspec.structs.replace(
+            move, decided_at=decided_at, evicted_at=settled_at, until=until, campaign=outcome.campaign
+        )
     else:
         moves_after[move.id] = msgspec.structs.replace(move, dry_run_at=settled_at, until=until)
         if len(moves_after) > MAX_DRY_RUN_MOVES:

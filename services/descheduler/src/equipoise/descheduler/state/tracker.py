@@ -15,6 +15,7 @@ from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.decisions.consolidation.emptying import EmptyingState
 from equipoise.descheduler.state import cooldowns, load_reductions, pending_moves
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, counted
+from equipoise.descheduler.state.campaign_moves import CampaignMoves
 from equipoise.descheduler.state.cooldowns import MOVED, Cooldowns, CooldownSettings
 from equipoise.descheduler.state.load_reductions import ReductionTrials
 from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation, TrackedMove
@@ -41,6 +42,7 @@ class Tracker:
         """The counts by strategy."""
 
         self.pending: PendingMoves = {}
+        self.campaign = CampaignMoves()
         self.emptying = EmptyingState()
         """The nodes that consolidation was emptying after the last evaluation."""
 
@@ -135,6 +137,7 @@ class Tracker:
             move, node = self.pending[id], pod.spec.node_name
             name = pod.metadata.name
             placed.append(converted(move, ReplacementPlaced, intent_id=id, replacement=name, placed_on=node))
+            self.campaign = self.campaign.with_replacement(move, uid=pod.metadata.uid, placed_on=node)
             if node == move.node and move.workload is not None:
                 self._cooldowns = cooldowns.after_return(
                     self._cooldowns, move.workload, move.node, self._settings.cooldown, now

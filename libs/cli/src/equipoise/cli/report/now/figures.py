@@ -20,7 +20,8 @@ from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.plan import PlannedMove
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.decisions.cluster import IntentLimits
-from equipoise.descheduler.decisions.evaluation.messages import load_after, plan_response
+from equipoise.descheduler.decisions.evaluation.load_extremes import load_after
+from equipoise.descheduler.decisions.evaluation.messages import plan_response
 from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder

@@ -12,7 +12,8 @@ from equipoise.contracts.messages.plan import PlannedMove, PlannedWave, PlanResp
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.decisions.cluster import PodMove
 from equipoise.descheduler.decisions.consolidation.consolidation_settings import Consolidation
-from equipoise.descheduler.decisions.evaluation.messages import MAX_ENTRIES, load_extremes, plan_response, planned_moves
+from equipoise.descheduler.decisions.evaluation.load_extremes import load_extremes
+from equipoise.descheduler.decisions.evaluation.messages import MAX_ENTRIES, plan_response, planned_moves
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
 from equipoise.descheduler.state.cooldowns import in_campaign

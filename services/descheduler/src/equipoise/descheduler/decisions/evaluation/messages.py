@@ -6,13 +6,12 @@ from itertools import chain
 import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand, amounts_of_band
-from equipoise.contracts.load.correction import RESOURCES, load_of, plus
+from equipoise.contracts.load.correction import load_of
 from equipoise.contracts.messages.consolidation import MAX_VALIDITY, MIN_VALIDITY, NodesBeingEmptied
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
     DryRunMove,
     EvaluatedCluster,
-    LoadExtremes,
     LoadReduction,
     NodeCooldown,
     ProposedMove,
@@ -23,10 +22,12 @@ from equipoise.contracts.messages.health import HEARTBEAT_LIFETIME
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.plan import PlannedBand, PlannedMove, PlannedNode, PlanResponse
 from equipoise.contracts.messages.values.lease import LeaseEpoch
-from equipoise.contracts.messages.values.resources import Resources, bounded_resources, cpu_and_memory
-from equipoise.descheduler.decisions.cluster import ClusterView, PodMove
+from equipoise.contracts.messages.values.resources import Resources, bounded_resources
+from equipoise.descheduler.decisions.cluster import PodMove
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.decisions.consolidation.emptying import EmptyingStep
+from equipoise.descheduler.decisions.evaluation.campaign_effect import campaign_effect
+from equipoise.descheduler.decisions.evaluation.load_extremes import load_after, load_extremes
 from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation
 from equipoise.descheduler.decisions.evaluation.results import StrategyResult
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
@@ -164,6 +165,7 @@ def evaluated_cluster(evaluation: Evaluation, snapshot: Snapshot, settings: Eval
         loads=load_extremes(cluster, ()),
         nodes=len(cluster.nodes),
         unscheduled=len(cluster.unscheduled),
+        campaign=campaign_effect(cluster, snapshot.campaign_moves),
         exhausted=not evaluation.problem
         and not real_moves(snapshot.pending)
         and not any(_may_go_on(result, snapshot, settings) for result in evaluation.results),
@@ -319,33 +321,6 @@ def _bands(node: ClusterNode) -> dict[OfferedBand, PlannedBand]:
             bounded = bounded_resources(cpu=requested.cpu, memory=requested.memory)
             bands[band] = PlannedBand(offered=offered, requested=bounded)
     return bands
-
-
-def load_after(node: ClusterNode, window: str, moves: Sequence[PodMove]) -> Resources:
-    """The load once the pending moves and these moves are done."""
-    usage = node.projected(window)
-    for move in moves:
-        if move.pod.node == node.name:
-            usage = plus(usage, move.pod.usage, -1.0)
-        if move.target == node.name:
-            usage = plus(usage, move.pod.usage)
-    return load_of(usage, node.base)
-
-
-def load_extremes(cluster: ClusterView, moves: Sequence[PodMove]) -> LoadExtremes:
-    """How uneven the nodes of known load are once the pending moves and these moves are done."""
-    window = cluster.windows[0]
-    of_nodes: dict[str, list[PodMove]] = {}
-    for move in moves:
-        for name in (move.pod.node, move.target):
-            of_nodes.setdefault(name, []).append(move)
-    loads = [load_after(node, window, of_nodes.get(node.name, ())) for node in cluster.nodes if not node.unknown]
-    highest, spread = {}, {}
-    for name in RESOURCES:
-        known_loads = [load for each in loads if (load := getattr(each, name)) is not None]
-        highest[name] = max(known_loads, default=None)
-        spread[name] = max(known_loads) - min(known_loads) if known_loads else None
-    return LoadExtremes(highest=cpu_and_memory(highest), spread=cpu_and_memory(spread))
 
 
 def _highest(load: Resources) -> float:

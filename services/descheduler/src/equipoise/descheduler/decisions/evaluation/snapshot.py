@@ -25,6 +25,7 @@ from equipoise.descheduler.decisions.consolidation.consolidation_settings import
 from equipoise.descheduler.decisions.consolidation.emptying import EmptyingState
 from equipoise.descheduler.decisions.strategies import Strategy
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
+from equipoise.descheduler.state.campaign_moves import CampaignMoves
 from equipoise.descheduler.state.cooldowns import Cooldowns
 from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation
 
@@ -131,6 +132,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     campaign: bool = False
     """Whether a campaign permits moves: it levels, and consolidation waits until it has ended."""
+
+    campaign_moves: CampaignMoves = CampaignMoves()
 
     evictions: str = ""
     """What binders do with intents; see `LatestMessages.evictions`."""
