@@ -95,3 +95,32 @@ def test_only_the_selected_namespaces_are_moved() -> None:
     nodes = a_sending_node("busy", 0.9, pods), a_sending_node("quiet", 0.1)
     other = msgspec.structs.replace(STRATEGY, namespaces=Namespaces(include=("other",)))
     assert ["its namespace is excluded by the strategy"] == refusals(*nodes, strategy=other)
+
+
+def test_a_target_does_not_match_the_rules_with_the_pod() -> None:
+    """Otherwise the pod would move to and fro. The resource of the rule has no threshold of its own here."""
+    busy = a_sending_node("busy", 0.9, [sending("a", 0.25)])
+    near, free = a_sending_node("near", 0.6, cpu=1.0), a_sending_node("free", 0.1, cpu=3.0)
+    assert ["no target: network would be above the target's threshold (1 node)"] == refusals(busy, near)
+    assert [("a", "free")] == moves(busy, near, free)
+
+
+def test_a_node_whose_metric_is_unknown_is_no_target_and_one_without_it_is() -> None:
+    """As a target, a node of unknown load is full, whichever way the rule compares."""
+    busy, unknown = a_sending_node("busy", 0.9, [sending("a", 0.25)]), a_sending_node("unknown", None)
+    assert [] == moves(busy, unknown)
+    assert [("a", "plain")] == moves(busy, unknown, a_sending_node("plain", None, resources={}, cpu=4.0))
+
+    idle = MoveByRules(rules=(MetricRule(metric="network", operator="LessThan", target=20),))
+    assert [] == moves(a_sending_node("idle", 0.1, [sending("a", 0.05)]), unknown, strategy=idle)
+
+
+def test_the_pod_leaves_whose_usage_is_nearest_to_the_excess() -> None:
+    """Not one after the other of those that use little. Pods that use next to nothing stay."""
+    pods = [sending(f"small-{number}", 0.01) for number in range(6)] + [sending("large", 0.25)]
+    assert [("large", "quiet")] == moves(a_sending_node("busy", 0.9, pods), a_sending_node("quiet", 0.1))
+
+    pods = [sending("a", 0.001), sending("b", 0.004)]
+    nodes = a_sending_node("busy", 0.9, pods), a_sending_node("quiet", 0.1)
+    assert [] == moves(*nodes)
+    assert {"it uses little or no network"} == set(refusals(*nodes))

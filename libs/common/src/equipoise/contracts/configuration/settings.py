@@ -120,7 +120,7 @@ class FurtherResource(Section, frozen=True, kw_only=True):
 
     pod: str | None = None
     """PromQL of the mean usage of each pod over `$window`, with the labels `namespace` and `pod`. null: it is not known
-    which pods use the resource, and no pod is moved because of it."""
+    which pods use the resource, and thresholds of it move no pod."""
 
     node_label: str | None = None
     """The label that names the node in the series of this resource. null: `collector.prometheus.nodeLabels`."""

@@ -14,11 +14,11 @@ from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Namespaces, Section
 from equipoise.contracts.load.correction import known, load_of, plus
-from equipoise.contracts.load.metric_rule import PRESSURE_METRICS, Match, MetricRule, matching
+from equipoise.contracts.load.metric_rule import FIXED_METRICS, PRESSURE_METRICS, Match, MetricRule, matching
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
-from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
+from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod, Resource
 from equipoise.descheduler.decisions.planning.pod_order import in_order
 from equipoise.descheduler.decisions.planning.pools import Selector
 from equipoise.descheduler.decisions.planning.target_selection import TargetNodes, least_loaded_target, target_nodes
@@ -27,6 +27,9 @@ from equipoise.descheduler.state.draft import PlanDraft
 
 Values = dict[str, float | None]
 """The metrics of a node in percent; None: unknown."""
+
+LEAST_REDUCTION = 0.5
+"""Percentage points. A pod that uses less of every metric that matches does not relieve its node."""
 
 
 class MoveByRules(Section, frozen=True, kw_only=True, tag_field="name", tag="rules"):
@@ -66,8 +69,8 @@ class MoveByRules(Section, frozen=True, kw_only=True, tag_field="name", tag="rul
             )
         applied, production = filling(cluster.thresholds)
         applied = msgspec.structs.replace(applied, ceiling=self._ceiling(applied))
-        draft = PlanDraft(cluster, self.windows_of(cluster), production=production is not None)
-        others = [node for node in nodes if not matches[node.name]]
+        draft = PlanDraft(self._with_own_metrics(cluster), self.windows_of(cluster), production=production is not None)
+        others = [node for node in nodes if not matches[node.name] and self._is_known(node, cluster)]
         targets = target_nodes(others, draft.projection, applied, production, target_threshold=1.0)
         for node in sources:
             if node.source_refusal:
@@ -85,9 +88,21 @@ class MoveByRules(Section, frozen=True, kw_only=True, tag_field="name", tag="rul
     def _ceiling(self, applied: AppliedThresholds) -> dict[str, float]:
         ceiling = dict(applied.ceiling)
         for rule in self.rules:
-            if rule.operator == "GreaterThan" and rule.metric in ceiling:
-                ceiling[rule.metric] = min(ceiling[rule.metric], max(0.0, rule.target / 100))
+            if rule.operator == "GreaterThan" and rule.metric not in PRESSURE_METRICS:
+                limit = max(0.0, rule.target / 100)
+                ceiling[rule.metric] = min(ceiling.get(rule.metric, limit), limit)
         return ceiling
+
+    def _with_own_metrics(self, cluster: ClusterView) -> ClusterView:
+        """The cluster with the further resources of the rules, whether these have a threshold or not."""
+        own = (rule.metric for rule in self.rules if rule.metric not in FIXED_METRICS)
+        return msgspec.structs.replace(cluster, further=tuple(dict.fromkeys((*cluster.further, *own))))
+
+    def _is_known(self, node: ClusterNode, cluster: ClusterView) -> bool:
+        """Whether the further resources of the rules are known, of those that the node has: as a target, a node of
+        unknown load is full."""
+        values = self._values(node, self.windows_of(cluster)[0])
+        return not any(value is None and metric in node.resources for metric, value in values.items())
 
     def _selected(self, cluster: ClusterView) -> list[ClusterNode]:
         return [node for node in cluster.nodes if self.node_selector.matches(node.labels)]
@@ -135,40 +150,75 @@ class MoveByRules(Section, frozen=True, kw_only=True, tag_field="name", tag="rul
         if reason and node.leaving and self._has_unknown_effects(values):
             draft.refuse(node, "the effect of a pending move is not measured yet")
             return
-        for pod in in_order(node.pods, base=node.base, excess={}, weights={}) if reason else ():
-            why = pod.protection or self._may_move(pod)
-            if why:
-                draft.protect(pod, why)
-                continue
+        waiting = [pod for pod in node.pods if self._may_leave(pod, draft)] if reason else []
+        while reason:
             if draft.room <= 0 or draft.room_from(node) <= 0:
                 draft.refuse(node, "a limit of pending moves is reached")
                 return
+            pod = self._move_one(node, waiting, values, reason, draft, targets)
+            if pod is None:
+                return
             load = load_of(pod.usage, node.base)
-            relieved = [rule.metric for rule in self.rules if rule.matches(values[rule.metric])]
-            if relieved and all(load.amount(metric) == 0 for metric in relieved):
-                draft.refuse(node, f"it uses no {' and no '.join(relieved)}", pod)
+            known_effect = all(
+                rule.operator == "GreaterThan" and load.amount(rule.metric) is not None
+                for rule in self._matched(values)
+            )
+            waiting.remove(pod)
+            _add(values, load, -1.0)
+            reason = matching(self.rules, values, self.match) if known_effect else ""
+
+    def _move_one(
+        self,
+        node: ClusterNode,
+        waiting: Sequence[MovablePod],
+        values: Values,
+        reason: str,
+        draft: PlanDraft,
+        targets: TargetNodes,
+    ) -> MovablePod | None:
+        """Plans the move of the pod whose load is nearest to what the node must lose. Returns it; None if none can
+        move."""
+        excess = self._excess(values)
+        relieved = [rule.metric for rule in self._matched(values)]
+        for pod in in_order(waiting, base=node.base, excess=excess, weights={}):
+            load = load_of(pod.usage, node.base)
+            amounts = [load.amount(metric) for metric in relieved]
+            if all(amount is not None and 100.0 * amount < LEAST_REDUCTION for amount in amounts):
+                draft.refuse(node, f"it uses little or no {' and '.join(relieved)}", pod)
                 continue
             if draft.busy(pod):
                 draft.refuse(node, "another pod of its workload moves first", pod)
                 continue
-            choice = least_loaded_target(pod, node, targets, draft.projection, hot=(), weights={})
-            if choice.target is None:
-                draft.refuse(node, choice.why, pod)
-                continue
-            draft.add(pod, node, choice.target, f"node matches the rules: {reason}")
-            known_effect = all(
-                rule.operator == "GreaterThan" and load.amount(rule.metric) is not None
-                for rule in self.rules
-                if rule.metric in relieved
-            )
-            _add(values, load, -1.0)
-            if not known_effect or not matching(self.rules, values, self.match):
-                return
+            choice = least_loaded_target(pod, node, targets, draft.projection, hot=tuple(excess), weights={})
+            if choice.target is not None:
+                draft.add(pod, node, choice.target, f"node matches the rules: {reason}")
+                return pod
+            draft.refuse(node, choice.why, pod)
+        return None
+
+    def _matched(self, values: Values) -> list[MetricRule]:
+        return [rule for rule in self.rules if rule.matches(values[rule.metric])]
+
+    def _excess(self, values: Values) -> dict[Resource, float]:
+        """How far loads (0..1) are above their targets, by metric."""
+        return {
+            rule.metric: (value - rule.target) / 100
+            for rule in self._matched(values)
+            if rule.operator == "GreaterThan"
+            and rule.metric not in PRESSURE_METRICS
+            and (value := values[rule.metric]) is not None
+        }
 
     def _has_unknown_effects(self, values: Values) -> bool:
         """Whether it cannot be predicted how much a move changes one of the metrics that match."""
-        matched = [rule for rule in self.rules if rule.matches(values[rule.metric])]
+        matched = self._matched(values)
         return any(rule.operator != "GreaterThan" or rule.metric in PRESSURE_METRICS for rule in matched)
+
+    def _may_leave(self, pod: MovablePod, draft: PlanDraft) -> bool:
+        why = pod.protection or self._may_move(pod)
+        if why:
+            draft.protect(pod, why)
+        return not why
 
     def _may_move(self, pod: MovablePod) -> str:
         """Why the pod may not be moved; "" if it may."""
