@@ -117,7 +117,7 @@ async def test_no_pod_moves_to_the_node_that_is_being_emptied_although_it_has_no
 
     since = [intent for intent in cluster.intents if intent.decided_at > chosen.since]
     assert {(intent.strategy, intent.node) for intent in since} == {("consolidate", chosen.node)}
-    assert decisions[-1].why == f"the day is leveled when {chosen.node} has been emptied"
+    assert decisions[-1].why == f"it waits until {chosen.node} has been emptied, because no node has to be relieved"
 
 
 async def test_the_day_is_leveled_while_an_empty_node_waits_for_its_removal(cluster: Cluster) -> None:

@@ -392,6 +392,24 @@ def test_nothing_moves_in_an_even_cluster(strategy: Strategy) -> None:
     assert not strategy.plan(cluster, names(cluster)).moves
 
 
+@given(loads=st.lists(st.floats(0, 0.44), min_size=1, max_size=8))
+def test_only_strategies_that_level_move_pods_where_no_node_has_to_be_relieved(loads: list[float]) -> None:
+    """All nodes are below the low thresholds, and no pod waits. The others may move pods, and some do."""
+    cluster = a_cluster(*(a_loaded_node(f"node-{number}", load) for number, load in enumerate(loads)))
+    for strategy in VARIANTS:
+        if not strategy.levels:
+            assert not strategy.plan(cluster, names(cluster)).moves, strategy
+
+
+def test_a_pool_with_a_deviation_levels() -> None:
+    """As the whole strategy does."""
+    assert [strategy.levels for strategy in (LowNodeLoad(), LowNodeLoad(deviation=Deviation()), POOLED)] == [
+        False,
+        True,
+        True,
+    ]
+
+
 @st.composite
 def colocated_clusters(draw: st.DrawFn) -> ClusterView:
     """Some pods are batch work, and nodes offer the band batch."""

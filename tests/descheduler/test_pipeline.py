@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Collection
+from typing import Literal
 
 import msgspec
 import pytest
@@ -11,18 +12,22 @@ from descheduler.cluster import a_workload_object
 from descheduler.cluster_states import THRESHOLDS
 from descheduler.outcomes import an_outcome
 from descheduler.snapshots import LONG_AGO, a_pod, a_snapshot, evaluation_settings, owners_of
+from descheduler.test_laws import VARIANTS
 
 from equipoise.contracts.kubernetes.objects.metadata import ResourceRequirements
 from equipoise.contracts.kubernetes.objects.node import NodeStatus
 from equipoise.contracts.kubernetes.objects.pod import Container, Pod
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.contracts.messages.consolidation import NodeBeingEmptied
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.plan import PlannedBand
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
+from equipoise.descheduler.decisions.consolidation.consolidation_settings import Consolidation
+from equipoise.descheduler.decisions.consolidation.emptying import EmptyingState
 from equipoise.descheduler.decisions.evaluation.messages import plan_response, proposals
 from equipoise.descheduler.decisions.evaluation.pipeline import (
     MAX_NAMED,
@@ -32,6 +37,7 @@ from equipoise.descheduler.decisions.evaluation.pipeline import (
     unexpected_annotations,
 )
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
+from equipoise.descheduler.decisions.strategies import Strategy
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
@@ -98,6 +104,25 @@ def test_nothing_is_planned_for_a_day_that_nobody_has_measured() -> None:
     by_name = {each.node: each for each in evaluation.results[0].classifications}
     assert by_name["node-a"].why == "its day is not measured yet (0 of 24 hours)"
     assert response.why == {"level_day": "not planned: the day is not measured yet (0 of 24 hours)"}
+
+
+@pytest.mark.parametrize("strategy", VARIANTS, ids=str)
+@pytest.mark.parametrize("mode", ["observe", "act"])
+@pytest.mark.parametrize("campaign", [False, True])
+def test_strategies_that_level_wait_while_a_node_is_being_emptied(
+    strategy: Strategy, mode: Literal["observe", "act"], campaign: bool
+) -> None:
+    """The others, and all of them in a campaign, plan what they plan otherwise. A hot node ends the emptying."""
+    node = NodeBeingEmptied(node="node-z", uid="uid-node-z", since=NOW - 60, why="")
+    before = msgspec.structs.replace(with_a_measured_day(hot_and_idle()), campaign=campaign)
+    during = msgspec.structs.replace(before, emptying=EmptyingState(nodes={node.uid: node}))
+    configured = evaluation_settings(strategies=(strategy,), consolidation=Consolidation(mode=mode))
+    usual, plan = (evaluate(snapshot, configured, needed=1).results[0].plan for snapshot in (before, during))
+
+    if strategy.levels and mode == "act" and not campaign:
+        assert plan == MovePlan(why="it waits until node-z has been emptied, because no node has to be relieved")
+    else:
+        assert plan == usual
 
 
 def test_a_plan_states_how_uneven_nodes_are_before_and_after_it_and_what_each_move_gains_and_costs() -> None:

@@ -18,7 +18,6 @@ from equipoise.descheduler.decisions.evaluation.consolidation import Consolidate
 from equipoise.descheduler.decisions.evaluation.results import StrategyResult
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies import Strategy, name_of
-from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.state.abnormal_counts import abnormal_nodes, counted
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.descheduler.state.draft import name_of_pod, one_reason_per_pod
@@ -85,7 +84,7 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
         name = name_of(strategy)
         classifications = classify(strategy, classified)
         counts = counted(snapshot.counts.get(name, {}), classifications, now=snapshot.now, interval=settings.interval)
-        why = problem or strategy_refusal(settings.rules.level, name) or _leveled_later(strategy, snapshot, settings)
+        why = problem or strategy_refusal(settings.rules.level, name) or _emptied_first(strategy, snapshot, settings)
         plan = MovePlan(why=why) if why else strategy.plan(cluster, abnormal_nodes(counts, needed))
         moved |= {name_of_pod(move.pod) for move in (*plan.moves, *plan.later)}
         if plan.refused:
@@ -108,14 +107,13 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
     return Evaluation(cluster=classified, problem=problem, results=results, emptying=consolidated.step)
 
 
-def _leveled_later(strategy: Strategy, snapshot: Snapshot, settings: EvaluationSettings) -> str:
-    """Why a strategy evens out no day now: the pods of a node that is being emptied change all days, and use the same
-    limits. Empty if it may."""
-    if settings.consolidation.mode != "act" or snapshot.campaign or not isinstance(strategy, LevelDay):
+def _emptied_first(strategy: Strategy, snapshot: Snapshot, settings: EvaluationSettings) -> str:
+    """Why a strategy that levels moves nothing now: a node is being emptied. Empty if it may move pods."""
+    if settings.consolidation.mode != "act" or snapshot.campaign or not strategy.levels:
         return ""
     state = snapshot.emptying
     names = [node.node for uid, node in state.nodes.items() if uid not in state.empty_since]
-    return f"the day is leveled when {', '.join(names)} has been emptied" if names else ""
+    return f"it waits until {', '.join(names)} has been emptied, because no node has to be relieved" if names else ""
 
 
 def consolidation_now(snapshot: Snapshot, settings: EvaluationSettings) -> Consolidated:

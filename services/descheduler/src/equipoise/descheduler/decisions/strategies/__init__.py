@@ -23,6 +23,15 @@ class Strategy(Protocol):
     threshold, a node of unknown load is neither source nor target.
     """
 
+    @property
+    def levels(self) -> bool:
+        """Whether it also moves pods where no node has to be relieved and no pod waits.
+
+        It then moves none while consolidation empties a node: both use the same limits, and move pods by other rules
+        (docs/decisions/0094).
+        """
+        ...
+
     def windows_of(self, cluster: ClusterView) -> Sequence[str]:
         """Names of the windows that the strategy uses. It predicts the load over the first one."""
         ...

@@ -91,6 +91,11 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
             self._empty(node, draft, targets, classifications[node.name].why)
         return draft.plan("the pending moves are sufficient")
 
+    @property
+    def levels(self) -> bool:
+        """It empties nodes that are used little."""
+        return True
+
     def windows_of(self, cluster: ClusterView) -> Sequence[str]:
         """The windows that the strategy uses."""
         return self.windows or (cluster.windows[0],)

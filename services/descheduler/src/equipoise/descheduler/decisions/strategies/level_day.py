@@ -76,6 +76,11 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
 
     weights: DayWeights = DayWeights()
 
+    @property
+    def levels(self) -> bool:
+        """It evens out days without a hot hour, too."""
+        return True
+
     def windows_of(self, cluster: ClusterView) -> Sequence[str]:
         """The windows that the strategy uses."""
         return self.windows or (cluster.windows[0],)

@@ -120,6 +120,11 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
             draft.refuse(node, why)
         return draft.plan("the pending moves are sufficient")
 
+    @property
+    def levels(self) -> bool:
+        """With a deviation, a node above the mean is relieved although it is not hot."""
+        return self.deviation is not None or any(pool.deviation is not None for pool in self.pools)
+
     def windows_of(self, cluster: ClusterView) -> Sequence[str]:
         """The windows that the strategy uses."""
         return self.windows or (cluster.windows[0],)

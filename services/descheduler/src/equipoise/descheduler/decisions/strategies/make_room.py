@@ -41,6 +41,11 @@ class MakeRoom(Section, frozen=True, kw_only=True, tag_field="name", tag="make_r
     unschedulable: bool = False
     """Whether room is also made for pods that kube-scheduler cannot place. It is not reserved for them."""
 
+    @property
+    def levels(self) -> bool:
+        """A pod waits for each of its moves."""
+        return False
+
     def windows_of(self, cluster: ClusterView) -> Sequence[str]:
         """The shortest window: it predicts the load of targets."""
         return (cluster.windows[0],)

@@ -50,6 +50,11 @@ class MoveByRules(Section, frozen=True, kw_only=True, tag_field="name", tag="rul
     pod_selector: Selector = Selector()
     """The pods that it may move."""
 
+    @property
+    def levels(self) -> bool:
+        """A node has to match its rules."""
+        return False
+
     def windows_of(self, cluster: ClusterView) -> Sequence[str]:
         """The shortest window."""
         return (cluster.windows[0],)
