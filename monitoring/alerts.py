@@ -435,6 +435,28 @@ ALERTS: Sequence[Alert] = (
         heals="The limit stops the evictions and allows them again when the window has passed. The reason may go on.",
     ),
     Alert(
+        name="EquipoiseCampaignStopped",
+        expression=(
+            f'max by ({SCOPE}) (equipoise_binder_campaign{{state="stopped"}}) > 0\n'
+            f'and max by ({SCOPE}) (max_over_time(equipoise_binder_campaign{{state=~"running|paused"}}[6h])) > 0'
+        ),
+        lasts="0m",
+        severity="warning",
+        summary="A campaign has stopped before its end: the nodes are less even than it was to make them",
+        meaning=(
+            "`equipoise rebalance` was to make more moves, and the binders ended it: its moves did harm or no good, "
+            "more pods had no node, nodes have left, or replacements did not become ready."
+        ),
+        action=(
+            "`equipoise rebalance --status` and the Event `CampaignStopped` of the ledger have the reason. Remove it, "
+            "look at a new plan with `equipoise rebalance`, and start another campaign if it is worth it."
+        ),
+        heals=(
+            "The usual limits hold again, and evaluations level the nodes within them. The alert ends six hours after "
+            "the campaign, or when another one starts."
+        ),
+    ),
+    Alert(
         name="EquipoiseReplacementsLate",
         expression=_rejected_by("lateReplacements"),
         lasts="0m",

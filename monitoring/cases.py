@@ -183,6 +183,7 @@ def _buckets(fast: int, slow: int) -> dict[str, str]:
     }
 
 
+_CAMPAIGN = f'equipoise_binder_campaign{{{_pod("binder")},state="%s"}}'
 _OUTCOMES = f'equipoise_binder_outcomes_total{{{_pod("binder")},outcome="%s"}}'
 _EVALUATIONS = f"equipoise_descheduler_evaluation_duration_seconds_count{{{_pod('descheduler', 1)}}}"
 _HANDSHAKES = f'equipoise_scorer_connections_dropped_total{{{_pod("scorer")},reason="%s"}}'
@@ -351,6 +352,26 @@ CASES: Sequence[Case] = (
         at="60m",
     ),
     *_rejected("EquipoiseUnusualEvictionRate", "unusualRate"),
+    Case(
+        alert="EquipoiseCampaignStopped",
+        about="a campaign has run for an hour, and has stopped",
+        series={_CAMPAIGN % "running": "1x60 0x300", _CAMPAIGN % "stopped": "0x60 1x300"},
+        at="5h",
+        fires=_NAMESPACE,
+        value="1",
+    ),
+    Case(
+        alert="EquipoiseCampaignStopped",
+        about="a campaign has ended as planned",
+        series={_CAMPAIGN % "running": "1x60 0x300", _CAMPAIGN % "ended": "0x60 1x300", _CAMPAIGN % "stopped": "0x360"},
+        at="2h",
+    ),
+    Case(
+        alert="EquipoiseCampaignStopped",
+        about="a campaign has stopped more than six hours ago",
+        series={_CAMPAIGN % "running": "1x60 0x600", _CAMPAIGN % "stopped": "0x60 1x600"},
+        at="8h",
+    ),
     *_rejected("EquipoiseReplacementsLate", "lateReplacements"),
     *_rejected("EquipoiseReplacementsFailing", "failingReplacements"),
     Case(

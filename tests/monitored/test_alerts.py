@@ -19,6 +19,7 @@ from monitoring.rules import RUNBOOKS, anchor, rule
 from equipoise.agent.shell.evictor import Outcome as EvictionResult
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.metrics import LEDGER_STATES
+from equipoise.binder.state.campaign import CampaignState
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.bus.errors import KINDS
@@ -153,6 +154,7 @@ def label_values() -> Mapping[tuple[str, str], set[str]]:
         ("equipoise_bus_problems", "kind"): set(KINDS),
         ("equipoise_bus_errors_total", "kind"): set(re.findall(r"\.count\(\"(\w+)\"", sources)),
         ("equipoise_binder_ledger", "state"): set(LEDGER_STATES),
+        ("equipoise_binder_campaign", "state"): set(get_args(CampaignState)),
         ("equipoise_binder_detached_pods", "late"): {"true", "false"},
         ("equipoise_binder_outcomes_total", "outcome"): {outcome.value for outcome in Outcome},
         ("equipoise_binder_limit_rejections_total", "limit"): set(BinderSettings().limits.table),

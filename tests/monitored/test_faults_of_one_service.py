@@ -10,6 +10,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 from annotator.worlds import World as Annotators
+from binder.campaigns import a_campaign, an_effect
+from binder.test_campaign_in_service import publish_evaluation
 from binder.test_surge import controllers_of, seconds, surging
 from binder.worlds import GENEROUS, OWN, World
 from builders import NOW, nodes_being_emptied
@@ -32,6 +34,7 @@ from tls_worlds import TlsWorld
 
 from equipoise.annotator.shell.taint_writer import CHECK_PERIOD
 from equipoise.binder.decisions.limits import UnusualRate
+from equipoise.binder.shell import campaign_store
 from equipoise.binder.shell.ledger_store import pause
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
@@ -225,6 +228,24 @@ async def test_an_unusual_rate_of_evictions_and_a_pause_for_a_day(tmp_path: Path
 
     assert first == {"EquipoiseUnusualEvictionRate"}
     assert own(scrapes, tmp_path) == {"EquipoiseUnusualEvictionRate", "EquipoiseEvictionsPaused"}
+
+
+async def test_a_campaign_whose_moves_do_harm(tmp_path: Path) -> None:
+    """Two evaluations in a row find it. While it runs, no alert fires."""
+    world, scrapes = World(), Scrapes(NOW)
+    await world.populate()
+    await world.start(world.binder())
+    await campaign_store.start(world.kube, OWN, world.clock, a_campaign(observed_at=0.0), lasts=3_600)
+    await publish_evaluation(world, 0.6)
+    scrapes.take({"binder": world.metrics}, times=5)
+    before = own(scrapes, tmp_path)
+    for _ in range(2):
+        await publish_evaluation(world, 0.7, campaign=an_effect(0.6))
+    scrapes.take({"binder": world.metrics}, times=5)
+    await world.stop()
+
+    assert before == set()
+    assert own(scrapes, tmp_path) == {"EquipoiseCampaignStopped"}
 
 
 async def test_a_pod_that_cannot_be_given_back_to_its_replica_set(tmp_path: Path) -> None:
