@@ -35,6 +35,23 @@ class AgentProcess:
 
     @contextmanager
     def running(self, **settings: Any) -> Iterator["AgentProcess"]:
+        self.configure(**settings)
+        environment = {
+            **os.environ,
+            **self._cluster.in_cluster_environment,
+            "NODE_NAME": self._node,
+            "EQUIPOISE_CONFIG": str(self.file),
+        }
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen([sys.executable, "-m", "equipoise.agent"], env=environment, stderr=log)
+        try:
+            yield self
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+    def configure(self, **settings: Any) -> None:
+        """Writes the configuration, which a running agent then reads."""
         agent = {
             "health": f"127.0.0.1:{self._port}",
             "cgroupRoot": str(self.root),
@@ -49,19 +66,6 @@ class AgentProcess:
             "agent": agent,
         }
         self.file.write_text(json.dumps(document))
-        environment = {
-            **os.environ,
-            **self._cluster.in_cluster_environment,
-            "NODE_NAME": self._node,
-            "EQUIPOISE_CONFIG": str(self.file),
-        }
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen([sys.executable, "-m", "equipoise.agent"], env=environment, stderr=log)
-        try:
-            yield self
-        finally:
-            self.process.kill()
-            self.process.wait()
 
     def end(self, number: int) -> int:
         assert self.process is not None
@@ -89,8 +93,22 @@ class AgentProcess:
         found: list[str] = json.loads(self.get("/readyz")[1])["problems"]
         return found
 
+    def configuration(self) -> str:
+        """The hash of the configuration that is in use; empty while nobody listens."""
+        status, text = self.get("/readyz")
+        return str(json.loads(text)["configuration"]) if status else ""
+
     def memory(self) -> float:
         """MiB."""
         assert self.process is not None
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def image(self) -> bytes:
+        """What differs for each program that a process executes."""
+        assert self.process is not None
+        return Path(f"/proc/{self.process.pid}/auxv").read_bytes()
+
+    def threads(self) -> int:
+        assert self.process is not None
+        return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))

@@ -48,6 +48,9 @@ class SentPods(AgentApi):
         else:
             self.ended.wait()
 
+    def end_watch(self) -> None:
+        self.ended.set()
+
 
 async def test_a_pod_that_cannot_be_read_is_named_and_hides_no_other() -> None:
     """It is left as the kubelet made it, also if it could be read before; the watch goes on from its version."""

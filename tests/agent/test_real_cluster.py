@@ -16,6 +16,8 @@ from equipoise.testbed.objects import namespace, node
 from equipoise.testbed.processes.command_lines import API_SERVER
 
 ACCOUNT = "equipoise-agent"
+THREADS = 3
+"""Of an agent: the rounds, the watch and the health port."""
 
 ACCESS: list[dict[str, Any]] = [
     {
@@ -76,7 +78,7 @@ async def cluster(start_cluster: StartCluster) -> Cluster:
     return cluster
 
 
-async def until(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  of another process
             await asyncio.sleep(0.05)
@@ -127,3 +129,32 @@ async def test_the_program_limits_survives_and_restores(cluster: Cluster, real: 
     with agent.running(evict=True, memoryEviction=eviction):
         await until(lambda: bool(cluster.evictions()), "the batch pod is evicted")
         await until(lambda: 'reason="memory",result="evicted"' in agent.get("/metrics")[1], "it is counted")
+
+
+async def test_the_same_process_uses_changed_configurations(
+    cluster: Cluster, real: RealCgroups, tmp_path: Path
+) -> None:
+    """Takes seconds: the file is read every five. The watch and the threads of the last configuration end."""
+    group = await pod_group(cluster)
+    real.make(group)
+    token = await cluster.service_account_token("jobs", ACCOUNT)
+    agent = AgentProcess(cluster, "alpha", real.top, token, tmp_path)
+
+    def limit() -> str:
+        return real.get(group, "cpu.cfs_quota_us")
+
+    with agent.running():
+        await until(agent.ready, "it is ready")
+        image, used = agent.image(), {"", agent.configuration()}
+        for period in (0.3, 0.4):
+            agent.configure(period=period)
+            await until(lambda: agent.configuration() not in used, "the change is used")
+            used.add(agent.configuration())
+            await until(agent.ready, "it is ready again")
+            await until(lambda: agent.threads() <= THREADS, "nothing of the last configuration runs")
+            real.put(group, "cpu.cfs_quota_us", "-1")
+            await until(lambda: limit() == "100000", "the limits are kept")
+        assert agent.image() == image
+        assert agent.memory() < 25
+        assert agent.end(signal.SIGTERM) == 0
+        assert limit() == "-1"

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from equipoise.cli.install.run import Request, checks, helm_command, source_finding
+from equipoise.cli.install.run import Request, checks, helm_command, job_quota_problem, source_finding
 from equipoise.cli.main import main
 from equipoise.cli.prometheus.access import PrometheusServer
 from equipoise.cli.prometheus.services import ServiceAddress
 from equipoise.cli.prometheus.trusted import Servers
-from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec, ResourceQuota, ResourceQuotaStatus
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.configuration import Kubernetes
-from equipoise.runtime.kubernetes.client import LEASES
+from equipoise.runtime.kubernetes.client import LEASES, QUOTAS
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -66,6 +66,33 @@ def test_the_source_of_metrics_is_named(trusted: list[str], others: list[str], s
     found = source_finding(Servers(trusted=[*map(server, trusted)], others=[*map(server, others)]))
     assert found.state == state
     assert words in found.message
+
+
+@pytest.mark.parametrize(
+    ("hard", "used", "words"),
+    [
+        ({"count/jobs.batch": "1"}, {}, "allows count/jobs.batch 1, of which 0 exist: Helm creates 2 at once"),
+        ({"count/jobs.batch": "5"}, {"count/jobs.batch": "4"}, "allows count/jobs.batch 5, of which 4 exist"),
+        ({"count/jobs.batch": "many"}, {}, "whether ResourceQuota limited has room for 2 Jobs cannot be read"),
+        ({"count/jobs.batch": "2"}, {}, ""),
+        ({"pods": "0"}, {}, ""),
+    ],
+)
+def test_a_quota_without_room_for_the_jobs_is_named(hard: dict[str, str], used: dict[str, str], words: str) -> None:
+    quota = ResourceQuota(metadata=ObjectMeta(name="limited"), status=ResourceQuotaStatus(hard=hard, used=used))
+    problem = job_quota_problem([quota])
+    assert words in problem
+    assert bool(problem) == bool(words)
+
+
+async def test_quotas_of_other_namespaces_do_not_count() -> None:
+    clock = ManualClock()
+    kube = MemoryKube(clock)
+    status = ResourceQuotaStatus(hard={"count/jobs.batch": "0"})
+    for namespace in ("other", "equipoise-system"):
+        assert "quota" not in {each.subject for each in await checks(kube, "equipoise-system", clock)}
+        kube.put(QUOTAS, ResourceQuota(metadata=ObjectMeta(name="none", namespace=namespace), status=status))
+    assert "quota" in {each.subject for each in await checks(kube, "equipoise-system", clock)}
 
 
 def test_a_missing_chart_is_named(tmp_path: Path) -> None:

@@ -358,13 +358,14 @@ async def test_it_is_installed_upgraded_rolled_back_and_removed(cluster: Cluster
 
 @pytest.mark.weekly
 async def test_helm_3_does_the_same(cluster: Cluster, tmp_path: Path) -> None:
+    """Takes a minute: helm runs ten times."""
     helm = Helm(program=program(HELM_3, installed=False), home=tmp_path, kubeconfig=cluster.kubeconfig)
     await live_and_die(cluster, helm, tmp_path, "third")
 
 
 @pytest.mark.weekly
 async def test_it_takes_over_an_installation_by_kustomize(cluster: Cluster, helm: Helm) -> None:
-    """Without the flags of docs/install.md it is refused."""
+    """Takes seconds: helm runs three times. Without the flags of docs/install.md it is refused."""
     helm = replace(helm, kubeconfig=cluster.kubeconfig)
     release = (RELEASE, CHART, "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
     async with cluster.api() as api:

@@ -741,7 +741,7 @@ DEFECTS = (
     # The agent
     _defect(
         "limits that stay when the agent ends",
-        (f"{AGENT}/__main__.py", "        program.agent.restore()", "        pass"),
+        (f"{AGENT}/__main__.py", "    program.agent.restore()\n    program.close()", "    program.close()"),
         tests="tests/agent/test_real_cluster.py::test_the_program_limits_survives_and_restores",
         fault="killed_agents",
         invariant="also",

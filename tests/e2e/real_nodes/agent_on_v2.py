@@ -19,6 +19,7 @@ from e2e.real_nodes.installation import machine_load, note, print_result
 from e2e.real_nodes.manifests import HOSTNAME
 from e2e.real_nodes.virtual_node import (
     NAMESPACE,
+    POLL_SECONDS,
     SHELL,
     GroupFiles,
     VirtualNode,
@@ -327,13 +328,23 @@ async def run(real: RealCluster, api: Api, booted: float) -> dict[str, Any]:
     }
 
 
+async def check_programs(real: RealCluster) -> None:
+    """Raises ClusterError as soon as a component or the virtual machine has ended."""
+    while True:
+        real.check()
+        await asyncio.sleep(POLL_SECONDS)
+
+
 async def main() -> None:
     real = RealCluster(prepare(ROOT, virtual_machine=True), 1)
     began = time.monotonic()
     async with real, real.cluster.api() as api:
         booted = time.monotonic() - began
         note(f"{real.virtual_node} is ready after {booted:.0f} s")
-        print_result(await run(real, api, booted))
+        async with asyncio.TaskGroup() as group:
+            checks = group.create_task(check_programs(real))
+            print_result(await run(real, api, booted))
+            checks.cancel()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """`python -m equipoise.agent`: signals, a round each period, and a changed configuration.
 
+The same process goes on after a change: a new one starts slowly on a node without idle CPU time, and its health port
+would not answer meanwhile.
+
 Exit codes: 0 stopped by a signal, 1 failed, 2 the configuration cannot be used.
 """
 
@@ -106,6 +109,7 @@ class AgentProgram:
         self.health.stopping = True
         self.watch.stop()
         self.server.close()
+        self.agent.close()
 
 
 def refuse(errors: str) -> NoReturn:
@@ -127,19 +131,25 @@ def main() -> None:
     configuration = read_configuration()
     if configuration.errors:
         refuse(configuration.errors)
+    gc.freeze()  # what was imported is never garbage
+    program = started(configuration)
+    while (changed := program.run(stop, file)) is not None:
+        program.log.info("the configuration has changed", before=configuration.hash, now=changed.hash)
+        if changed.agent.suppression.policy != configuration.agent.suppression.policy:
+            program.agent.restore()
+        program.close()
+        configuration = changed
+        program = started(configuration)  # continues from the limits that the cgroups contain
+    program.agent.restore()
+    program.close()
+
+
+def started(configuration: AgentConfiguration) -> AgentProgram:
+    """The program with this configuration. The process ends if the configuration cannot be used."""
     try:
-        program = AgentProgram(configuration, os.environ)
+        return AgentProgram(configuration, os.environ)
     except (ValueError, RequestFailed) as error:
         refuse(str(error))
-    gc.freeze()  # what was imported is never garbage
-    changed = program.run(stop, file)
-    if changed is None or changed.agent.suppression.policy != configuration.agent.suppression.policy:
-        program.agent.restore()
-    program.close()
-    if changed is not None:
-        program.log.info("the configuration has changed", before=configuration.hash, now=changed.hash)
-        # A new process image, which continues from the limits that the cgroups contain.
-        os.execv(sys.executable, [sys.executable, "-m", "equipoise.agent"])  # noqa: S606  this very program
 
 
 if __name__ == "__main__":

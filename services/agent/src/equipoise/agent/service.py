@@ -97,6 +97,9 @@ class Agent:
             self._writer.begin_round()
             self._writer.restore(groups, [group for group, _ in limited(groups, self._pods.by_uid or {})])
             self._report_writes()
+
+    def close(self) -> None:
+        """Closes the files of the cgroups, which keep their limits."""
         self._files.close()
 
     def _write(self, groups: PodGroups, pods: Mapping[str, BandPod], measurement: NodeMeasurement) -> CpuLimit:

@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+from collections.abc import Iterable
 
 import click
 import msgspec
@@ -14,8 +15,10 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.helm import run_helm
 from equipoise.cli.prepare.storage import missing_storage
 from equipoise.cli.prometheus.trusted import Servers, known_servers, names_of
+from equipoise.contracts.kubernetes.objects.cluster import ResourceQuota
+from equipoise.contracts.kubernetes.quantity import magnitude
 from equipoise.runtime.configuration import Kubernetes, Logging
-from equipoise.runtime.kubernetes.client import LEASES, Kube
+from equipoise.runtime.kubernetes.client import LEASES, QUOTAS, Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.installation import other_installations
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
@@ -24,6 +27,11 @@ from equipoise.runtime.process.logging import configure_logging
 
 RELEASE = "equipoise"
 TIMEOUT = "5m"
+JOB_COUNT = "count/jobs.batch"
+"""The name of the number of Jobs in a ResourceQuota."""
+
+JOBS = 2
+"""`equipoise-prepare-check` and `equipoise-prepare`."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +88,26 @@ async def checks(kube: Kube, namespace: str, clock: Clock) -> list[Finding]:
         findings.append(Finding("error", "installation", message, fix))
     if problem := await missing_storage(kube, namespace):
         findings.append(Finding("warning", "storage", problem))
+    if problem := job_quota_problem(await kube.list(QUOTAS, namespace)):
+        findings.append(Finding("warning", "quota", problem))
     return [*findings, source_finding(await known_servers(kube))]
+
+
+def job_quota_problem(quotas: Iterable[ResourceQuota]) -> str:
+    """Why a quota would refuse a Job of the chart, and what to do; empty if none would."""
+    for quota in quotas:
+        hard, used = (amounts.get(JOB_COUNT) for amounts in (quota.status.hard, quota.status.used))
+        try:
+            refuses = hard is not None and magnitude(used or "0") + JOBS > magnitude(hard)
+        except ValueError:
+            return f"whether ResourceQuota {quota.metadata.name} has room for {JOBS} Jobs cannot be read"
+        if refuses:
+            return (
+                f"ResourceQuota {quota.metadata.name} allows {JOB_COUNT} {hard}, of which {used or '0'} exist: Helm "
+                f"creates {JOBS} at once. With room for one only, the permissions of the Job equipoise-prepare remain "
+                "when it is refused. Raise the quota, or delete Jobs that have ended"
+            )
+    return ""
 
 
 def source_finding(servers: Servers) -> Finding:

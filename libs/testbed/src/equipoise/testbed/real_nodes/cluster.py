@@ -220,7 +220,8 @@ class RealCluster:
         self.cluster.check()
         for name, pid in self._pids.items():
             if (code := self.cluster.guard.exit_code(pid)) is not None:
-                raise ClusterError(f"{name} has ended with code {code}: {self.cluster.log(name)}")
+                lines = self._tail(name) if name in map(node_name, self._nodes) else str(self.cluster.log(name))
+                raise ClusterError(f"{name} has ended with code {code}: {lines}")
 
     def stop(self) -> None:
         """End all processes, and remove the cgroups and files. The network ends with this process."""

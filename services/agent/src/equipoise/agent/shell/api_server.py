@@ -75,6 +75,8 @@ class AgentApi:
         self._agent = f"equipoise-agent/{version}"
         self._context: ssl.SSLContext | None = None
         self._authority = b""
+        self._watch: socket.socket | None = None
+        """The connection of the watch, while there is one."""
 
     def list_pods(self, node: str, read: Callable[[Pod], None]) -> str:
         """Reads the pods of a node one by one, and returns the version from which a watch continues.
@@ -114,10 +116,18 @@ class AgentApi:
             if connection.sock is not None:
                 # The server sends nothing for minutes when no pod changes. The kernel detects a server that is gone.
                 connection.sock.settimeout(WATCH_SECONDS + TIMEOUT)
+            self._watch = connection.sock
             try:
                 yield from read_events(response)
             except (OSError, http.client.HTTPException, *DECODE_ERRORS) as error:
                 raise RequestFailed(0, f"the watch broke: {error or type(error).__name__}") from error
+
+    def end_watch(self) -> None:
+        """Ends the wait for the next event of the watch, which another thread may read."""
+        if self._watch is not None:
+            with suppress(OSError):
+                # Not that of SSLSocket, which also removes what the other thread reads with.
+                socket.socket.shutdown(self._watch, socket.SHUT_RDWR)
 
     def evict(self, namespace: str, name: str, uid: str) -> None:
         """Evicts the pod with this UID, never a later pod of the same name. Raises RequestFailed."""

@@ -51,8 +51,9 @@ class PodWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """The thread may still wait for the API server; it ends with the process."""
+        """The thread ends with its present request at the latest."""
         self._stop.set()
+        self._api.end_watch()
 
     def _run(self) -> None:
         pause = FIRST_PAUSE
