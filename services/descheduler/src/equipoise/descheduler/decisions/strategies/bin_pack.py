@@ -93,7 +93,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
 
     @property
     def levels(self) -> bool:
-        """It empties nodes that are used little."""
+        """True: nodes that are used little are emptied."""
         return True
 
     def windows_of(self, cluster: ClusterView) -> Sequence[str]:

@@ -78,7 +78,7 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
 
     @property
     def levels(self) -> bool:
-        """It evens out days without a hot hour, too."""
+        """True: days without a hot hour are evened out, too."""
         return True
 
     def windows_of(self, cluster: ClusterView) -> Sequence[str]:

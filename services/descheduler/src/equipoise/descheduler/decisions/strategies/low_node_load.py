@@ -122,7 +122,7 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
 
     @property
     def levels(self) -> bool:
-        """With a deviation, a node above the mean is relieved although it is not hot."""
+        """Whether there is a deviation: a node above the mean is then relieved although it is not hot."""
         return self.deviation is not None or any(pool.deviation is not None for pool in self.pools)
 
     def windows_of(self, cluster: ClusterView) -> Sequence[str]:
