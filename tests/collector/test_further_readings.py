@@ -81,6 +81,33 @@ def test_with_several_series_in_a_query_the_oldest_gives_the_age() -> None:
     assert "newest sample is 190 s old" == measured["a"].unknown
 
 
+@pytest.mark.parametrize("position", [0, 1])
+def test_of_two_exporters_one_suffices_unless_the_other_has_just_ended(position: int) -> None:
+    """`rate(a[$window]) or rate(b[$window])`: a node has one of them. One that was there counts until its window ends.
+
+    The order of the selectors does not matter.
+    """
+
+    def measured(newest: list[Sample], oldest: list[Sample]) -> FurtherReading:
+        both = [[a_sample(NOW - 5)], newest], [[a_sample(NOW - 299)], oldest]
+        new, old = (samples if position else samples[::-1] for samples in both)
+        samples = WindowSamples(mean=[a_sample(5.0)], newest=new, oldest=old)
+        return readings(samples, NODES, NAMES, at=NOW, length=300.0, coverage=0.8, max_age=180.0)[0]["a"]
+
+    assert FurtherReading(mean=5.0, sampled_at=NOW - 5) == measured([], [])
+    assert FurtherReading(unknown="no sample") == measured([], [a_sample(NOW - 290)])
+    assert "samples cover 32% of a window of 300 s" == measured([a_sample(NOW - 5)], [a_sample(NOW - 100)]).unknown
+
+
+def test_an_exporter_that_was_restarted_leaves_no_window_uncovered() -> None:
+    """Its series before and after have another `instance`, and both are in a window for as long as it lasts."""
+    before, after = {"instance": "10.1.0.7:9400"}, {"instance": "10.1.0.9:9400"}
+    newest = [a_sample(NOW - 120, **before), a_sample(NOW - 5, **after)]
+    oldest = [a_sample(NOW - 110, **after), a_sample(NOW - 299, **before)]
+    measured, _ = the_readings(newest=newest, oldest=oldest)
+    assert FurtherReading(mean=5.0, sampled_at=NOW - 5) == measured["a"]
+
+
 def test_series_of_another_cluster_are_ignored_and_named() -> None:
     """One name is enough to find the wrong matcher."""
     measured, strangers = the_readings([a_sample(5.0), a_sample(9.0, node="other")])

@@ -43,7 +43,8 @@ class WindowSamples(msgspec.Struct, frozen=True, kw_only=True):
 
     mean: Sequence[Sample]
     newest: Sequence[Sequence[Sample]]
-    """The newest samples of each selector of the query."""
+    """The newest samples of each selector of the query. A node has several of one selector if the labels of its series
+    changed, such as `instance` when an exporter was restarted."""
 
     oldest: Sequence[Sequence[Sample]]
 
@@ -81,9 +82,15 @@ def readings(
     oldest = [by_node(of_selector, nodes, names).values for of_selector in samples.oldest]
 
     def reading(node: str, created_at: float) -> FurtherReading:
-        # With several selectors, the value is as old as the oldest of them, and covered as far as each of them.
-        newest_at = min((_only(times.get(node, ())) for times in newest), default=math.nan)
-        oldest_at = max((_only(times.get(node, ())) for times in oldest), default=math.nan)
+        # With several selectors, the value is as old as the oldest of them, and covered as far as each of them. One
+        # without a sample in the window adds nothing to the value, as one side of `or`.
+        used = [
+            (new.get(node, ()), old.get(node, ()))
+            for new, old in zip(newest, oldest, strict=True)
+            if node in new or node in old
+        ]
+        newest_at = _lowest([max(times, default=math.nan) for times, _ in used])
+        oldest_at = -_lowest([-min(times, default=math.nan) for _, times in used])
         if not math.isfinite(newest_at):
             return FurtherReading(unknown="no sample")
         if newest_at > at + FUTURE_TOLERANCE:
@@ -102,9 +109,9 @@ def readings(
     return {node: reading(node, created_at) for node, created_at in nodes.items()}, means.strangers
 
 
-def _only(values: Sequence[float]) -> float:
-    """The only value; NaN if there is none, or more than one."""
-    return values[0] if len(values) == 1 else math.nan
+def _lowest(values: Sequence[float]) -> float:
+    """The lowest of these times; NaN if one of them is unknown, or if there is none."""
+    return min(values, default=math.nan) if not any(map(math.isnan, values)) else math.nan
 
 
 def single_amount(values: Sequence[float]) -> tuple[float | None, str]:
