@@ -44,6 +44,13 @@ def test_the_series_to_which_the_window_is_applied_are_found(promql: str, select
         ({"capacity": float("nan")}, "capacity must be above 0"),
         ({"capacity": "max_over_time(size[$window])"}, "capacity must be a number or PromQL without"),
         ({"capacity": " "}, "capacity must be a number or PromQL"),
+        ({"capacity": "100"}, "capacity must be a number without quotes, or PromQL: '100'"),
+        ({"capacity": "1.25e+8 "}, "capacity must be a number without quotes"),
+        ({"capacity": "10Gi"}, "capacity must be a number without quotes"),
+        ({"capacity": "80%"}, "capacity must be a number without quotes"),
+        ({"capacity": ".nan"}, "capacity must be a number without quotes"),
+        ({"node": "rate(sent[$window] offset 1h)"}, "node must be about now, without offset and @"),
+        ({"pod": 'rate(sent{a="]"}[$window]@ 1700000000)'}, "pod must be about now, without offset and @"),
         ({"node_label": "a-b"}, "nodeLabel 'a-b' is no name of a label"),
     ],
 )
@@ -51,6 +58,12 @@ def test_a_resource_that_cannot_be_measured_is_refused(fields: dict[str, object]
     """The message states the setting and an example."""
     with pytest.raises(ValueError, match=text):
         msgspec.structs.replace(FurtherResource(node=SENT, capacity=1e9), **fields).__post_init__()
+
+
+@pytest.mark.parametrize("promql", ["max by (node) (size)", "size offset 1h", "2 * n", "inf_total", "e9"])
+def test_a_capacity_in_promql_is_no_number(promql: str) -> None:
+    """Names may begin like numbers do, and a size that changes rarely may be an old one."""
+    assert promql == FurtherResource(node='rate(sent{a="[$window] offset 1h"}[$window])', capacity=promql).capacity
 
 
 @pytest.mark.parametrize("name", ["cpu", "memory", "pods", "a b", "1gpu", "", "x" * 33])

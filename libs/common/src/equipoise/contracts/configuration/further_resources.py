@@ -18,6 +18,23 @@ QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|\'[^\'\\]*+(?:\\.[^\
 """Quoted text in PromQL. A quotation that does not end extends to the end of the query."""
 
 
+_SHIFTED = re.compile(re.escape(f"[{WINDOW}]") + r"\s*(?:offset\b|@)", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"\s*[-+]?(?:[\d.][\d_.,]*(?:e[-+]?\d+)?\s*[kmgtpe]?i?b?|\.?nan|\.?inf)\s*%?\s*", re.ASCII | re.IGNORECASE
+)
+"""A number as people write it, with a unit or a percent sign."""
+
+
+def is_number(promql: str) -> bool:
+    """Whether this is a number, and no series with a value for each node."""
+    return _NUMBER.fullmatch(promql) is not None
+
+
+def is_shifted(promql: str) -> bool:
+    """Whether `$window` ends at another time than now: the age of such values would not be that of their samples."""
+    return _SHIFTED.search(QUOTED.sub('""', promql)) is not None
+
+
 def range_selectors(promql: str) -> tuple[str, ...]:
     """The selectors to which `$window` is applied, in their order. Their raw samples show how old a value is."""
     quoted: list[str] = []

@@ -8,7 +8,14 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.further_resources import LABEL_NAME, WINDOW, names_problem, range_selectors
+from equipoise.contracts.configuration.further_resources import (
+    LABEL_NAME,
+    WINDOW,
+    is_number,
+    is_shifted,
+    names_problem,
+    range_selectors,
+)
 from equipoise.contracts.messages.values.lease import LONGEST_LEASE
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
@@ -135,9 +142,13 @@ class FurtherResource(Section, frozen=True, kw_only=True):
                     f"{setting} must apply {WINDOW} to a series, as in rate(my_bytes_total[{WINDOW}]) or "
                     f"avg_over_time(my_gauge[{WINDOW}]): {promql!r}"
                 )
+            if promql is not None and is_shifted(promql):
+                raise ValueError(f"{setting} must be about now, without offset and @ after [{WINDOW}]: {promql!r}")
         if isinstance(self.capacity, str):
             if not self.capacity.strip() or WINDOW in self.capacity:
                 raise ValueError(f"capacity must be a number or PromQL without {WINDOW}: {self.capacity!r}")
+            if is_number(self.capacity):
+                raise ValueError(f"capacity must be a number without quotes, or PromQL: {self.capacity!r}")
         elif not 0 < self.capacity <= 2.0**53:
             raise ValueError(f"capacity must be above 0: {self.capacity:g}")
         if self.node_label is not None and LABEL_NAME.fullmatch(self.node_label) is None:

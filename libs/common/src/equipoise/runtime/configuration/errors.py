@@ -57,17 +57,21 @@ def explain(message: str, document: Any, kind: Any, where: str) -> str:
     """An error message of msgspec, translated into terms of the configuration."""
     match = _AT.fullmatch(message)
     what, path = (match["what"], match["path"]) if match else (message, "")
-    value, types, parents, last = document, [kind], [kind], ""
-    for name, index, unknown_key in _STEP.findall(path):
+    value, types, parents, last, setting = document, [kind], [kind], "", where
+    for step in _STEP.finditer(path):
+        name, index, unknown_key = step.groups(default="")
         parents, last = types, name
         types = [child for parent in types for child in types_at(parent, name)]
+        if unknown_key and isinstance(value, dict) and (wrong := _wrong_item(value, types)):
+            setting, value = f"{setting}.{wrong}", value[wrong]
+            continue
+        setting += step[0]
         if index and isinstance(value, list):
             value = value[int(index)]
         elif isinstance(value, dict) and not unknown_key:
             value = value.get(name)
         else:
-            value = None  # msgspec does not report the key of the item in a dict
-    setting = where + path
+            value = None
     allowed = [field for candidate in types for field in field_types(candidate)]
     if unknown := _UNKNOWN.fullmatch(what):
         setting = f"{setting}.{unknown[1]}"
@@ -86,8 +90,22 @@ def explain(message: str, document: Any, kind: Any, where: str) -> str:
     ):
         what = f"expected {described}"
     text = what.replace("`", "").replace("Expected", "expected", 1)
-    # With [...], the path does not name the wrong one of several values.
-    return f"{setting}: {text}" if "[...]" in path else f"{setting}: {show(value)} is not allowed: {text}"
+    return f"{setting}: {text}" if "[...]" in setting else f"{setting}: {show(value)} is not allowed: {text}"
+
+
+def _wrong_item(items: Mapping[str, Any], types: Iterable[Any]) -> str:
+    """The key of the first item that none of these types has; empty if there is none. msgspec does not report it."""
+    kinds = tuple(types)
+    for key, item in items.items():
+        for kind in kinds:
+            try:
+                msgspec.convert(item, kind, dec_hook=decode_value)
+                break
+            except msgspec.ValidationError:
+                continue
+        else:
+            return key
+    return ""
 
 
 def unknown_name(name: str, allowed: Iterable[str], *, moved: str = "") -> str:
@@ -145,8 +163,10 @@ def types_at(kind: Any, name: str) -> list[Any]:
     fields = (field for section in sections_in(kind) for field in msgspec.structs.fields(section))
     if of_fields := [field.type for field in fields if field.encode_name == name]:
         return of_fields
-    containers = (part for part in (kind, *get_args(kind)) if get_origin(part) in (list, tuple, dict, Mapping))
-    return [argument for part in containers for argument in get_args(part) if argument is not Ellipsis]
+    parts = (kind, *get_args(kind))
+    items = [argument for part in parts if get_origin(part) in (list, tuple) for argument in get_args(part)]
+    values = [get_args(part)[1] for part in parts if get_origin(part) in (dict, Mapping)]
+    return [argument for argument in (*items, *values) if argument is not Ellipsis]
 
 
 def _literals(kind: Any) -> Iterator[Any]:
