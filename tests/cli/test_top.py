@@ -1,6 +1,7 @@
 """`equipoise top`: its screen, driven by keys, and its plain table."""
 
 import asyncio
+import io
 import json
 import shutil
 import subprocess
@@ -16,16 +17,19 @@ from cli.live_pages import ShownCluster
 from cli.programs import PROGRAM, invoke, run
 from cli.test_live_state import a_cycle, a_decision, a_state, an_outcome
 from msgspec import structs
+from rich.console import Console
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
 from equipoise.cli.views.explanations import Explained
 from equipoise.cli.views.rows import NodeRow
 from equipoise.cli.views.screen import MAX_ROWS, TopApp
-from equipoise.cli.views.screen_text import bar, node_cells, sorted_rows, state_words, summary_line
+from equipoise.cli.views.screen_text import bar, node_cells, show, sorted_rows, state_words, summary_line
 from equipoise.cli.views.state import LiveState
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.values.pressure import NodePressure, Pressure
 from equipoise.runtime.bus import connect
 from equipoise.runtime.process.clock import SystemClock
 
@@ -150,14 +154,59 @@ async def test_every_column_is_on_the_screen(columns: int) -> None:
             table = screen.app.query_one(f"#{name}", DataTable)
             assert table.virtual_size.width <= columns
             assert table.max_scroll_x == 0
-        reasons = {" ".join(cell.split()) for cell in screen.cells("move-table", 4)}
+        reasons = {"".join(cell.split()) for cell in screen.cells("move-table", 4)}
         states = {" ".join(cell.split()) for cell in screen.cells("node-table", 6)}
         await screen.pilot.resize_terminal(columns * 2, 30)
         await screen.pilot.pause()
-        assert reasons == {" ".join(cell.split()) for cell in screen.cells("move-table", 4)}
+        assert reasons == {"".join(cell.split()) for cell in screen.cells("move-table", 4)}
 
     assert "between, cordoned" in states
     assert any("no sample" in state for state in states)
+
+
+async def test_pressure_and_further_resources_are_on_the_screen_at_80_columns() -> None:
+    """Only if a node has them, and instead of requests, for which there is room on a wider one. Unknown is `?`."""
+    state = a_state(*(a_node_utilization(f"node-{letter}") for letter in "ab"))
+    async with a_screen(state, 80) as screen:
+        table = screen.app.query_one("#node-table", DataTable)
+        before = [str(column.label) for column in table.ordered_columns]
+        state.apply(with_pressure_and_network(a_node_utilization("node-a", sequence=2)), NOW)
+        state.tick(NOW)
+        screen.ticked()
+        await screen.pilot.pause()
+
+        assert "waits for" not in before
+        assert [str(column.label) for column in table.ordered_columns][-3:] == ["network", "waits for", "state"]
+        assert table.virtual_size.width <= 80
+        assert screen.cells(column=4) == ["33.3%", "?"]
+        assert [" ".join(cell.split()) for cell in screen.cells(column=5)] == ["CPU 31%, disks 2%", "?"]
+        await screen.pilot.resize_terminal(120, 30)
+        await screen.pilot.pause()
+        assert [str(column.label) for column in table.ordered_columns][3:5] == ["cpu req.", "mem. req."]
+
+
+def test_the_plain_table_has_pressure_and_further_resources() -> None:
+    state = a_state(with_pressure_and_network(a_node_utilization("node-a")))
+    console = Console(file=io.StringIO(), width=200)
+    show(state.everything(), console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+
+    for part in ("network", "33.3%", "waits for", "CPU 31%, disks 2%"):
+        assert part in text
+
+
+def with_pressure_and_network(utilization: NodeUtilization) -> NodeUtilization:
+    """A third of the network is used; processes wait for CPU and disks, and for memory it is unknown."""
+    windows = {
+        name: structs.replace(window, mean=structs.replace(window.mean, further={"network": 30.0}))
+        for name, window in utilization.windows.items()
+    }
+    return structs.replace(
+        utilization,
+        base=structs.replace(utilization.base, further={"network": 90.0}),
+        windows=windows,
+        pressure=NodePressure(sampled_at=NOW, waiting=Pressure(cpu=0.31, io=0.02)),
+    )
 
 
 async def test_a_terminal_that_is_too_narrow_can_be_scrolled() -> None:

@@ -73,12 +73,16 @@ def yaml_text(value: object) -> str:
 def plain(value: object, name: str = "") -> Any:
     """The value for programs: snake_case names, as in messages, and times as RFC 3339.
 
-    A field that is not set is omitted. `name`: the name of the field; it ends in `at`, `since` or `until` if the value
-    is a time. A time of 0 is unknown.
+    A field that is not set is omitted, and so is `further` if no further resource is known: most clusters have none.
+    `name`: the name of the field; it ends in `at`, `since` or `until` if the value is a time. A time of 0 is unknown.
     """
     if isinstance(value, msgspec.Struct):
         fields = ((field, getattr(value, field)) for field in value.__struct_fields__)
-        return {field: plain(each, field) for field, each in fields if each is not msgspec.UNSET}
+        return {
+            field: plain(each, field)
+            for field, each in fields
+            if each is not msgspec.UNSET and (field, each) != ("further", None)
+        }
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

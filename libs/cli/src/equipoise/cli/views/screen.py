@@ -19,10 +19,12 @@ from equipoise.cli.views.explanations import Explained, Kind
 from equipoise.cli.views.rows import Changes
 from equipoise.cli.views.screen_text import (
     folded_rows,
+    measured_columns,
     mode_line,
     move_cells,
     node_forms,
     planned_lines,
+    screen_labels,
     sorted_rows,
     summary_line,
 )
@@ -37,6 +39,9 @@ MAX_ROWS = 300
 """The largest number of nodes in the table. In a larger cluster these are the first ones in the chosen order."""
 
 MAX_MOVES = 100
+
+WIDE = 100
+"""Columns of a terminal from which nodes have requests beside pressure and further resources."""
 
 
 class VisibleText(LineFilter):
@@ -126,10 +131,8 @@ class TopApp(App[None]):
         return [*super().get_line_filters(), _VISIBLE]
 
     def on_mount(self) -> None:
-        nodes = self._table("node-table")
-        nodes.add_columns("node", "cpu", "memory", "cpu req.", "mem. req.", "pods", "state")
+        self._table("node-table").focus()
         self._table("move-table").add_columns("time", "outcome", "pod", "move", "reason")
-        nodes.focus()
         self.run_worker(self._feed())
 
     async def _feed(self) -> None:
@@ -144,7 +147,7 @@ class TopApp(App[None]):
 
     def on_resize(self) -> None:
         if self._table("move-table").columns:
-            self.show_view()
+            self.call_after_refresh(self.show_view)  # the size is the new one only then
 
     def refresh_view(self) -> None:
         """Show the present state if it has changed."""
@@ -155,7 +158,10 @@ class TopApp(App[None]):
         view = self._state.everything()
         self._show_head(view)
         rows = sorted_rows(view.nodes, self._sort, self._filter)[:MAX_ROWS]
-        self._fill("node-table", [row.node for row in rows], node_forms(rows))
+        measured = measured_columns(view.nodes)
+        requests = not measured.labels or self.size.width >= WIDE
+        self._set_node_columns(screen_labels(measured, requests=requests))
+        self._fill("node-table", [row.node for row in rows], node_forms(rows, measured, requests=requests))
         moves = sorted(view.moves, key=lambda move: -move.decided_at)[:MAX_MOVES]
         names = [f"{move.namespace}/{move.pod} {move.id}" for move in moves]
         self._fill("move-table", names, [[move_cells(move) for move in moves]])
@@ -172,6 +178,13 @@ class TopApp(App[None]):
             lines.append(Text(summary_line(view.summary)))
             lines.append(Text(f"{mode_line(view.summary, view.limits)}   sorted by {self._sort}{shown}", style="dim"))
         self.query_one("#head", Static).update(Text("\n").join(lines))
+
+    def _set_node_columns(self, labels: Sequence[str]) -> None:
+        """Replace the columns if others are shown now."""
+        table = self._table("node-table")
+        if [str(column.label) for column in table.ordered_columns] != labels:
+            table.clear(columns=True)
+            table.add_columns(*labels)
 
     def _fill(self, name: str, keys: Sequence[str], forms: Iterable[Sequence[Sequence[str | Text]]]) -> None:
         """Replace the rows of a table. The cursor stays on its row, and the scroll position is kept.

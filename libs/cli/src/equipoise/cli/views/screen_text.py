@@ -1,7 +1,7 @@
 """Rows of the live view as text: for the screen of `equipoise top`, and for its plain table."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -10,6 +10,8 @@ from rich.text import Text
 from equipoise.cli.terminal import column_widths, percent, table, time_of_day
 from equipoise.cli.views.rows import Changes, ClusterSummary, LimitsRow, MoveRow, NodeRow, PlanRow
 from equipoise.contracts.messages.plan import PlannedMove
+
+T = TypeVar("T")
 
 NODE_COLUMNS = ("node", "cpu>", "cpu requested>", "memory>", "memory requested>", "pods>", "state")
 BAR = 12
@@ -39,6 +41,35 @@ def node_cells(row: NodeRow) -> tuple[str, ...]:
         "?" if row.pods is None else str(row.pods),
         ", ".join(state_words(row)),
     )
+
+
+class MeasuredColumns(NamedTuple):
+    """The columns that the table has only if at least one node has a value."""
+
+    further: tuple[str, ...] = ()
+    """The names of further resources (`load.resources`)."""
+
+    waits: bool = False
+    """Whether the pressure of a node is known."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (*(f"{name}>" for name in self.further), *(("waits for",) if self.waits else ()))
+
+    def cells(self, row: NodeRow) -> tuple[str, ...]:
+        """The cells of a row in the order of `labels`. Unknown is `?`."""
+        loads = (percent(row.further.get(name)) for name in self.further)
+        return (*loads, *((row.waits or "?",) if self.waits else ()))
+
+
+def measured_columns(rows: Sequence[NodeRow]) -> MeasuredColumns:
+    further = sorted({name for row in rows for name in row.further})
+    return MeasuredColumns(tuple(further), any(row.waits for row in rows))
+
+
+def before_state(cells: Sequence[T], measured: Sequence[T]) -> list[T]:
+    """The cells or labels with those of the measured columns before the last one, which is the state."""
+    return [*cells[:-1], *measured, cells[-1]]
 
 
 def state_words(row: NodeRow) -> list[str]:
@@ -182,24 +213,37 @@ def _short(node: str) -> str:
     return node.partition(".")[0]
 
 
-def node_forms(rows: Sequence[NodeRow]) -> Iterator[list[Sequence[str | Text]]]:
+def screen_labels(measured: MeasuredColumns, *, requests: bool) -> list[str]:
+    """The labels of the columns of `node_forms`."""
+    labels = ("node", "cpu", "memory", *(("cpu req.", "mem. req.") if requests else ()), "pods", "state")
+    return before_state(labels, [label.rstrip(">") for label in measured.labels])
+
+
+def node_forms(
+    rows: Sequence[NodeRow], measured: MeasuredColumns, *, requests: bool
+) -> Iterator[list[Sequence[str | Text]]]:
     """The rows of nodes in forms from wide to narrow.
 
-    Narrow forms have shorter bars, and names without domains if these stay unique.
+    Narrow forms have shorter bars, and names without domains if these stay unique. `requests`: whether they have the
+    columns of requests.
     """
     names = [row.node for row in rows]
     short = [_short(name) for name in names]
     short = short if len(set(short)) == len(names) else names
     for shown, length in ((names, BAR), *((short, length) for length in BARS)):
-        yield [_bar_cells(name, row, length) for name, row in zip(shown, rows, strict=True)]
+        yield [
+            before_state(_bar_cells(name, row, length, requests=requests), measured.cells(row))
+            for name, row in zip(shown, rows, strict=True)
+        ]
 
 
-def _bar_cells(name: str, row: NodeRow, length: int) -> Sequence[str | Text]:
-    """The same as `node_cells`, with both loads as bars before the requests."""
+def _bar_cells(name: str, row: NodeRow, length: int, *, requests: bool) -> Sequence[str | Text]:
+    """The same as `node_cells`, with both loads as bars before the requests, if these are shown."""
     _, _, cpu_requests, _, memory_requests, pods, state = node_cells(row)
     style = "bold red" if row.state == "hot" else ""
     loads = bar(row.cpu, length), bar(row.memory, length)
-    return name, *loads, cpu_requests, memory_requests, pods, Text(state, style=style)
+    requested = (cpu_requests, memory_requests) if requests else ()
+    return name, *loads, *requested, pods, Text(state, style=style)
 
 
 def _effect(move: MoveRow) -> str:
@@ -220,9 +264,10 @@ def show(view: Changes, to: Console) -> None:
     for line in () if view.limits is None else view.limits.configuration:
         to.print(Text(line))
     to.print()
-    made = table(*NODE_COLUMNS)
+    measured = measured_columns(view.nodes)
+    made = table(*before_state(NODE_COLUMNS, measured.labels))
     for row in sorted_rows(view.nodes, "cpu"):
-        made.add_row(*node_cells(row))
+        made.add_row(*before_state(node_cells(row), measured.cells(row)))
     to.print(made)
     for each in () if view.summary is None else view.summary.unknown:
         what = f"{each.count} × {each.what}" if each.count else each.what
