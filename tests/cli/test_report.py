@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from builders import a_node_utilization
 from bus_worlds import NatsWorld
 from cli.narrow import UNFOLDED, assert_never_cut, printed
 from cli.programs import run
@@ -25,10 +26,13 @@ from equipoise.cli.report.figures import (
 )
 from equipoise.cli.report.page import page
 from equipoise.cli.report.run import show
+from equipoise.cli.report.waiting import read_waiting
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.advice import AdvisedNode, ClusterReview, PlacementAdvice
+from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.contracts.messages.placement import PlacedHint
+from equipoise.contracts.messages.values.pressure import NodePressure, Pressure
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus import connect
 from equipoise.runtime.bus.permissions import USERS, permission_file
@@ -332,6 +336,34 @@ async def test_the_user_tap_may_read_the_report(world: NatsWorld, tmp_path: Path
         await bus.publish(subjects.reclaimed_node("hot"), message)
     _, text = await run("report", "--since", "7d", *options)
     assert "Idle capacity: unknown of 1 node: its usage is known for 0 of 24 hours." in text
+
+
+async def test_the_report_of_the_past_has_the_advice_about_pressure_of_the_report_of_now(
+    world: NatsWorld, tmp_path: Path
+) -> None:
+    """By the thresholds of the descheduler that runs. Nothing is stated about nodes whose messages are old."""
+    now = SystemClock().now()
+    calm = NodePressure(sampled_at=now, waiting=Pressure(cpu=0.02))
+    async with connect(as_user(world, "collector", tmp_path), "collector") as bus:
+        for name, cpu, sampled_at in (("busy", 9.0, now), ("idle", 1.0, now), ("silent", 9.0, now - 900)):
+            message = a_node_utilization(name, cpu=cpu, pressure=calm, sampled_at=sampled_at)
+            await bus.publish(subjects.node_utilization(name), message)
+    async with connect(as_user(world, "descheduler", tmp_path), "descheduler") as bus:
+        settings = {"thresholds": {"pressure": {"cpu": 30}}, "descheduler": {}, "load": {}}
+        running = EffectiveConfiguration(
+            service="descheduler", id="descheduler-1", version="1", hash="", settings=settings, started_at=now, at=now
+        )
+        await bus.publish(subjects.configuration("descheduler", "descheduler-1"), running)
+
+    server, clock = as_user(world, "tap", tmp_path), SystemClock()
+    waiting = await read_waiting(server, clock)
+    assert waiting is not None
+    assert (waiting.thresholds.cpu, waiting.configured, waiting.required) == (30, True, False)
+    assert (waiting.only_busy, waiting.hurt) == (["busy"], {})
+    text = sentences.waiting(msgspec.structs.replace(reported(), waiting=waiting))
+    assert "1 node is only busy: above the load threshold, and pods do not wait: busy." in text
+    assert "With descheduler.requirePressure: true and thresholds.pressure: {cpu: 30}, a node keeps its pods" in text
+    assert sentences.waiting(reported()) == ""
 
 
 async def test_without_advice_the_exit_code_is_1(world: NatsWorld, tmp_path: Path) -> None:

@@ -2,25 +2,30 @@
 
 import io
 
-import msgspec
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 from cli.test_cluster_now import CLUSTER, a_node
-from descheduler.cluster_states import a_loaded_node
 from rich.console import Console
 
 from equipoise.cli.cluster_now.node_list import NodeList, show
 from equipoise.cli.cluster_now.nodes import NodeNow
 from equipoise.cli.cluster_now.pods import pods_by_usage
 from equipoise.cli.cluster_now.spread import spread_of
-from equipoise.cli.cluster_now.waiting import EXAMPLE, nodes_that_wait, pod_waiting_text, sentences, waiting_text
+from equipoise.cli.cluster_now.waiting import (
+    EXAMPLE,
+    LoadAndPressure,
+    nodes_that_wait,
+    pod_waiting_text,
+    sentences,
+    waiting_text,
+)
 from equipoise.contracts.configuration.settings import PressureThresholds, Thresholds
 from equipoise.contracts.messages.values.pressure import MeasuredPodPressure, NodePressure, Pressure
-from equipoise.descheduler.decisions.cluster_node import ClusterNode
+from equipoise.contracts.messages.values.resources import Resources
 
 
-def node(name: str, load: float, **waiting: float) -> ClusterNode:
+def node(name: str, load: float, **waiting: float) -> LoadAndPressure:
     pressure = NodePressure(sampled_at=NOW, waiting=Pressure(**waiting)) if waiting else None
-    return msgspec.structs.replace(a_loaded_node(name, load), pressure=pressure)
+    return LoadAndPressure(name, Resources(cpu=load, memory=load), pressure)
 
 
 NODES = [
@@ -32,7 +37,7 @@ NODES = [
 
 
 def test_nodes_that_hurt_are_told_from_those_that_are_only_busy() -> None:
-    found = nodes_that_wait(NODES, Thresholds(), "5m", required=False)
+    found = nodes_that_wait(NODES, Thresholds(), required=False)
     text = " ".join(sentences(found))
 
     assert (3, 4, EXAMPLE, False) == (found.known, found.nodes, found.thresholds, found.configured)
@@ -46,7 +51,7 @@ def test_nodes_that_hurt_are_told_from_those_that_are_only_busy() -> None:
 
 def test_what_is_configured_already_is_not_advised() -> None:
     thresholds = Thresholds(pressure=PressureThresholds(cpu=50))
-    found = nodes_that_wait(NODES, thresholds, "5m", required=True)
+    found = nodes_that_wait(NODES, thresholds, required=True)
 
     assert {} == found.hurt
     assert "requirePressure" not in " ".join(sentences(found))
@@ -54,7 +59,7 @@ def test_what_is_configured_already_is_not_advised() -> None:
 
 
 def test_without_known_pressure_nothing_is_said() -> None:
-    assert [] == list(sentences(nodes_that_wait([node("silent", 0.9)], Thresholds(), "5m", required=False)))
+    assert [] == list(sentences(nodes_that_wait([node("silent", 0.9)], Thresholds(), required=False)))
 
 
 def test_the_list_of_nodes_shows_pressure_where_it_is_known() -> None:

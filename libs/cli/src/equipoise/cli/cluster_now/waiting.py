@@ -1,6 +1,7 @@
 """The nodes whose pods wait for CPU, memory or disks, and the nodes that are only busy. Pure."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,12 +17,21 @@ from equipoise.contracts.load.pressure import (
     waiting_of,
 )
 from equipoise.contracts.messages.values.pressure import MeasuredPodPressure, NodePressure, Pressure
-from equipoise.descheduler.decisions.cluster_node import ClusterNode
+from equipoise.contracts.messages.values.resources import Resources
 
 EXAMPLE = PressureThresholds(cpu=20, io=20)
 """The thresholds by which nodes are named as long as none is configured. They decide nothing."""
 
 MAX_NAMES = 5
+
+
+class LoadAndPressure(NamedTuple):
+    """A node as it is judged here."""
+
+    name: str
+    load: Resources
+    pressure: NodePressure | None
+    """None: unknown."""
 
 
 class NodesThatWait(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +53,7 @@ class NodesThatWait(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes above a load threshold on which nobody waits."""
 
 
-def nodes_that_wait(
-    nodes: Sequence[ClusterNode], thresholds: Thresholds, window: str, *, required: bool
-) -> NodesThatWait:
+def nodes_that_wait(nodes: Sequence[LoadAndPressure], thresholds: Thresholds, *, required: bool) -> NodesThatWait:
     """The pressure of these nodes, compared with the configured thresholds or else with `EXAMPLE`."""
     configured = thresholds.pressure != PressureThresholds()
     limits = thresholds.pressure if configured else EXAMPLE
@@ -62,13 +70,12 @@ def nodes_that_wait(
         only_busy=[
             node.name
             for node in nodes
-            if node.name not in hurt and uncontended(node.pressure, limits) and _is_busy(node, thresholds, window)
+            if node.name not in hurt and uncontended(node.pressure, limits) and _is_busy(node.load, thresholds)
         ],
     )
 
 
-def _is_busy(node: ClusterNode, thresholds: Thresholds, window: str) -> bool:
-    load = node.load(window)
+def _is_busy(load: Resources, thresholds: Thresholds) -> bool:
     values = [(getattr(load, name), getattr(thresholds.high, name)) for name in RESOURCES]
     return any(share is not None and limit is not None and 100 * share > limit for share, limit in values)
 

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from equipoise.cli.cluster_now.waiting import NodesThatWait
 from equipoise.cli.report.idle import IdleCapacity
 from equipoise.contracts.messages.advice import AdvisedNode, ClusterReview, PlacementAdvice
 from equipoise.contracts.messages.placement import NodeInHint
@@ -123,6 +124,9 @@ class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
 
     next_level: str = ""
     """Which level of trust is advised after a week; empty if none is, or if it is unknown."""
+
+    waiting: NodesThatWait | msgspec.UnsetType = msgspec.UNSET
+    """The nodes on which pods wait now, and those that are only busy; unset if that is unknown."""
 
     idle: IdleCapacity | msgspec.UnsetType = msgspec.UNSET
     """What could have been offered to co-located pods, in a cluster with a reclaimer."""

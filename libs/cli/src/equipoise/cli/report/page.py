@@ -32,6 +32,7 @@ def page(report: PlacementReport) -> str:
                 sentences.avoidable,
                 sentences.spread,
                 sentences.idle,
+                sentences.waiting,
                 sentences.next_level,
             )
             if (text := sentence(report))

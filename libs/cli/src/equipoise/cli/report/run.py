@@ -9,12 +9,14 @@ from rich.console import Console
 from rich.text import Text
 
 from equipoise.cli.bus.messages import retained_messages
+from equipoise.cli.cluster_now.waiting import NodesThatWait
 from equipoise.cli.effective.next_level import read_next_level
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.reclaimed.reading import MAX_AGE, read_reclaimed
 from equipoise.cli.report import sentences
 from equipoise.cli.report.figures import MAX_ROWS, PlacementReport, ReportTotals
 from equipoise.cli.report.idle import IdleCapacity, idle_capacity
+from equipoise.cli.report.waiting import read_waiting
 from equipoise.cli.terminal import print_result, print_section, table
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.configuration.duration import Duration
@@ -47,7 +49,10 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
             "minutes. Check that a scorer is running and ready (/readyz), and that scorer.advice.perSecond is above 0"
         )
     report = msgspec.structs.replace(
-        totals.report(now - since, now), idle=await _idle(server, clock), next_level=await _next_level(server, clock)
+        totals.report(now - since, now),
+        idle=await _idle(server, clock),
+        waiting=await _waiting(server, clock),
+        next_level=await _next_level(server, clock),
     )
     if html is not None:
         from equipoise.cli.report.page import page  # it needs the lab, which may not be installed
@@ -63,6 +68,15 @@ async def _next_level(server: Nats, clock: Clock) -> str:
     except BusError as error:
         click.echo(f"whether a level of moves is advised is unknown: {error}", err=True)
         return ""
+
+
+async def _waiting(server: Nats, clock: Clock) -> NodesThatWait | msgspec.UnsetType:
+    """The nodes on which pods wait; unset if that is not known."""
+    try:
+        return await read_waiting(server, clock) or msgspec.UNSET
+    except BusError as error:
+        click.echo(f"on which nodes pods wait is unknown: {error}", err=True)
+        return msgspec.UNSET
 
 
 async def _idle(server: Nats, clock: Clock) -> IdleCapacity | msgspec.UnsetType:
@@ -82,7 +96,7 @@ def show(report: PlacementReport, to: Console) -> None:
     """Sentences, workloads and nodes with the most regret, nodes above their thresholds, and notes."""
     lines = (
         sentences.placements, sentences.regret, sentences.hints, sentences.avoidable, sentences.spread, sentences.idle,
-        sentences.next_level,
+        sentences.waiting, sentences.next_level,
     )  # fmt: skip
     for sentence in lines:
         if text := sentence(report):

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from equipoise.cli.cluster_now.waiting import sentences as waiting_sentences
 from equipoise.cli.report.figures import MIN_REGRET, PlacementReport
 from equipoise.cli.terminal import RESOURCES, amounts, count, duration, percent
 from equipoise.contracts.messages.values.resources import Resources
@@ -68,6 +69,11 @@ def idle(report: PlacementReport) -> str:
         f"such periods, of {count(capacity.nodes, 'node')} with {amounts(capacity.capacity)}, below the reclaimer's "
         f"thresholds{f'; {unknown}' if unknown else ''}."
     )
+
+
+def waiting(report: PlacementReport) -> str:
+    """The sentences about nodes on which pods wait; empty if no pressure is known."""
+    return "" if report.waiting is msgspec.UNSET else " ".join(waiting_sentences(report.waiting))
 
 
 def next_level(report: PlacementReport) -> str:

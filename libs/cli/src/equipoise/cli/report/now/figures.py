@@ -9,7 +9,7 @@ from equipoise.cli.cluster_now.causes import Resource, UnevenWorkload, causes, m
 from equipoise.cli.cluster_now.nodes import NodeNow, counted, nodes_now
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.cluster_now.spread import Spread, spread_of
-from equipoise.cli.cluster_now.waiting import NodesThatWait, nodes_that_wait
+from equipoise.cli.cluster_now.waiting import LoadAndPressure, NodesThatWait, nodes_that_wait
 from equipoise.cli.doctor.checks.nodes import FIXES
 from equipoise.cli.report.now.next_steps import NextStep, next_steps
 from equipoise.cli.report.now.oversized import OversizedWorkload, oversized
@@ -163,7 +163,11 @@ def now_report(
         idlest=by_load[max(MOST, len(by_load) - MOST) :],  # without the hottest nodes
         causes=uneven,
         oversized=too_large,
-        waiting=nodes_that_wait(view.nodes, settings.thresholds, window, required=settings.require_pressure),
+        waiting=nodes_that_wait(
+            [LoadAndPressure(node.name, node.load(window), node.pressure) for node in view.nodes],
+            settings.thresholds,
+            required=settings.require_pressure,
+        ),
         prospect=_prospect(now, settings, evaluation, {node.node for node in counting}, resource),
         unknown=[*_unknown_nodes(all_nodes, now), *_other_unknowns(now, len(running), measured)],
         next=next_steps(
