@@ -12,7 +12,7 @@ from annotator.reviews import a_review
 from e2e.hinted_pods import AFFINITIES, HINTED_KEYS, Document
 
 from equipoise.annotator.decisions.hint_admission import Admission, NewPod, admit
-from equipoise.contracts.hints.hints_object import HintsObject
+from equipoise.contracts.hints.hints_object import Hint, HintsObject, HintTerm
 
 AT = datetime(2026, 11, 27, 9, tzinfo=UTC)
 HINT = {"prefer": [{"weight": 50, "nodes": [0, 1]}], "avoid": {"weight": 30, "nodes": [2]}}
@@ -45,6 +45,21 @@ def test_a_pod_gets_the_hint_of_its_workload_only(key: str) -> None:
     assert "hinted" == found.result
     assert f"{key}@17" == found.patch[-1].value
     assert ("no_hint_of_workload", ()) == (other.result, other.patch)
+
+
+def test_a_pod_gets_the_hint_that_its_workload_shares_with_others() -> None:
+    """One that is not listed is no hint."""
+    hints = stored({})
+    terms = (Hint(prefer=(HintTerm(weight=50, nodes=(0, 1)),)),)
+    sharing = msgspec.structs.replace(hints, shared_hints=terms, workloads={"StatefulSet.db": 0})
+    unlisted = msgspec.structs.replace(sharing, workloads={"StatefulSet.db": 1})
+    own = stored({"StatefulSet.db": HINT} | {"Deployment.other": HINT})
+
+    assert "hinted" == admission(sharing, owner="StatefulSet/db").result
+    assert "no_hint_of_workload" == admission(unlisted, owner="StatefulSet/db").result
+    assert admission(own, owner="StatefulSet/db") == admission(
+        msgspec.structs.replace(own, shared_hints=terms, workloads={"StatefulSet.db": 0}), owner="StatefulSet/db"
+    )
 
 
 def test_terms_name_the_nodes_of_the_hint() -> None:

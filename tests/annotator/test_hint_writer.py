@@ -1,6 +1,7 @@
 """The annotator writes placement hints, on an in-memory bus and API server with a manual clock."""
 
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -282,8 +283,15 @@ async def test_a_rate_that_is_too_low_is_reported(world: HintWorld) -> None:
 async def test_an_object_stays_below_64_kib(world: HintWorld) -> None:
     """What has no space is counted."""
     nodes = tuple(f"ip-10-0-{number}-17.eu-west-1.compute.internal" for number in range(50))
-    hint = WorkloadHint(prefer=(WeightedNodes(weight=50, hostnames=nodes),))
-    hints = {f"Deployment.{'long-name' * 10}-{number}": hint for number in range(400)}
+    hints = {
+        f"Deployment.{'long-name' * 10}-{number}": WorkloadHint(
+            prefer=(
+                WeightedNodes(weight=50, hostnames=nodes),
+                WeightedNodes(weight=1 + number % 10, hostnames=nodes[: 1 + number // 10]),
+            )
+        )
+        for number in range(250)
+    }
     await world.begin(hints=True)
     await world.publish(PlacementHints(namespace="shop", computed_at=NOW, hints=hints))
     await world.clock.advance(1)
@@ -291,8 +299,46 @@ async def test_an_object_stays_below_64_kib(world: HintWorld) -> None:
     left_out = world.metrics["annotator-1"].get_sample_value("equipoise_annotator_hints_left_out")
 
     assert 60_000 < len(msgspec.json.encode(written)) < 65_536
-    assert [*hints][: len(written.hints)] == [*written.hints]
-    assert 400 == len(written.hints) + (left_out or 0)
+    assert {key: hints[key] for key in [*hints][: len(written.keys)]} == workload_hints(written)
+    assert 250 == len(written.keys) + (left_out or 0)
+
+
+async def test_a_shared_hint_is_written_once_for_all_workloads(world: HintWorld) -> None:
+    await world.begin(hints=True)
+    workloads = {f"Deployment.web-{number}": 0 for number in range(500)}
+    await world.publish(
+        PlacementHints(namespace="shop", computed_at=NOW, hints={"Job.own": OTHER}, shared=(HINT,), workloads=workloads)
+    )
+    await world.clock.advance(1)
+    [written] = world.objects.values()
+
+    assert dict.fromkeys(workloads, HINT) | {"Job.own": OTHER} == workload_hints(written)
+    assert 20_000 > len(msgspec.json.encode(written))
+    assert "" == world.problems()
+
+
+async def test_a_definition_without_shared_hints_is_reported(world: HintWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server drops fields that it does not know. The problem ends with a write that it keeps."""
+    create = world.kube.create
+
+    async def drop(resource: Any, value: Any, **options: Any) -> Any:
+        if isinstance(value, HintsObject):
+            value = msgspec.structs.replace(value, shared_hints=(), workloads={})
+        return await create(resource, value, **options)
+
+    monkeypatch.setattr(world.kube, "create", drop)
+    message = PlacementHints(
+        namespace="shop", computed_at=NOW, hints={}, shared=(HINT,), workloads={"Job.a": 0, "Job.b": 0}
+    )
+    await world.begin(hints=True)
+    await world.publish(message)
+    await world.clock.advance(1)
+    assert "the kind PlacementHints is that of an earlier version: apply k8s/hints" in world.problems()
+
+    await world.clock.advance(20)
+    await world.publish(msgspec.structs.replace(message, computed_at=NOW + 20, shared=(OTHER,)))
+    await world.clock.advance(1)
+    assert "" == world.problems()
 
 
 MISSING = {

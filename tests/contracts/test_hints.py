@@ -1,5 +1,6 @@
 """Placement hints as objects of the API server, and their generated manifests."""
 
+from collections import Counter
 from datetime import UTC, datetime
 
 import msgspec
@@ -9,10 +10,18 @@ from deployment.base import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.hints.hints_object import Hint, HintsObject, remaining_validity, stored_hints, workload_hints
+from equipoise.contracts.hints.hints_object import (
+    MAX_BYTES,
+    Hint,
+    HintsObject,
+    remaining_validity,
+    stored_hints,
+    workload_hints,
+)
 from equipoise.contracts.hints.policy import binding, policy
+from equipoise.contracts.hints.shared_hints import divided_hints
 from equipoise.contracts.kubernetes.mutating_policy import API_VERSIONS, supported_version
-from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
+from equipoise.contracts.messages.placement import PlacementHints, WeightedNodes, WorkloadHint
 from equipoise.runtime.kubernetes.policy_manifests import policy_manifests
 
 NODES = [f"ip-10-0-{number}-17.eu-west-1.compute.internal" for number in range(100)]
@@ -75,16 +84,60 @@ def test_what_is_stored_is_read_as_it_was(hints: dict[str, WorkloadHint]) -> Non
 def test_the_first_hints_are_stored_as_far_as_there_is_space(hints: dict[str, WorkloadHint], space: int) -> None:
     """The order is that of the message: most likely to get pods first."""
     stored = stored_hints(hints, space)
+    read = workload_hints(stored)
 
-    assert [*hints][: len(stored.hints)] == [*stored.hints]
-    assert len(msgspec.json.encode(stored.hints)) + sum(len(name) + 3 for name in stored.hostnames) <= space + 2
+    assert {key: hints[key] for key in [*hints][: len(read)]} == read
+    assert len(msgspec.json.encode(stored)) <= space + 60  # the names of the fields
 
 
 def test_an_object_has_space_for_the_hints_of_hundreds_of_workloads() -> None:
     """On 100 nodes with long names, each with other nodes; with the names in every term it would be 20."""
-    hints = {f"Deployment.workload-{number:03}": a_hint(NODES[number % 50 :]) for number in range(1_000)}
+    several = [nodes[at:] + nodes[:at] for nodes in (NODES, NODES[::-1]) for at in range(len(NODES))]
+    hints = {f"Deployment.workload-{number:03}": a_hint(nodes) for number, nodes in enumerate(several)}
 
-    assert 150 < len(stored_hints(hints, 60 * 1024).hints) < 1_000
+    assert 150 < len(stored_hints(hints, MAX_BYTES).hints)
+
+
+def test_an_object_holds_a_hint_once_that_several_workloads_have() -> None:
+    """So it has space for a thousand of them. Others have their own."""
+    hints = {f"Deployment.workload-{number:04}": a_hint(NODES) for number in range(1_000)}
+    hints["Deployment.other"] = a_hint(NODES[1:])
+    stored = stored_hints(hints, MAX_BYTES)
+
+    assert (1, 1_000, ["Deployment.other"]) == (len(stored.shared_hints), len(stored.workloads), [*stored.hints])
+    assert hints == workload_hints(stored)
+
+
+@given(hints)
+def test_a_message_has_the_hints_of_all_workloads(hints: dict[str, WorkloadHint]) -> None:
+    """Each hint once, in its own field if one workload alone has it."""
+    divided = divided_hints(hints)
+    message = PlacementHints(
+        namespace="shop", computed_at=0.0, hints=divided.hints, shared=divided.shared, workloads=divided.workloads
+    )
+
+    assert hints == message.by_workload
+    assert len({*hints.values()}) == len(message.hints) + len(message.shared)
+    assert set(Counter(message.workloads.values()).values()) <= set(range(2, 11))
+
+
+def test_the_own_hint_of_a_workload_counts_before_a_shared_one() -> None:
+    """Wherever both are read: in a message, in an object, and by the admission policy."""
+    shared, own = (WorkloadHint(avoid=WeightedNodes(weight=weight, hostnames=("a",))) for weight in (1, 2))
+    message = PlacementHints(
+        namespace="shop", computed_at=0.0, hints={"Job.x": own}, shared=(shared,), workloads={"Job.x": 0, "Job.z": 1}
+    )
+    document = {
+        "hostnames": ["a"],
+        "hints": {"Job.x": {"avoid": {"weight": 2, "nodes": [0]}}},
+        "sharedHints": [{"avoid": {"weight": 1, "nodes": [0]}}],
+        "workloads": {"Job.x": 0, "Job.z": 1},
+    }
+    stored = msgspec.convert(document, HintsObject)
+
+    assert {"Job.x": own} == message.by_workload == workload_hints(stored)
+    assert stored.hints["Job.x"] == stored.hint("Job.x")
+    assert stored.hint("Job.z") is None
 
 
 def test_a_hint_for_an_unlisted_node_is_left_out() -> None:

@@ -9,7 +9,7 @@ from cluster_fixtures import StartCluster, why_no_mutating_policies
 from deployment.base import NAMESPACE
 from e2e.hinted_pods import AFFINITIES, HINTED_KEYS, UNTOUCHED, Document, pod_of
 from e2e.running_webhook import RunningWebhook, WebhookFiles, running_webhook, service
-from e2e.test_placement_hints import HINT, POLICIES, WEB, Pods, hints_object, install
+from e2e.test_placement_hints import HINT, POLICIES, UNLISTED, WEB, Pods, hints_object, install
 
 from equipoise.contracts.hints.policy import HINTED, NAME
 from equipoise.contracts.hints.webhook import configuration, webhooks
@@ -72,7 +72,7 @@ def all_hints() -> Document:
     hints: Document = dict.fromkeys(KEYS, HINT)
     hints["StatefulSet.preferring"] = {"prefer": HINT["prefer"]}
     hints["StatefulSet.avoiding"] = {"avoid": HINT["avoid"]}
-    hints["StatefulSet.broken"] = {"prefer": [{"weight": 50, "nodes": [4]}]}
+    hints["StatefulSet.broken"] = UNLISTED
     return hints_object("shop", hints)
 
 

@@ -13,7 +13,7 @@ from cli.programs import run
 from cluster_fixtures import StartCluster
 from deployment.base import NAMESPACE, ROOT, base_documents
 from deployment.kustomize import read_documents
-from e2e.hinted_pods import AFFINITIES, HINTED_KEYS, OWN_TERM, UNTOUCHED, Document, pod_of, preferred_terms
+from e2e.hinted_pods import AFFINITIES, HINTED_KEYS, OWN_TERM, SHARING, UNTOUCHED, Document, pod_of, preferred_terms
 from prometheus_client import CollectorRegistry
 
 from equipoise.annotator.service import Annotator
@@ -65,6 +65,7 @@ HINT = {
     "prefer": [{"weight": 50, "nodes": [0, 1]}, {"weight": 25, "nodes": [2]}],
     "avoid": {"weight": 50, "nodes": [3]},
 }
+UNLISTED = {"prefer": [{"weight": 50, "nodes": [4]}]}
 
 
 def hints_object(
@@ -76,7 +77,9 @@ def hints_object(
         "metadata": {"name": NAME, "namespace": place},
         "until": until.isoformat(),
         "hostnames": ["alpha", "beta", "gamma", "delta"],
-        "hints": dict(hints),
+        "hints": {key: hint for key, hint in hints.items() if key not in SHARING or key == "StatefulSet.db"},
+        "sharedHints": [HINT, UNLISTED],
+        "workloads": dict(SHARING),
     }
 
 
@@ -133,8 +136,7 @@ async def install(cluster: Cluster, policy: str = "policy.yaml") -> None:
     await cluster.apply(manifests(policy))
     await cluster.wait(API, lambda found: bool(found["resources"]), what="the kind of the hints is served")
     keys = [*HINTED_KEYS, "DaemonSet.agent", "Node.alpha"]
-    broken = {"StatefulSet.broken": {"prefer": [{"weight": 50, "nodes": [4]}]}}
-    await cluster.apply([hints_object("shop", dict.fromkeys(keys, HINT) | broken)])
+    await cluster.apply([hints_object("shop", dict.fromkeys(keys, HINT) | {"StatefulSet.broken": UNLISTED})])
 
 
 @pytest.fixture(scope="module")
@@ -251,6 +253,10 @@ INVALID: Mapping[str, Callable[[Document], object]] = {
     "51 nodes": lambda hints: term(hints).update(nodes=[0] * 51),
     "a place before the first": lambda hints: term(hints).update(nodes=[-1]),
     "11 terms": lambda hints: hints["hints"]["Deployment.web"].update(prefer=[{"weight": 1, "nodes": [0]}] * 11),
+    "a shared hint before the first": lambda hints: hints["workloads"].update({"Deployment.web": -1}),
+    "a shared hint beyond all": lambda hints: hints["workloads"].update({"Deployment.web": 500}),
+    "an empty shared hint": lambda hints: hints.update(sharedHints=[{}]),
+    "shared weight 101": lambda hints: hints.update(sharedHints=[{"avoid": {"weight": 101, "nodes": [0]}}]),
     "an empty hint": lambda hints: hints["hints"].update({"Deployment.web": {}}),
     "no label value": lambda hints: hints.update(hostnames=["-alpha"]),
     "a long label value": lambda hints: hints.update(hostnames=["a" * 64]),

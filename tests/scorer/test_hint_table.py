@@ -11,12 +11,13 @@ from scorer.hinted import SETTINGS, WEB, HintedCluster, a_pod_of, avoided, prefe
 from scorer.test_laws import EXAMPLES
 
 from equipoise.contracts.configuration.settings import Coverage, LoadSettings
+from equipoise.contracts.hints.hints_object import MAX_BYTES, stored_hints, workload_hints
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects.metadata import SelectorRequirement
 from equipoise.contracts.kubernetes.objects.node import NodeSelector, NodeSelectorTerm, Taint
 from equipoise.contracts.kubernetes.objects.pod import Toleration
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.placement import MAX_HOSTNAMES, WorkloadHint
+from equipoise.contracts.messages.placement import MAX_HOSTNAMES, WorkloadHint, hint_key
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.policies import ScoringPolicy
@@ -308,6 +309,22 @@ def test_a_burst_is_distributed_over_the_workloads() -> None:
     first = {hint.prefer[0].hostnames[0] for hint in hints.values()}
 
     assert len(first) >= 7
+
+
+def test_one_object_has_space_for_the_hints_of_a_namespace_with_many_workloads() -> None:
+    """They share hints. Another namespace with few workloads does not."""
+    cluster = HintedCluster(LoadAware(window="5m"))
+    for number in range(8):
+        cluster.node(f"node-{number}", 1.0 + number)
+    for namespace, count in (("shop", 600), ("small", 3)):
+        for number in range(count):
+            cluster.measured(msgspec.structs.replace(a_workload(f"web-{number}"), namespace=namespace), 0.1)
+    hints = cluster.update()
+    by_key = {hint_key(workload): hint for workload, hint in hints.items() if workload.namespace == "shop"}
+
+    assert 600 == len(by_key) == len(workload_hints(stored_hints(by_key, MAX_BYTES)))
+    assert 2 > len({id(hint) for hint in by_key.values()})
+    assert 3 == len({id(hint) for workload, hint in hints.items() if workload.namespace == "small"})
 
 
 def test_a_hint_names_the_target_of_an_evicted_pod_first() -> None:

@@ -72,14 +72,29 @@ def test_namespaces_of_other_replicas_are_not_published() -> None:
 def test_a_message_stays_below_the_limit_of_the_bus() -> None:
     """It has as many of the first hints as it holds."""
     names = tuple(f"ip-10-0-{number}.eu-central-1.compute.internal" for number in range(50))
-    large = WorkloadHint(prefer=(WeightedNodes(weight=50, hostnames=names),) * 4)
     workloads = [a_workload(f"web-{number}") for number in range(500)]
+    hints = {
+        workload: WorkloadHint(prefer=(WeightedNodes(weight=50, hostnames=(f"own-{number}", *names[1:])),) * 4)
+        for number, workload in enumerate(workloads)
+    }
 
-    [message] = publish(HintPublication(), dict.fromkeys(workloads, large))
+    [message] = publish(HintPublication(), hints)
 
     assert len(msgspec.json.encode(message)) < MAX_PAYLOAD
     assert [f"Deployment.web-{number}" for number in range(len(message.hints))] == list(message.hints)
     assert len(message.hints) > 50
+
+
+def test_a_message_holds_a_hint_once_that_several_workloads_have() -> None:
+    """And is published again when one of them gets another one."""
+    publication = HintPublication()
+    workloads = [a_workload(f"web-{number}") for number in range(3)]
+    [message] = publish(publication, dict.fromkeys(workloads, HINT))
+
+    assert ({}, (HINT,)) == (message.hints, message.shared)
+    assert [] == publish(publication, dict.fromkeys(workloads, HINT))
+    [message] = publish(publication, dict.fromkeys(workloads, HINT) | {workloads[0]: OTHER})
+    assert ({"Deployment.web-0": OTHER}, (HINT,)) == (message.hints, message.shared)
 
 
 def test_hints_that_were_published_while_a_clock_was_ahead_are_published_again() -> None:

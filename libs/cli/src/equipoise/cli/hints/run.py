@@ -50,7 +50,7 @@ async def run_hints(name: str, bus: BusOptions, options: ClusterOptions, *, outp
     async with connect_kube(options.connection(), "hints", clock) as kube:
         stored = await find(kube, HINTS, NAME, namespace) or HintsObject()
         found = namespace_hints(stored, namespace, workload, kube.server_time(clock.now()))
-    if not stored.hints:
+    if not stored.keys:
         why = await _why_none(bus, options, clock)
         raise CommandFailed(f"no placement hints were written in namespace {namespace}: {why}")
     if not found.hints:

@@ -109,7 +109,7 @@ async def _policy(kube: Kube, version: str) -> Object | None:
 def hints_state(stored: Sequence[HintsObject], now: float) -> HintsState:
     """The state where something adds hints to pods. `now`: the time of the API server's clock."""
     validities = [
-        (seconds, len(each.hints)) for each in stored if (seconds := remaining_validity(each, now)) is not None
+        (seconds, len(each.keys)) for each in stored if (seconds := remaining_validity(each, now)) is not None
     ]
     valid = [(seconds, workloads) for seconds, workloads in validities if seconds > 0]
     expired = len(validities) - len(valid)

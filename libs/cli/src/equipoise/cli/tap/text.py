@@ -111,7 +111,7 @@ def _emptying(message: NodesBeingEmptied) -> str:
 
 @describe.register
 def _hints(message: PlacementHints) -> str:
-    return "; ".join(f"{key}: {_hint(hint)}" for key, hint in message.hints.items()) or "none"
+    return "; ".join(f"{key}: {_hint(hint)}" for key, hint in message.by_workload.items()) or "none"
 
 
 def _hint(hint: WorkloadHint) -> str:

@@ -20,6 +20,9 @@ MAX_WORKLOADS = 5_000
 MAX_TABLE = 5_000
 """The maximum number of nodes in the hints of one namespace."""
 
+MAX_SHARED = 500
+"""The maximum number of hints in one namespace that several workloads have."""
+
 LABEL_VALUE = "^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$"
 
 _TERM: dict[str, Any] = {
@@ -34,6 +37,15 @@ _TERM: dict[str, Any] = {
             "maxItems": MAX_HOSTNAMES,
             "items": {"type": "integer", "minimum": 0, "maximum": MAX_TABLE - 1},
         },
+    },
+}
+
+_HINT: dict[str, Any] = {
+    "type": "object",
+    "minProperties": 1,
+    "properties": {
+        "prefer": {"type": "array", "minItems": 1, "maxItems": MAX_TERMS, "items": _TERM},
+        "avoid": _TERM,
     },
 }
 
@@ -59,14 +71,20 @@ _SCHEMA: dict[str, Any] = {
             # The map has one writer. If it were not atomic, managedFields would repeat every key.
             "x-kubernetes-map-type": "atomic",
             "maxProperties": MAX_WORKLOADS,
-            "additionalProperties": {
-                "type": "object",
-                "minProperties": 1,
-                "properties": {
-                    "prefer": {"type": "array", "minItems": 1, "maxItems": MAX_TERMS, "items": _TERM},
-                    "avoid": _TERM,
-                },
-            },
+            "additionalProperties": _HINT,
+        },
+        "sharedHints": {
+            "description": "Hints that several workloads have. `workloads` has their places here, from 0.",
+            "type": "array",
+            "maxItems": MAX_SHARED,
+            "items": _HINT,
+        },
+        "workloads": {
+            "description": "By kind and name of the workload: the place of its hint in `sharedHints`.",
+            "type": "object",
+            "x-kubernetes-map-type": "atomic",
+            "maxProperties": MAX_WORKLOADS,
+            "additionalProperties": {"type": "integer", "minimum": 0, "maximum": MAX_SHARED - 1},
         },
     },
 }

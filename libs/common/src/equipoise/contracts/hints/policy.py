@@ -66,7 +66,12 @@ variables.owner.kind == 'ReplicaSet' && variables.owner.name.endsWith(variables.
 : variables.owner.kind == 'Job' && variables.owner.name.matches('^.+-[0-9]{8}$')
 ? 'CronJob.' + variables.owner.name.substring(0, variables.owner.name.size() - 9)
 : variables.owner.kind + '.' + variables.owner.name""",
-    "hint": "params.?hints[?variables.key].orValue({})",
+    # The hint of this workload alone, or the one that it shares with others.
+    "hint": """\
+params.?hints[?variables.key].hasValue() ? params.hints[variables.key]
+: params.?workloads[?variables.key].hasValue()
+? params.?sharedHints[?params.workloads[variables.key]].orValue({})
+: {}""",
 }
 
 _NODE_AFFINITY = "spec.affinity.nodeAffinity"

@@ -229,11 +229,25 @@ class PlacementHints(Message, frozen=True, kw_only=True):
     namespace: str
     computed_at: Time
     hints: dict[str, WorkloadHint]
-    """The hints by key (`hint_key`). Workloads that will most likely get pods next are first."""
+    """The hints that one workload alone has, by key (`hint_key`). Workloads that will most likely get pods next are
+    first."""
+
+    shared: tuple[WorkloadHint, ...] = ()
+    """The hints that several workloads have."""
+
+    workloads: dict[str, Annotated[int, Meta(ge=0)]] = {}
+    """The index in `shared` of the hint of each other workload, by key, in the same order."""
 
     replacing: bool = False
     """Whether pods were or will be evicted. Their replacements are created at once, so changed hints must be written at
     once."""
+
+    @property
+    def by_workload(self) -> dict[str, WorkloadHint]:
+        """The hints of all workloads by key."""
+        shared = dict(enumerate(self.shared))
+        others = {key: shared[index] for key, index in self.workloads.items() if index in shared}
+        return {**self.hints, **{key: hint for key, hint in others.items() if key not in self.hints}}
 
     @property
     def max_age(self) -> float | None:

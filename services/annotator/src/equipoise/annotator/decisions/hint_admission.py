@@ -79,12 +79,12 @@ def admit(pod: NewPod, stored: HintsObject | None) -> Admission:
     owner = next((owner for owner in pod.metadata.owner_references or () if owner.controller), None)
     if owner is None:
         return Admission(result="no_controller")
-    if stored is None or not stored.hints:
+    if stored is None or not stored.keys:
         return Admission(result="no_hints_in_namespace")
     if not _is_fresh(pod, stored):
         return Admission(result="expired")
     key = workload_key(owner, pod.metadata.labels or {})
-    hint = stored.hints.get(key)
+    hint = stored.hint(key)
     if hint is None:
         return Admission(result="no_hint_of_workload")
     try:

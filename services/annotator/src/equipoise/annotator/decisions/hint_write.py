@@ -9,11 +9,6 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Percent, Section
 from equipoise.contracts.messages.placement import WorkloadHint
 
-MAX_BYTES = 60 * 1024
-"""The maximum size of the hints in one object, in bytes. With its metadata, the object has less than 64 KiB, so that
-the API server writes and distributes it within milliseconds."""
-
-
 LONGEST_VALIDITY = 600.0
 """Seconds: the fence of the annotator refuses hints for longer."""
 
@@ -86,8 +81,13 @@ def decide_hints(
 def significant_change(before: Mapping[str, WorkloadHint], after: Mapping[str, WorkloadHint], min_change: float) -> str:
     """Describes a hint that changed by more than `min_change` (0..1); "" if there is none."""
     no_hint = WorkloadHint()
+    changes: dict[tuple[int, int], float] = {}  # by the identities of two hints, which several workloads share
     for key in {**before, **after}:
-        change = hint_change(before.get(key, no_hint), after.get(key, no_hint))
+        old, new = before.get(key, no_hint), after.get(key, no_hint)
+        pair = (id(old), id(new))
+        if pair not in changes:
+            changes[pair] = hint_change(old, new)
+        change = changes[pair]
         if change > min_change:
             return f"{key} changed by {change:.0%}"
     return ""

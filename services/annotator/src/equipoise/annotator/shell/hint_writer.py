@@ -15,13 +15,19 @@ from typing import NoReturn
 import msgspec
 from prometheus_client import Counter, Gauge
 
-from equipoise.annotator.decisions.hint_write import MAX_BYTES, WrittenHints, decide_hints
+from equipoise.annotator.decisions.hint_write import WrittenHints, decide_hints
 from equipoise.annotator.decisions.write_decision import DueWrite, retry_backoff
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.contracts.bounds import CLOCK_TOLERANCE
 from equipoise.contracts.hints.definition import GROUP, KIND
-from equipoise.contracts.hints.hints_object import HintsObject, StoredHints, stored_hints, workload_hints
+from equipoise.contracts.hints.hints_object import (
+    MAX_BYTES,
+    HintsObject,
+    StoredHints,
+    stored_hints,
+    workload_hints,
+)
 from equipoise.contracts.hints.policy import INSTALL, NAME, UNSUPPORTED
 from equipoise.contracts.hints.webhook import CONFIGURATION_KIND
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
@@ -59,6 +65,11 @@ NAMESPACES_PER_BATCH = 5
 
 MAX_BACKOFF = 120.0
 """The longest pause after a failed write, in seconds."""
+
+_OLD_DEFINITION = (
+    f"the API server drops the hints that several workloads share, because the kind {KIND} is that of an earlier "
+    f"version: {INSTALL}"
+)
 
 
 class _Newest(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,13 +163,15 @@ class HintWriter:
         earlier = namespace.newest.computed_at if namespace and namespace.newest.computed_at <= latest else -math.inf
         if not earlier < message.computed_at <= latest:
             return False
-        stored = stored_hints(message.hints, MAX_BYTES)
+        hints = message.by_workload
+        stored = stored_hints(hints, MAX_BYTES)
+        kept = {key: hint for key, hint in hints.items() if key in stored.hints or key in stored.workloads}
         newest = _Newest(
             computed_at=message.computed_at,
             replacing=message.replacing,
-            hints={key: message.hints[key] for key in stored.hints},
+            hints=kept,
             stored=stored,
-            left_out=len(message.hints) - len(stored.hints),
+            left_out=len(hints) - len(kept),
         )
         if namespace is None:
             self._namespaces[message.namespace] = _Namespace(newest=newest)
@@ -325,11 +338,15 @@ class HintWriter:
             until=datetime.fromtimestamp(wanted.until, UTC),
             hostnames=namespace.newest.stored.hostnames,
             hints=namespace.newest.stored.hints,
+            shared_hints=namespace.newest.stored.shared_hints,
+            workloads=namespace.newest.stored.workloads,
         )
         writing = self._kube.replace(HINTS, value) if namespace.version else self._kube.create(HINTS, value)
         stored = await self._send(writing)
         namespace.version, namespace.written = stored.metadata.resource_version, wanted
         namespace.backoff, namespace.refusal = 0.0, ""
+        if value.shared_hints:
+            self._health.set_problem("shared hints", None if stored.shared_hints else _OLD_DEFINITION)
         self._results.labels(KIND, "written").inc()
 
     async def _send(self, request: Awaitable[HintsObject]) -> HintsObject:

@@ -196,7 +196,7 @@ def freshness_finding(stored: Sequence[HintsObject], now: float) -> Finding:
     """Whether there are hints that have not expired. `now`: the time of the API server's clock."""
     valid = _valid(stored, now)
     if valid:
-        workloads = count(sum(len(each.hints) for each in valid), "workload")
+        workloads = count(sum(len(each.keys) for each in valid), "workload")
         return Finding("ok", SUBJECT, f"fresh for {workloads} in {count(len(valid), 'namespace')}")
     validities = [seconds for each in stored if (seconds := remaining_validity(each, now)) is not None]
     message = f"the newest have expired {duration(-max(validities))} ago" if validities else "none were written"
@@ -211,7 +211,7 @@ def _valid(stored: Sequence[HintsObject], now: float) -> list[HintsObject]:
 async def _proof(kube: Kube, valid: Sequence[HintsObject]) -> list[Finding]:
     """Whether a new pod of the first workload with hints gets its hint. Namespaces that opted out are skipped."""
     for stored in valid:
-        namespace, key = stored.metadata.namespace, next(iter(stored.hints))
+        namespace, key = stored.metadata.namespace, stored.keys[0]
         if (await kube.get(NAMESPACES, namespace)).metadata.labels.get(SWITCH) == "off":
             continue
         subject = f"new pod of {namespace}/{key}"

@@ -1,7 +1,8 @@
 """The hints of all workloads, from their points on all nodes.
 
 One after the other, workloads choose their nodes with the load that the hints of all others will send there. So not
-all of them choose the same nodes, and the pods of a burst between two updates are distributed.
+all of them choose the same nodes, and the pods of a burst between two updates are distributed. In a namespace with so
+many workloads that one object cannot hold a hint of each, they share hints.
 """
 
 from collections import Counter
@@ -22,9 +23,11 @@ from equipoise.scorer.decisions.placement_hints.hint_nodes import HintNode, hint
 from equipoise.scorer.decisions.placement_hints.sampling import targets_beside
 from equipoise.scorer.decisions.placement_hints.selection import Selection, joined, merged, select, spread, unchanged
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
+from equipoise.scorer.decisions.placement_hints.sharing import must_share
 from equipoise.scorer.decisions.placement_hints.terms import hint_for_replacements, workload_hint
 from equipoise.scorer.state.placement_hints.node_constraints import NodeConstraints
 from equipoise.scorer.state.placement_hints.node_snapshot import NodeSnapshot, node_snapshot
+from equipoise.scorer.state.placement_hints.offered_hints import OfferedHints
 from equipoise.scorer.state.placement_hints.score_table import Block, ScoreTable
 from equipoise.scorer.state.placement_hints.workload_demands import WorkloadDemands
 from equipoise.scorer.state.placement_hints.workload_pods import WorkloadPods
@@ -189,6 +192,7 @@ class HintTable:
         yield
         before = {block: self._choices[block] for block in self._scores.blocks if block in self._choices}
         self._choices = {}
+        offered = self._offered(snapshot, workloads)
         sent = np.zeros((len(snapshot.hostnames), len(RESOURCES)))
         for choice in before.values():
             self._add(sent, choice.selection, choice.usage, 1.0)
@@ -198,7 +202,7 @@ class HintTable:
             previous = before.get(block) or self._no_choice(len(pods))
             usage = block.demands.usage[:, 0] * pods[:, np.newaxis]
             self._choices[block] = self._choose(
-                block, previous, usage, _parts(pods), snapshot, constraints, ready_platforms, sent
+                block, previous, usage, _parts(pods), snapshot, constraints, ready_platforms, offered, sent
             )
             yield
         hints = {
@@ -219,6 +223,7 @@ class HintTable:
         snapshot: NodeSnapshot,
         constraints: NodeConstraints,
         ready_platforms: Mapping[Workload, Collection[Platform]],
+        offered: OfferedHints,
         sent: Array,
     ) -> _Choice:
         """Chooses the nodes of each part of a block, with the load that the hints of all other workloads will send. A
@@ -246,16 +251,36 @@ class HintTable:
             selection.best[indistinguishable[part]], selection.worst[indistinguishable[part]] = -1, -1
             kept = unchanged(old, selection, points, candidates[part], settings)
             selection = merged(old, selection, kept)
+            chosen = []
+            for row, workload in enumerate(block.workloads[part]):
+                rows, index = slice(row, row + 1), part.start + row
+                offer = offered.choose(
+                    workload.namespace, selection.part(rows), old.part(rows), points[row], candidates[index]
+                )
+                if offer.hint is None:
+                    offer.hint = hints[index] if kept[row] else self._hint(offer.selection, snapshot)
+                hints[index] = offer.hint
+                chosen.append(offer.selection)
+            selection = joined(chosen)
             self._add(sent, selection, usage[part], 1.0)
             selections.append(selection)
-            for row in np.flatnonzero(~kept).tolist():
-                best, worst = (
-                    [snapshot.hostnames[column] for column in columns[row].tolist() if column >= 0]
-                    for columns in (selection.best, selection.worst)
-                )
-                grades = selection.grades[row, : len(best)].tolist()
-                hints[part.start + row] = workload_hint(best, grades, [*self._emptied, *worst], settings)
         return _Choice(selection=joined(selections), hints=hints, usage=usage)
+
+    def _hint(self, selection: Selection, snapshot: NodeSnapshot) -> WorkloadHint | None:
+        """The hint of a selection (one row)."""
+        best, worst = (
+            [snapshot.hostnames[column] for column in columns[0].tolist() if column >= 0]
+            for columns in (selection.best, selection.worst)
+        )
+        grades = selection.grades[0, : len(best)].tolist()
+        return workload_hint(best, grades, [*self._emptied, *worst], self._settings)
+
+    def _offered(self, snapshot: NodeSnapshot, workloads: Sequence[Workload]) -> OfferedHints:
+        """No hints yet, for the namespaces with so many workloads that these must share hints."""
+        name_bytes = np.array([len(name) + 3 for name in snapshot.hostnames], np.intp)
+        counts = Counter(workload.namespace for workload in workloads)
+        sharing = [name for name, count in counts.items() if must_share(count, name_bytes, self._settings)]
+        return OfferedHints(sharing, name_bytes, self._settings)
 
     def _no_choice(self, workloads: int) -> _Choice:
         """No nodes, except those that every hint avoids."""

@@ -5,7 +5,9 @@ before they are outdated.
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
+from msgspec.structs import astuple
 
+from equipoise.contracts.hints.shared_hints import DividedHints, divided_hints
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint, hint_key
 from equipoise.contracts.recent import is_recent
@@ -17,9 +19,8 @@ MAX_BYTES = 700_000
 """The maximum size of the hints in one message, which must stay below 1 MiB. An object in the API server holds far
 less."""
 
-_ALWAYS_FIT = 20
-"""The number of hints that fit into a message whatever their size: a hint has at most 550 hostnames of 63 characters,
-and usually 70 of 40."""
+_BYTES_BESIDE_KEY = 8
+"""The colon and the comma after a key, and the index of a shared hint."""
 
 
 class HintPublication:
@@ -48,30 +49,40 @@ class HintPublication:
         for namespace in {**by_namespace, **self._published}:
             current, before = _limited(by_namespace.get(namespace, {})), self._published.get(namespace)
             is_current = (
-                before is not None and before.hints == current and is_recent(before.computed_at, now, REPEAT_PERIOD)
+                before is not None
+                and (before.hints, before.shared, before.workloads) == astuple(current)
+                and is_recent(before.computed_at, now, REPEAT_PERIOD)
             )
             if is_current or not is_own(namespace):
                 yield None
             else:
                 yield PlacementHints(
-                    namespace=namespace, computed_at=now, hints=current, replacing=namespace in replacing
+                    namespace=namespace,
+                    computed_at=now,
+                    hints=current.hints,
+                    shared=current.shared,
+                    workloads=current.workloads,
+                    replacing=namespace in replacing,
                 )
 
     def on_published(self, message: PlacementHints) -> None:
         """Records a message that the bus accepted. A message that was lost is due again."""
-        if message.hints:
+        if message.hints or message.workloads:
             self._published[message.namespace] = message
         else:
             self._published.pop(message.namespace, None)
 
 
-def _limited(hints: dict[str, WorkloadHint]) -> dict[str, WorkloadHint]:
+def _limited(hints: Mapping[str, WorkloadHint]) -> DividedHints:
     """The first hints, as many as one message holds."""
-    if len(hints) <= _ALWAYS_FIT:
-        return hints
-    size = 0
-    for number, (key, hint) in enumerate(hints.items()):
-        size += len(key) + len(msgspec.json.encode(hint))
+    size, fitting = 0, dict[str, WorkloadHint]()
+    counted = set[WorkloadHint]()
+    for key, hint in hints.items():
+        size += len(msgspec.json.encode(key)) + _BYTES_BESIDE_KEY
+        if hint not in counted:
+            counted.add(hint)
+            size += len(msgspec.json.encode(hint))
         if size > MAX_BYTES:
-            return dict(list(hints.items())[:number])
-    return hints
+            break
+        fitting[key] = hint
+    return divided_hints(fitting)
