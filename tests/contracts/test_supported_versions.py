@@ -1,5 +1,6 @@
 """The supported versions of Kubernetes are the same wherever somebody reads them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,16 @@ from equipoise.contracts.kubernetes.supported_versions import (
     OLDEST_WITH_MUTATING_POLICIES,
     minor_versions,
 )
-from equipoise.testbed.binaries.build import CONTROL_PLANE, KUBERNETES, BuildError, control_plane
+from equipoise.testbed.binaries.build import (
+    CONTROL_PLANE,
+    KUBERNETES,
+    NODE,
+    OLDEST_KUBELET,
+    BuildError,
+    Module,
+    control_plane,
+    node_programs,
+)
 
 ROOT = Path(__file__).parents[2]
 OLDEST, NEWEST = (".".join(map(str, version)) for version in (OLDEST_KUBERNETES, NEWEST_KUBERNETES))
@@ -51,15 +61,27 @@ def test_the_testbed_builds_the_newest_by_default() -> None:
     assert control_plane(NEWEST) is CONTROL_PLANE
 
 
-@pytest.mark.parametrize("minor", minor_versions())
-def test_the_testbed_builds_every_version(minor: str) -> None:
-    """The version that its API server will state is one of that minor version, and has a cache of its own."""
-    module = control_plane(minor)
+@pytest.mark.parametrize(
+    ("build", "newest", "minor"),
+    [
+        *((control_plane, CONTROL_PLANE, minor) for minor in minor_versions()),
+        *((node_programs, NODE, minor) for minor in minor_versions(OLDEST_KUBELET)),
+    ],
+)
+def test_the_testbed_builds_every_version(build: Callable[[str], Module], newest: Module, minor: str) -> None:
+    """The version that the programs will print is one of that minor version, and they have a cache of their own."""
+    module = build(minor)
     assert f"gitVersion=v{minor}." in module.link
-    assert minor == NEWEST or module.key() != CONTROL_PLANE.key()
+    assert minor == NEWEST or module.key() != newest.key()
+    assert module.name == newest.name if minor == NEWEST else module.name.endswith(f"-{minor}")
 
 
 @pytest.mark.parametrize("minor", ["1.29", "1.38", "2.30", "1.3", "", "../1.30"])
 def test_another_version_is_refused_by_name(minor: str) -> None:
     with pytest.raises(BuildError, match=r"choose one of 1\.30, 1\.31"):
         control_plane(minor)
+
+
+def test_kubelets_of_an_older_version_are_refused_by_name() -> None:
+    with pytest.raises(BuildError, match=r"node of Kubernetes 1\.33 cannot be built here; choose one of 1\.34, 1\.35"):
+        node_programs("1.33")

@@ -25,7 +25,7 @@ PIPE_COLUMNS = 1000
 kubernetes_option = click.option(
     "--kubernetes",
     type=click.Choice(minor_versions()),
-    help="Minor version of the control plane, built once. Default: the newest, or what is installed.",
+    help="Minor version of the control plane and of real nodes, built once. Default: the newest, or what is installed.",
 )
 output_option = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 
@@ -132,9 +132,7 @@ def up(
     began = time.monotonic()
     try:
         if real_nodes is not None:
-            if kubernetes:
-                raise click.UsageError("--real-nodes has kubelets of the newest Kubernetes: leave out --kubernetes")
-            _real_nodes(name, real_nodes, virtual_machine=vm)
+            _real_nodes(name, real_nodes, virtual_machine=vm, kubernetes=kubernetes or "")
             return
         cluster = Cluster(
             binaries=build(kubernetes=kubernetes or ""),
@@ -158,14 +156,16 @@ def up(
         raise click.ClickException(str(error)) from error
 
 
-def _real_nodes(name: str, number: int, *, virtual_machine: bool) -> None:
+def _real_nodes(name: str, number: int, *, virtual_machine: bool, kubernetes: str) -> None:
     """Run a cluster with real nodes until the first interrupt of this process, which cancels it."""
     import asyncio
 
     from equipoise.testbed.real_nodes.cluster import RealCluster, prepare
 
     clone = Path.cwd()
-    prepared = prepare(clone if (clone / "Dockerfile").exists() else None, virtual_machine=virtual_machine)
+    prepared = prepare(
+        clone if (clone / "Dockerfile").exists() else None, virtual_machine=virtual_machine, kubernetes=kubernetes
+    )
 
     async def run(cluster: RealCluster) -> None:
         began = time.monotonic()

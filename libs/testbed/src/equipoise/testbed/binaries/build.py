@@ -22,6 +22,9 @@ from equipoise.testbed.binaries.toolchain import Progress, find_go, go_environme
 from equipoise.testbed.processes.guard import Guard
 
 KUBERNETES = "v1.37.2"
+OLDEST_KUBELET = (1, 34)
+"""The oldest version of kubelets in the testbed."""
+
 SOURCES = Path(__file__).parent / "go"
 POLL_SECONDS = 0.2
 LOG_LINES = 15
@@ -62,11 +65,11 @@ class Module:
 
     @property
     def name(self) -> str:
-        if self.requirements is not None:
-            return f"kubernetes-{self.requirements.stem}"
         if len(self.programs) == 1:
-            return next(iter(self.programs))
-        return self.source.name if self.package == "." else self.package.rsplit("/", 1)[1]
+            name = next(iter(self.programs))
+        else:
+            name = self.source.name if self.package == "." else self.package.rsplit("/", 1)[1]
+        return f"{name}-{self.requirements.stem}" if self.requirements else name
 
     @property
     def minimum_go(self) -> tuple[int, ...]:
@@ -207,17 +210,27 @@ ACTIONLINT = Module(
 
 def control_plane(kubernetes: str) -> Module:
     """The control plane of a supported minor version, such as 1.30. Raises BuildError for another one."""
+    return _of_version(CONTROL_PLANE, kubernetes, minor_versions())
+
+
+def node_programs(kubernetes: str) -> Module:
+    """The programs of a real node with a kubelet from OLDEST_KUBELET on. Raises BuildError for another version."""
+    return _of_version(NODE, kubernetes, minor_versions(OLDEST_KUBELET))
+
+
+def _of_version(newest: Module, kubernetes: str, minors: Sequence[str]) -> Module:
+    """The module with the requirements of a minor version, which is one of `minors`."""
     if KUBERNETES.startswith(f"v{kubernetes}."):
-        return CONTROL_PLANE
+        return newest
     requirements = SOURCES / "kubernetes" / f"{kubernetes}.mod"
-    if kubernetes not in minor_versions() or not requirements.exists():
-        raise BuildError(f"Kubernetes {kubernetes} cannot be built here; choose one of {', '.join(minor_versions())}")
+    if kubernetes not in minors or not requirements.exists():
+        raise BuildError(
+            f"{newest.name} of Kubernetes {kubernetes} cannot be built here; choose one of {', '.join(minors)}"
+        )
     version = re.search(r"\sk8s\.io/kubernetes (v[\d.]+)", requirements.read_text())
     if version is None:
         raise BuildError(f"{requirements} names no version of k8s.io/kubernetes")
-    return dataclasses.replace(
-        CONTROL_PLANE, requirements=requirements, link=f"-s -w {_kubernetes_version(version[1])}"
-    )
+    return dataclasses.replace(newest, requirements=requirements, link=f"-s -w {_kubernetes_version(version[1])}")
 
 
 def default_cache(environment: Mapping[str, str] = os.environ) -> Path:

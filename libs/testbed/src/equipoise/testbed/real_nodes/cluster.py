@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import IO, Any, Self
 from urllib.parse import urlsplit
 
-from equipoise.testbed.binaries.build import COREDNS, HELM, NODE, Binaries, build, build_module, default_cache, minutes
+from equipoise.testbed.binaries.build import (
+    COREDNS,
+    HELM,
+    NODE,
+    Binaries,
+    build,
+    build_module,
+    default_cache,
+    minutes,
+    node_programs,
+)
 from equipoise.testbed.binaries.toolchain import Progress
 from equipoise.testbed.cluster import Cluster, ClusterError
 from equipoise.testbed.objects import Manifest
@@ -63,9 +73,10 @@ class Prepared:
     """The disk of a virtual machine; None without one."""
 
 
-def prepare(clone: Path | None, *, virtual_machine: bool = False) -> Prepared:
+def prepare(clone: Path | None, *, virtual_machine: bool = False, kubernetes: str = "") -> Prepared:
     """Take everything from the cache, or build it once. With a `clone`, this includes an image of Equipoise.
 
+    `kubernetes`: the minor version of the control plane and of the kubelets, such as 1.35. Default: the newest.
     Raises RealNodesError with everything that the machine lacks, BuildError and NoGoError.
     """
     check_machine(VIRTUAL_MACHINE if virtual_machine else REAL_NODES)
@@ -73,10 +84,10 @@ def prepare(clone: Path | None, *, virtual_machine: bool = False) -> Prepared:
     cache = default_cache()
     with Progress() as progress:
         images = Images(cache, progress)
-        programs = build_module(NODE, cache=cache, progress=progress)
+        programs = build_module(node_programs(kubernetes) if kubernetes else NODE, cache=cache, progress=progress)
         archives = (images.sandbox(), images.busybox(), images.nats(), *([images.product(clone)] if clone else ()))
         return Prepared(
-            binaries=build(progress=progress),
+            binaries=build(kubernetes=kubernetes, progress=progress),
             programs=programs,
             helm=build_module(HELM, cache=cache, progress=progress) / "helm",
             coredns=build_module(COREDNS, cache=cache, progress=progress) / "coredns",
