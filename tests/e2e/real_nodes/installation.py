@@ -119,9 +119,12 @@ async def installed(real: RealCluster) -> AsyncIterator[Installation]:
         yield installation
 
 
-def new_cluster() -> RealCluster:
-    """A cluster whose image is built from this clone. Moves this thread into a network namespace: see RealCluster."""
-    return RealCluster(prepare(ROOT), NODES)
+def new_cluster(kubernetes: str = "") -> RealCluster:
+    """A cluster whose image is built from this clone. Moves this thread into a network namespace: see RealCluster.
+
+    `kubernetes`: the minor version, such as 1.35. Default: the newest.
+    """
+    return RealCluster(prepare(ROOT, kubernetes=kubernetes), NODES)
 
 
 def other(node: str) -> str:

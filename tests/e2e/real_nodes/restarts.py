@@ -1,9 +1,10 @@
 """A restart of a kubelet and the loss of a node, with the installed chart; and the service proxy of the API server.
 
-`python -m e2e.real_nodes.restarts` with tests/ in PYTHONPATH, as root. Its last line is a JSON document.
+`python -m e2e.real_nodes.restarts [1.35]` with tests/ in PYTHONPATH, as root. Its last line is a JSON document.
 """
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -184,11 +185,11 @@ async def run(installation: Installation) -> dict[str, Any]:
     }
 
 
-async def main() -> None:
-    real = new_cluster()
+async def main(kubernetes: str = "") -> None:
+    real = new_cluster(kubernetes)
     async with installed(real) as installation:
         print_result(await run(installation))
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(main(*sys.argv[1:]))
