@@ -22,7 +22,8 @@ from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish
 from equipoise.binder.state.ledger import Ledger, ReplacementStatus
 from equipoise.binder.state.ledger_entry import new_entry
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Thresholds
 from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.node import Node

@@ -23,7 +23,8 @@ from bench.output import progress, report
 from bench.plan_5000_cluster import LOAD, MEMORY_82_PERCENT, generate_cluster, snapshot_of
 from bench.reclaim_5000 import MAX_AGE, PODS, SIZE, START, received
 from bench.score_all import NOW, make_state
-from equipoise.contracts.configuration.settings import Namespaces, Protection, Thresholds
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import Namespaces, Thresholds
 from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization

@@ -36,7 +36,7 @@ from charts.generator.schemas import (
 
 from equipoise.contracts.bus.subjects import ALL_SERVICES
 from equipoise.contracts.configuration.moves import LEVELS, DeletionCosts
-from equipoise.contracts.configuration.settings import SurgeMode
+from equipoise.contracts.configuration.surge import SurgeMode
 
 
 def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Schema) -> Group:

@@ -21,7 +21,7 @@ from equipoise.binder.state.ledger_json import encode
 from equipoise.binder.state.surge_move import DETACHED, READY, with_stage
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.moves import MovesLevel
-from equipoise.contracts.configuration.settings import SurgeMode, SurgeSettings
+from equipoise.contracts.configuration.surge import SurgeMode, SurgeSettings
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH

@@ -28,7 +28,7 @@ from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
 from equipoise.binder.state.surge_move import DETACHED, PLACED, READY, RESERVED
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import SurgeSettings
+from equipoise.contracts.configuration.surge import SurgeSettings
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH, surge_refusal

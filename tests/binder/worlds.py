@@ -26,7 +26,8 @@ from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.moves import MovesLevel, MovesSettings
-from equipoise.contracts.configuration.settings import Protection, SurgeSettings
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.surge import SurgeSettings
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Lease, LeaseSpec, Namespace
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node

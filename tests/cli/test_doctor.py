@@ -65,7 +65,8 @@ from equipoise.collector.sources.metrics_server import (
 )
 from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.configuration.moves import MovesLevel, MovesSettings
-from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Protection
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import Freshness, LoadSettings
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
 from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus

@@ -33,7 +33,8 @@ from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.bus.subjects import ALL_SERVICES, ServiceName, cluster_review, health
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Placement, SurgeSettings, Window
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Placement, Window
+from equipoise.contracts.configuration.surge import SurgeSettings
 from equipoise.contracts.eviction.approval import APPROVAL_POLICY, APPROVAL_ROLE, NOT_APPROVED, approval_rules
 from equipoise.contracts.kubernetes.objects.access import (
     AccessReviewSpec,

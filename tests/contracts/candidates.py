@@ -6,7 +6,8 @@ from builders import NOW, a_workload
 from kube_objects import a_deployment, a_pod, a_replica_set
 
 from equipoise.contracts.configuration.moves import MovesLevel
-from equipoise.contracts.configuration.settings import Namespaces, Protection
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import Namespaces
 from equipoise.contracts.eviction.candidate import Candidate, Rules
 from equipoise.contracts.eviction.protection import protection
 from equipoise.contracts.kubernetes.objects.cluster import Namespace

@@ -21,7 +21,9 @@ from equipoise.contracts.configuration.moves import (
     strategy_refusal,
     surge_mode,
 )
-from equipoise.contracts.configuration.settings import Namespaces, Protection, SurgeMode
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import Namespaces
+from equipoise.contracts.configuration.surge import SurgeMode
 from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.eviction.surge import SURGE_OPT_OUT, SurgeCandidate, surge_decision
 from equipoise.descheduler.decisions.strategies import STRATEGIES

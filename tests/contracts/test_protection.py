@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kube_objects import a_deployment, a_pod, a_replica_set, owned_by
 
 from equipoise.contracts.configuration.moves import LEVELS
-from equipoise.contracts.configuration.settings import Namespaces, Protection
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import Namespaces
 from equipoise.contracts.eviction.candidate import Candidate, Rules
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.eviction.gangs import GANG_KEYS, gang_of

@@ -24,7 +24,7 @@ from equipoise.cli.demo.manifests import namespace_documents, node_documents, wo
 from equipoise.cli.demo.node_loads import NodeLoads, trace_cores
 from equipoise.cli.demo.surge.workloads import service_documents, wanted_endpoints
 from equipoise.contracts.bus.subjects import SERVICES
-from equipoise.contracts.configuration.settings import SurgeMode
+from equipoise.contracts.configuration.surge import SurgeMode
 from equipoise.lab.model.trace import Trace
 from equipoise.runtime.bus.permissions import USERS
 from equipoise.testbed.binaries.build import Binaries

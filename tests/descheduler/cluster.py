@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.moves import MovesLevel, MovesSettings
-from equipoise.contracts.configuration.settings import LoadSettings, SurgeSettings, Thresholds
+from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
+from equipoise.contracts.configuration.surge import SurgeSettings
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, OwnerReference, ResourceRequirements
 from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus

@@ -6,7 +6,8 @@ from typing import Any
 from builders import GIB, NOW, a_node_utilization, a_placement, a_workload, a_workload_utilization
 from descheduler.cluster import a_node_object, a_pod_object, a_workload_object
 
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Thresholds
 from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference

@@ -10,7 +10,7 @@ from descheduler.cluster import Cluster
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import SurgeSettings
+from equipoise.contracts.configuration.surge import SurgeSettings
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules
 from equipoise.contracts.kubernetes.objects.access import PolicyRule, Role
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta

@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scheduling.storage import a_claim, a_volume, uses
 
-from equipoise.contracts.configuration.settings import Protection
+from equipoise.contracts.configuration.protection import Protection
 from equipoise.contracts.eviction.detached import DETACHED_HASH
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerReference, ResourceRequirements
 from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodStatus

@@ -10,7 +10,8 @@ from kube_objects import a_deployment, a_pod, a_replica_set
 from msgspec import structs
 
 from equipoise.cli.cluster_now.objects import list_nodes_and_pods
-from equipoise.contracts.configuration.settings import Namespaces, Protection
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import Namespaces
 from equipoise.contracts.eviction.candidate import Candidate, Rules
 from equipoise.contracts.eviction.opt_out import OPT_OUT
 from equipoise.contracts.eviction.protection import PROTECTIONS, protection

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Placement, Protection, Thresholds
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Placement, Thresholds
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.descheduler.decisions.planning.thresholds import Deviation
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay

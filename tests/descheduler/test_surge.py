@@ -11,7 +11,7 @@ from descheduler.snapshots import RULES, a_pod, a_snapshot, evaluation_settings,
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.moves import MovesLevel
-from equipoise.contracts.configuration.settings import SurgeMode, SurgeSettings
+from equipoise.contracts.configuration.surge import SurgeMode, SurgeSettings
 from equipoise.contracts.eviction.surge import SURGE_OPT_OUT, TEMPLATE_HASH
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector, ObjectMeta
 from equipoise.contracts.kubernetes.objects.workload import (

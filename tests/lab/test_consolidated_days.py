@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from lab.traces import a_trace
 
-from equipoise.contracts.configuration.settings import Protection, ResourceThresholds, Thresholds
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.descheduler.decisions.consolidation.consolidation_settings import Consolidation
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.capacity.consolidated_days import (

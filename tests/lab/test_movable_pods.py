@@ -7,7 +7,9 @@ import msgspec
 import pytest
 from scheduling.pods import a_budget, a_node
 
-from equipoise.contracts.configuration.settings import Namespaces, Protection, SurgeMode
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import Namespaces
+from equipoise.contracts.configuration.surge import SurgeMode
 from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
 from equipoise.contracts.kubernetes.workload import Workload

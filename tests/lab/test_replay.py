@@ -8,7 +8,9 @@ import pytest
 from lab.traces import QUARTER, a_trace
 
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import Protection, ResourceThresholds, SurgeSettings, Thresholds
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
+from equipoise.contracts.configuration.surge import SurgeSettings
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.example import example_trace
 from equipoise.lab.model.resource_requests import RequestsVariant, ResourceRequests

@@ -10,7 +10,7 @@ from lab.traces import QUARTER, a_trace
 from equipoise.binder.decisions.limits import EvictionsPerCluster, EvictionsPerNamespace, Limits
 from equipoise.binder.decisions.limits.migrating_per_node import MigratingPerNode
 from equipoise.binder.decisions.result import Finish
-from equipoise.contracts.configuration.settings import SurgeSettings
+from equipoise.contracts.configuration.surge import SurgeSettings
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.lab.model.cluster_objects import node_object

@@ -10,7 +10,9 @@ from scheduling.pods import a_pod as a_scheduled_pod
 from equipoise.binder.decisions.limits import EvictionsPerCluster, EvictionsPerWorkload, Limits
 from equipoise.binder.decisions.result import Finish
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings, Protection, SurgeSettings, Thresholds
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
+from equipoise.contracts.configuration.surge import SurgeSettings
 from equipoise.contracts.kubernetes.labels import ZONE
 from equipoise.contracts.kubernetes.objects.metadata import LabelSelector
 from equipoise.contracts.kubernetes.objects.pod import Pod, TopologySpreadConstraint

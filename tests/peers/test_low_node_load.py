@@ -10,7 +10,8 @@ from descheduler.cluster_states import UNLIMITED, WINDOWS, a_cluster, a_node, a_
 from kube_objects import a_replica_set, owned_by
 from peers.cases import Case, Inputs, peer_cases
 
-from equipoise.contracts.configuration.settings import Namespaces, Protection, ResourceThresholds, Thresholds
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import Namespaces, ResourceThresholds, Thresholds
 from equipoise.contracts.eviction.candidate import Candidate, Rules
 from equipoise.contracts.eviction.protection import MIRROR, of_daemon_set, protection, static
 from equipoise.contracts.kubernetes.objects.cluster import Namespace

@@ -9,7 +9,8 @@ from peers.cases import Case, peer_cases
 from equipoise.binder.decisions.limits import Limits, MigratingPerNode, MigratingPerWorkload, UnavailablePerWorkload
 from equipoise.binder.decisions.limits.rule import replicas_amount
 from equipoise.binder.state.ledger import LedgerView
-from equipoise.contracts.configuration.settings import Namespaces, Protection
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import Namespaces
 from equipoise.contracts.eviction.candidate import Candidate, Rules
 from equipoise.contracts.eviction.opt_out import EVICTION_COST
 from equipoise.contracts.eviction.protection import protection

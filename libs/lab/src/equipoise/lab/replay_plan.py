@@ -6,7 +6,9 @@ import msgspec
 
 from equipoise.binder.decisions.limits import Limits
 from equipoise.contracts.configuration.moves import MovesLevel
-from equipoise.contracts.configuration.settings import LoadSettings, Protection, Section, SurgeSettings, Thresholds
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import LoadSettings, Section, Thresholds
+from equipoise.contracts.configuration.surge import SurgeSettings
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.model.resource_requests import RequestsVariant
 from equipoise.lab.results import ForecastSource, PlacementMode, Scenario

@@ -13,7 +13,7 @@ from equipoise.contracts.configuration.moves import (
     MovesLevel,
     moves_in_effect,
 )
-from equipoise.contracts.configuration.settings import SurgeMode
+from equipoise.contracts.configuration.surge import SurgeMode
 from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.descheduler.decisions.strategies import name_of
 

@@ -11,7 +11,8 @@ from typing import Literal, get_args
 
 import msgspec
 
-from equipoise.contracts.configuration.settings import Section, SurgeMode
+from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.configuration.surge import SurgeMode
 
 MovesLevel = Literal["off", "scaleDowns", "withoutGap", "hotNodes", "levelDay"]
 

@@ -1,7 +1,6 @@
 """The shared sections of the configuration, which must be the same for every service."""
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
 import msgspec
@@ -362,73 +361,3 @@ class Namespaces(Section, frozen=True, kw_only=True):
         if excluded is None:
             excluded = ("kube-system", "kube-public", "kube-node-lease", own_namespace)
         return namespace not in excluded
-
-
-SYSTEM_CRITICAL = 2_000_000_000
-"""The lowest priority of the system (SystemCriticalPriority of scheduling.k8s.io)."""
-
-
-class Protection(Section, frozen=True, kw_only=True):
-    """Protected pods. Static, DaemonSet, bare, Job, terminating, unready and annotated pods are always protected.
-
-    Used by descheduler and binder, so that the binder accepts what the descheduler proposes.
-    """
-
-    priority_threshold: int = SYSTEM_CRITICAL
-    """Pods with this priority or higher are protected. System-critical pods (2,000,000,000 or more) always are."""
-
-    min_replicas: Annotated[int, Meta(ge=1)] = 2
-    """Workloads with fewer desired or ready replicas are protected: an eviction would be an outage."""
-
-    replicas_settling_period: Duration = Duration(300)
-    """A workload that was scaled within this time is protected: an autoscaler may be active."""
-
-    local_storage: bool = False
-    """Whether pods with an emptyDir or hostPath volume may be evicted, and lose its data."""
-
-    persistent_volumes: bool = False
-    """Whether pods with a PersistentVolumeClaim may be evicted. Their volumes must be detached and attached again."""
-
-    stateful_sets: tuple[str, ...] | None = None
-    """The StatefulSets whose pods may be moved, as `namespace/name`; `*` matches any characters. Such a move always
-    has a gap: the replacement is created when the pod has ended. null: all without `moves.level`, none with a level."""
-
-    def __post_init__(self) -> None:
-        for pattern in self.stateful_sets or ():
-            if pattern.count("/") != 1 and pattern != "*":
-                raise ValueError(f"statefulSets has {pattern}, which is not of the form namespace/name")
-
-    def names_stateful_set(self, namespace: str, name: str) -> bool:
-        """Whether `stateful_sets` has this StatefulSet."""
-        return any(fnmatchcase(f"{namespace}/{name}", pattern) for pattern in self.stateful_sets or ())
-
-
-SurgeMode = Literal["none", "singleReplicas", "blocked", "always"]
-
-LONGEST_READY_TIMEOUT = 3_600.0
-"""Seconds. Until then, no controller owns the pod."""
-
-
-class SurgeSettings(Section, frozen=True, kw_only=True):
-    """Moves without a gap: a pod keeps serving until its replacement is ready. Needs k8s/surge.
-
-    Used by descheduler and binder, so that the binder accepts what the descheduler proposes.
-    """
-
-    mode: SurgeMode | None = None
-    """singleReplicas: pods that only `protection.minReplicas` protects. blocked: also pods whose PodDisruptionBudget
-    allows no eviction. always: every pod that can be moved so.
-
-    null: always from `moves.level` withoutGap on, else none.
-    """
-
-    ready_timeout: Duration = Duration(300)
-    """The time for the replacement to become ready, at most one hour. After it, the pod is given back to its
-    ReplicaSet."""
-
-    max_moves: Annotated[int, Meta(ge=1, le=100)] = 2
-    """Number of pods that are moved without a gap at the same time, one of each workload at most."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.ready_timeout <= LONGEST_READY_TIMEOUT:
-            raise ValueError("readyTimeout must be longer than 0s and at most 1h")

@@ -5,7 +5,9 @@ from collections.abc import Callable
 import msgspec
 
 from equipoise.contracts.configuration.moves import MovesLevel
-from equipoise.contracts.configuration.settings import Namespaces, Protection, SurgeMode
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import Namespaces
+from equipoise.contracts.configuration.surge import SurgeMode
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject

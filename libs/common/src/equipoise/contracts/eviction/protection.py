@@ -6,7 +6,7 @@ Annotations only protect: none of them requests an eviction.
 
 from collections.abc import Mapping
 
-from equipoise.contracts.configuration.settings import SYSTEM_CRITICAL
+from equipoise.contracts.configuration.protection import SYSTEM_CRITICAL
 from equipoise.contracts.eviction.candidate import Candidate, Rule, Rules
 from equipoise.contracts.eviction.detached import DETACHED_HASH, is_marked_detached
 from equipoise.contracts.eviction.gangs import gang_of

@@ -5,15 +5,9 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from equipoise.contracts.configuration.moves import MovesSettings, surge_mode
-from equipoise.contracts.configuration.settings import (
-    LoadSettings,
-    Namespaces,
-    Placement,
-    Protection,
-    Section,
-    SurgeSettings,
-    Thresholds,
-)
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Placement, Section, Thresholds
+from equipoise.contracts.configuration.surge import SurgeSettings
 from equipoise.contracts.eviction.candidate import Rules
 
 

@@ -1,6 +1,6 @@
 """Which pods `equipoise scheduler` never preempts. Its admission policy has the same rules."""
 
-from equipoise.contracts.configuration.settings import SYSTEM_CRITICAL
+from equipoise.contracts.configuration.protection import SYSTEM_CRITICAL
 from equipoise.contracts.eviction.opt_out import OPT_OUT
 from equipoise.contracts.kubernetes.objects.cluster import Namespace
 from equipoise.contracts.kubernetes.objects.metadata import Object

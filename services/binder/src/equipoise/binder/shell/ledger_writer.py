@@ -23,7 +23,7 @@ from equipoise.binder.state.ledger_times import counting_again, with_possible_ti
 from equipoise.binder.state.outages import Outages
 from equipoise.binder.state.surge_move import RESERVED, SurgeMove
 from equipoise.contracts.clock_skew import skew_problem
-from equipoise.contracts.configuration.settings import SurgeSettings
+from equipoise.contracts.configuration.surge import SurgeSettings
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError
 from equipoise.runtime.kubernetes.http.server_clock import DRIFT

@@ -20,7 +20,7 @@ from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Res
 from equipoise.binder.state.ledger import Ledger, ReplacementStatus
 from equipoise.binder.state.ledger_entry import new_entry
 from equipoise.binder.state.surge_move import SurgeMove
-from equipoise.contracts.configuration.settings import SurgeSettings
+from equipoise.contracts.configuration.surge import SurgeSettings
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.values.lease import LeaseEpoch

@@ -9,7 +9,9 @@ import msgspec
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.moves import MovesLevel
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, SurgeMode, Thresholds
+from equipoise.contracts.configuration.protection import Protection
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Thresholds
+from equipoise.contracts.configuration.surge import SurgeMode
 from equipoise.contracts.eviction.candidate import Rules
 from equipoise.contracts.kubernetes.objects.workload import PodDisruptionBudget
 from equipoise.contracts.kubernetes.workload import Workload
