@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.install.given_values import given_values
 from equipoise.cli.install.run import Request, checks, helm_command, job_quota_problem, source_finding
 from equipoise.cli.main import main
 from equipoise.cli.prometheus.access import PrometheusServer
@@ -17,6 +19,8 @@ from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import LEASES, QUOTAS
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
+
+PACKAGED = Request(chart="equipoise-0.1.0.tgz", values=[], settings=[])
 
 
 def server(namespace: str) -> PrometheusServer:
@@ -37,15 +41,16 @@ async def test_another_installation_is_an_error_and_missing_storage_a_warning() 
     """The other one works; this one would write nothing."""
     clock = ManualClock()
     kube = MemoryKube(clock)
-    states = {each.subject: each.state for each in await checks(kube, "equipoise-system", clock)}
+    states = {each.subject: each.state for each in await checks(kube, PACKAGED, "equipoise-system", clock)}
     assert states["storage"] == states["source of metrics"] == "warning"
     assert "installation" not in states
     renewed = datetime.fromtimestamp(clock.now(), UTC)
     spec = LeaseSpec(holder_identity="a", renew_time=renewed, lease_duration_seconds=15)
     kube.put(LEASES, Lease(metadata=ObjectMeta(name="equipoise-descheduler", namespace="other"), spec=spec))
-    [found] = [each for each in await checks(kube, "equipoise-system", clock) if each.subject == "installation"]
-    assert found.state == "error"
-    assert "equipoise uninstall -n other" in found.fix
+    findings = await checks(kube, PACKAGED, "equipoise-system", clock)
+    [other] = [each for each in findings if each.subject == "installation"]
+    assert other.state == "error"
+    assert "equipoise uninstall -n other" in other.fix
 
 
 @pytest.mark.parametrize(
@@ -66,6 +71,31 @@ def test_the_source_of_metrics_is_named(trusted: list[str], others: list[str], s
     found = source_finding(Servers(trusted=[*map(server, trusted)], others=[*map(server, others)]))
     assert found.state == state
     assert words in found.message
+
+
+async def test_what_the_values_answer_is_not_asked(tmp_path: Path) -> None:
+    """Neither in a file nor one by one."""
+    clock = ManualClock()
+    kube = MemoryKube(clock)
+    file = tmp_path / "mine.yaml"
+    file.write_text("nats: {persistence: {enabled: false}}\n")
+    settings = ["image.registry=registry.example.com,config.collector.prometheus.url=http://prometheus.monitoring:9090"]
+
+    async def subjects(request: Request) -> set[str]:
+        return {each.subject for each in await checks(kube, request, "equipoise-system", clock)}
+
+    nothing_given = Request(chart=str(tmp_path), values=[], settings=[])
+    assert await subjects(nothing_given) == {"Kubernetes", "image", "storage", "source of metrics"}
+    assert await subjects(Request(chart=str(tmp_path), values=[str(file)], settings=settings)) == {"Kubernetes"}
+    kube.put(LEASES, Lease(metadata=ObjectMeta(name="equipoise-descheduler", namespace="equipoise-system")))
+    assert "image" not in await subjects(nothing_given), "an upgrade keeps the earlier value"
+
+
+def test_a_file_of_values_that_is_no_yaml_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("a: [")
+    with pytest.raises(InvalidInput, match=r"mine\.yaml cannot be read as YAML"):
+        given_values([str(file)], [])
 
 
 @pytest.mark.parametrize(
@@ -90,9 +120,9 @@ async def test_quotas_of_other_namespaces_do_not_count() -> None:
     kube = MemoryKube(clock)
     status = ResourceQuotaStatus(hard={"count/jobs.batch": "0"})
     for namespace in ("other", "equipoise-system"):
-        assert "quota" not in {each.subject for each in await checks(kube, "equipoise-system", clock)}
+        assert "quota" not in {each.subject for each in await checks(kube, PACKAGED, "equipoise-system", clock)}
         kube.put(QUOTAS, ResourceQuota(metadata=ObjectMeta(name="none", namespace=namespace), status=status))
-    assert "quota" in {each.subject for each in await checks(kube, "equipoise-system", clock)}
+    assert "quota" in {each.subject for each in await checks(kube, PACKAGED, "equipoise-system", clock)}
 
 
 def test_a_missing_chart_is_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterable
+from pathlib import Path
 
 import click
 import msgspec
@@ -13,6 +14,7 @@ from equipoise.cli.doctor.checks.versions import kubernetes_finding
 from equipoise.cli.doctor.environment import Finding
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.helm import run_helm
+from equipoise.cli.install.given_values import given_values
 from equipoise.cli.prepare.storage import missing_storage
 from equipoise.cli.prometheus.trusted import Servers, known_servers, names_of
 from equipoise.contracts.kubernetes.objects.cluster import ResourceQuota
@@ -32,6 +34,18 @@ JOB_COUNT = "count/jobs.batch"
 
 JOBS = 2
 """`equipoise-prepare-check` and `equipoise-prepare`."""
+
+IMAGE = frozenset({"image.registry", "image.repository", "image.digest", "global.imageRegistry"})
+STORAGE = frozenset({"nats.enabled", "nats.persistence.enabled", "nats.persistence.storageClass"})
+SOURCE = frozenset({"config.collector.source", "config.collector.prometheus.url"})
+"""The values each of which answers what a check asks."""
+
+NO_IMAGE = Finding(
+    "warning",
+    "image",
+    "the chart of a clone names no registry, and no image is published: nodes would need it already",
+    "build one, push it, and add --set image.registry=REGISTRY (docs/install.md, Install with kustomize, step 1)",
+)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +71,7 @@ async def run_install(cluster: Kubernetes, request: Request, *, confirmed: bool)
     configure_logging(Logging(level="error"), "install")
     clock = SystemClock()
     async with connect_kube(cluster, "install", clock) as kube:
-        findings = await checks(kube, cluster.namespace, clock)
+        findings = await checks(kube, request, cluster.namespace, clock)
     click.echo(f"cluster: {cluster_name(cluster, os.environ)}, namespace {cluster.namespace}")
     for finding in findings:
         fix = f". {finding.fix}" if finding.fix else ""
@@ -77,8 +91,9 @@ async def run_install(cluster: Kubernetes, request: Request, *, confirmed: bool)
     click.echo("next: `equipoise doctor` checks the installation, `equipoise report` shows what is uneven")
 
 
-async def checks(kube: Kube, namespace: str, clock: Clock) -> list[Finding]:
-    """The findings of all checks before an installation. Raises KubeError."""
+async def checks(kube: Kube, request: Request, namespace: str, clock: Clock) -> list[Finding]:
+    """The findings of all checks before an installation. Raises KubeError and InvalidInput."""
+    given = given_values(request.values, request.settings)
     leases = await kube.list(LEASES, field_selector=f"metadata.name={DESCHEDULER_LEASE}")
     others = other_installations(leases, namespace, kube.server_time(clock.now()))
     findings = [kubernetes_finding(await kube.server_version())]
@@ -86,11 +101,21 @@ async def checks(kube: Kube, namespace: str, clock: Clock) -> list[Finding]:
         message = f"another installation works in namespace {other.namespace}: this one would write nothing"
         fix = f"run `equipoise uninstall -n {other.namespace}` first"
         findings.append(Finding("error", "installation", message, fix))
-    if problem := await missing_storage(kube, namespace):
+    upgrade = any(lease.metadata.namespace == namespace for lease in leases)  # keeps earlier values
+    if _of_clone(request) and given.isdisjoint(IMAGE) and not upgrade:
+        findings.append(NO_IMAGE)
+    if given.isdisjoint(STORAGE) and (problem := await missing_storage(kube, namespace)):
         findings.append(Finding("warning", "storage", problem))
     if problem := job_quota_problem(await kube.list(QUOTAS, namespace)):
         findings.append(Finding("warning", "quota", problem))
-    return [*findings, source_finding(await known_servers(kube))]
+    if given.isdisjoint(SOURCE):
+        findings.append(source_finding(await known_servers(kube)))
+    return findings
+
+
+def _of_clone(request: Request) -> bool:
+    """Whether the chart is a folder: a packaged one of a release names its image."""
+    return Path(request.chart).is_dir()
 
 
 def job_quota_problem(quotas: Iterable[ResourceQuota]) -> str:
