@@ -86,6 +86,9 @@ async def test_a_failed_query_keeps_the_pressure_of_the_round_before() -> None:
         assert world.nodes()["a"].pressure is not None
         assert "pressure of nodes: too many samples" == world.health.problems["pressure"]
 
+        await world.advance(170)
+        assert world.nodes()["a"].pressure is None
+
         world.source.pressure_fails = ""
         await world.advance(30)
         assert "pressure" not in world.health.problems

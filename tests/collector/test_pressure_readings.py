@@ -74,7 +74,18 @@ def test_a_counter_that_never_counted_shows_that_the_kernel_does_not_measure() -
     assert measured.unknown == dict.fromkeys(("cpu", "memory", "io"), NEVER_WAITED)
 
 
-@pytest.mark.parametrize("value", [1.2, 431.0, -0.1, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
+def test_a_value_of_no_unit_is_unknown_and_no_reason_to_distrust_the_others(value: float) -> None:
+    """Otherwise one NaN would make the pressure of the node unknown for a day."""
+    measured = reading(of_node("a", cpu=value, io=0.2))
+
+    assert measured is not None
+    assert measured.waiting == Pressure(io=0.2)
+    assert {"cpu"} == measured.unknown.keys()
+    assert not measured.wrong_unit
+
+
+@pytest.mark.parametrize("value", [1.2, 431.0])
 def test_one_impossible_share_makes_all_counters_of_the_node_unknown(value: float) -> None:
     """They are of one exporter, and so have one unit: the others may look possible."""
     measured = reading(of_node("a", cpu=value, memory=0.2, io=0.9))

@@ -1,5 +1,8 @@
 """What is kept of pressure, and for how long."""
 
+import math
+
+import pytest
 from builders import NOW, a_placed_pod
 
 from equipoise.collector.decisions.pressure.pressure_readings import PressureReading, without_unit
@@ -32,7 +35,22 @@ def test_what_is_too_old_is_unknown() -> None:
     store.record({"uid-a": a_reading(at=NOW + 170)}, NOW + 170)
     recorded = store.message("uid-a", [POD], NOW + 181)
     assert recorded is not None
-    assert {} == recorded.pods
+    assert ({}, False) == (recorded.pods, recorded.pods_known)
+
+
+@pytest.mark.parametrize("period", [1.0, 15.0, 50.0, 60.0])
+def test_pods_are_due_before_they_are_too_old_whatever_the_period_of_rounds_is(period: float) -> None:
+    """A lifetime is at least three periods long."""
+    store, ages = PressureStore(180.0), list[float]()
+    measured_at = -math.inf
+    for number in range(100):
+        at = NOW + number * period
+        ages.append(at - measured_at)
+        if store.pods_due(at):
+            store.record_pods({}, at)
+            measured_at = at
+    assert max(ages[1:]) + period <= 180.0
+    assert store.pods_due(NOW - 3_600)
 
 
 def test_a_node_with_a_wrong_unit_stays_unknown_for_a_day() -> None:

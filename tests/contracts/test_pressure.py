@@ -1,5 +1,6 @@
 """When pressure shows that pods wait for others."""
 
+import msgspec
 import pytest
 from builders import NOW
 from hypothesis import given
@@ -14,6 +15,7 @@ from equipoise.contracts.load.pressure import (
     pressure_state,
     target_problem,
     uncontended,
+    waiting_for_others,
 )
 from equipoise.contracts.messages.values.pressure import MeasuredPodPressure, NodePressure, Pressure
 
@@ -54,6 +56,16 @@ def test_beside_a_throttled_pod_another_one_that_waits_shows_contention() -> Non
 
 def test_beside_a_throttled_pod_contention_is_unknown_without_the_pressure_of_pods() -> None:
     assert "unknown" == pressure_state(measured(MeasuredPodPressure(throttled=0.8), cpu=0.9), "cpu", THRESHOLDS)
+
+
+def test_without_a_measurement_of_pods_it_is_unknown_whether_limits_make_them_wait() -> None:
+    pressure = msgspec.structs.replace(measured(cpu=0.9, io=0.5), pods_known=False)
+
+    assert ("unknown", "high") == (
+        pressure_state(pressure, "cpu", THRESHOLDS), pressure_state(pressure, "io", THRESHOLDS)
+    )  # fmt: skip
+    assert 0.5 == waiting_for_others(pressure)
+    assert "low" == pressure_state(msgspec.structs.replace(pressure, waiting=Pressure(cpu=0.1)), "cpu", THRESHOLDS)
 
 
 def test_throttling_does_not_explain_waiting_for_disks() -> None:

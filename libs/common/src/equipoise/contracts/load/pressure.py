@@ -23,7 +23,7 @@ RESOURCE_NAMES: Mapping[ContendedResource, str] = {"cpu": "CPU", "memory": "memo
 
 PressureState = Literal["unknown", "low", "throttled", "high"]
 """The pressure of a node in one resource. `throttled`: above the threshold, but only because of pods that their own CPU
-limit stops. `unknown`: not measured, or without a threshold."""
+limit stops. `unknown`: not measured, or without a threshold, or above it, and not measured whether limits are why."""
 
 
 def pressure_state(
@@ -35,7 +35,9 @@ def pressure_state(
         return "unknown"
     if waiting <= threshold:
         return "low"
-    return _among_throttled(pressure.pods, threshold) if resource == "cpu" else "high"
+    if resource != "cpu":
+        return "high"
+    return _among_throttled(pressure.pods, threshold) if pressure.pods_known else "unknown"
 
 
 def _among_throttled(pods: Mapping[str, MeasuredPodPressure], threshold: float) -> PressureState:
@@ -96,7 +98,7 @@ def waiting_for_others(pressure: NodePressure | None) -> float | None:
     """
     if pressure is None:
         return None
-    cpu, pods = pressure.waiting.cpu, pressure.pods.values()
+    cpu, pods = pressure.waiting.cpu if pressure.pods_known else None, pressure.pods.values()
     if cpu is not None and any(is_throttled(pod) for pod in pods):
         others = [pod.cpu or 0.0 for pod in pods if not is_throttled(pod)]
         cpu = None if all(pod.cpu is None for pod in pods) else min(cpu, max(others, default=0.0))

@@ -24,9 +24,6 @@ from equipoise.collector.state.placement import PodName
 from equipoise.collector.state.pressure import PressureStore
 from equipoise.runtime.async_tools.batching import in_thread_if_many
 
-ROUNDS_PER_POD_ROUND = 4
-"""The pressure of pods is measured in one of this many rounds: five more queries about all pods are expensive."""
-
 
 @dataclass(kw_only=True)
 class PressureMeasurement:
@@ -37,7 +34,6 @@ class PressureMeasurement:
     store: PressureStore
 
     def __post_init__(self) -> None:
-        self._pod_rounds = 0
         self.warning = ""
         """Why a query failed, after which the values of the round before are kept, or why values cannot be true; empty
         if neither is so."""
@@ -69,17 +65,14 @@ class PressureMeasurement:
         self, targets: Mapping[PodName, MeasurementTarget], uids: Mapping[PodName, str], criteria: WindowCriteria
     ) -> None:
         """Measures these pods, in one of several calls. `uids`: their UIDs, by name."""
-        due = self._pod_rounds % ROUNDS_PER_POD_ROUND == 0
-        if not self.enabled or not self.store.readings or not due:
-            # Where no node has pressure, no pod has it.
-            self._pod_rounds += bool(self.store.readings)
+        # Where no node has pressure, no pod has it.
+        if not self.enabled or not self.store.readings or not self.store.pods_due(criteria.at):
             return
         query = PressureQuery(
             subject="pod", length=criteria.length, at=criteria.at, pod_series=criteria.intervals.pod_series
         )
         if (samples := await self._run(query, POD_MEASURES)) is None:
             return
-        self._pod_rounds += 1
         pods = await in_thread_if_many(len(targets), pressure_of_pods, samples, targets, criteria)
         self.store.record_pods({uids[name]: pressure for name, pressure in pods.items()}, criteria.at)
 

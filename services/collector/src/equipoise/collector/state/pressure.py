@@ -1,5 +1,6 @@
 """The pressure of every node and pod, as it was measured last."""
 
+import math
 from collections.abc import Iterable, Mapping
 
 from equipoise.collector.decisions.pressure.pressure_readings import PressureReading, without_unit
@@ -9,6 +10,11 @@ from equipoise.contracts.messages.values.pressure import MeasuredPodPressure, No
 UNIT_MEMORY = 86_400.0
 """Seconds for which the counters of a node are unknown after a value showed another unit: at low pressure, a wrong
 unit looks like a possible value."""
+
+
+POD_PERIOD = 0.3
+"""The share of the lifetime of a reading after which pods are measured again: five more queries about all pods in every
+round would be expensive."""
 
 
 class PressureStore:
@@ -22,7 +28,7 @@ class PressureStore:
         """What shows a wrong unit, and when it was seen, by node UID."""
 
         self._pods: Mapping[str, MeasuredPodPressure] = {}
-        self._pods_at = 0.0
+        self._pods_at = -math.inf
 
     def record(self, readings: Mapping[str, PressureReading], at: float) -> None:
         """Replaces the readings, by node UID, with those of a query at `at`."""
@@ -37,17 +43,23 @@ class PressureStore:
         """Replaces the pressure of pods, by pod UID, with that of a query at `at`."""
         self._pods, self._pods_at = pods, at
 
+    def pods_due(self, at: float) -> bool:
+        """Whether pods should be measured at this time, so that what is known of them never becomes too old."""
+        return not 0.0 <= at - self._pods_at < POD_PERIOD * self._max_age
+
     def message(self, uid: str, placed: Iterable[PlacedPod], now: float) -> NodePressure | None:
         """The pressure of a node and of these pods of it; None if it was not measured, or too long ago."""
         reading = self._readings.get(uid)
         if reading is None or now - reading.sampled_at > self._max_age:
             return None
-        fresh = self._pods if now - self._pods_at <= self._max_age else {}
+        pods_known = now - self._pods_at <= self._max_age
+        fresh = self._pods if pods_known else {}
         return NodePressure(
             sampled_at=reading.sampled_at,
             waiting=reading.waiting,
             unknown=dict(reading.unknown),
             pods={pod.uid: pressure for pod in placed if (pressure := fresh.get(pod.uid)) is not None},
+            pods_known=pods_known,
         )
 
     def waiting(self, now: float) -> list[Pressure]:

@@ -42,3 +42,6 @@ class NodePressure(Value, frozen=True, kw_only=True):
 
     pods: dict[str, MeasuredPodPressure] = {}
     """The pressure of pods by UID. Only pods of which a value is not near 0 are in it."""
+
+    pods_known: bool = True
+    """false: the pods were not measured lately, so it is not known whether CPU limits make them wait."""

@@ -78,12 +78,16 @@ def pressure_of_nodes(
 
 
 def _reading(values: Mapping[PressureResource, float], sampled_at: float) -> PressureReading:
-    """The counters of one exporter have one unit: if one of them has another than seconds, none is known."""
-    wrong = {name: value for name, value in values.items() if not 0.0 <= value <= MAX_SHARE}
-    if not wrong:
-        shares = {name: min(value, 1.0) for name, value in values.items()}
-        return PressureReading(sampled_at=sampled_at, waiting=Pressure(**shares))
-    return without_unit(sampled_at, "; ".join(f"{name} waits {value:g} s per second" for name, value in wrong.items()))
+    """The counters of one exporter have one unit: if one of them has another than seconds, none is known. A value that
+    is no share of time in any unit shows nothing about the others."""
+    wrong = {name: value for name, value in values.items() if MAX_SHARE < value < math.inf}
+    if wrong:
+        return without_unit(
+            sampled_at, "; ".join(f"{name} waits {value:g} s per second" for name, value in wrong.items())
+        )
+    known: dict[str, float] = {name: min(value, 1.0) for name, value in values.items() if 0.0 <= value < math.inf}
+    unknown = {str(name): f"its {name} value is {value:g}" for name, value in values.items() if name not in known}
+    return PressureReading(sampled_at=sampled_at, waiting=Pressure(**known), unknown=unknown)
 
 
 def without_unit(sampled_at: float, wrong_unit: str) -> PressureReading:
