@@ -6,12 +6,13 @@ from builders import GIB, NOW, a_node_utilization, a_placement
 
 from equipoise.binder.decisions.destination_check import no_destination
 from equipoise.binder.state.cluster_state import NodeState
-from equipoise.contracts.configuration.settings import FurtherThresholds, LoadSettings, Thresholds
+from equipoise.contracts.configuration.settings import FurtherResource, FurtherThresholds, LoadSettings, Thresholds
 from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.utilization import ResourceStatus, WindowUsage
 from equipoise.contracts.messages.values.resources import Resources
 
 LOAD = LoadSettings()
+MEASURED = LoadSettings(resources={"network": FurtherResource(node="rate(sent[$window])", capacity=1.0)})
 THRESHOLDS = Thresholds(resources={"network": FurtherThresholds(high=70)})
 SENDS = Resources(cpu=1.0, memory=GIB, further={"network": 30.0})
 
@@ -35,15 +36,15 @@ def a_node(name: str, sends: float | None, *, age: float = 5.0, has: bool = True
     return NodeState(placement=a_placement(name), utilization=utilization)
 
 
-def why(*nodes: NodeState) -> str:
+def why(*nodes: NodeState, load: LoadSettings = LOAD) -> str:
     obstacle = no_destination(
         "node-a",
         "node-b",
         SENDS,
         nodes,
         {},
-        usage_of=pod_usage({}, load=LOAD, now=NOW),
-        load=LOAD,
+        usage_of=pod_usage({}, load=load, now=NOW),
+        load=load,
         thresholds=THRESHOLDS,
         now=NOW,
         skew=0.0,
@@ -65,6 +66,15 @@ def test_the_target_stays_below_its_threshold_with_the_pod(target: NodeState, te
     """An unknown load is full; a node that does not have the resource has no load of it."""
     found = why(a_node("node-a", 60.0), target)
     assert found == (f"no node for the replacement: node-b: {text}" if text else "")
+
+
+def test_a_node_that_should_have_the_resource_and_has_none_in_its_message_is_no_target() -> None:
+    """The collector has an earlier configuration, or an earlier version."""
+    nodes = a_node("node-a", 60.0), a_node("node-b", None, has=False)
+    assert "no node for the replacement: node-b: its network load is unknown" == why(*nodes, load=MEASURED)
+
+    elsewhere = FurtherResource(node="rate(sent[$window])", capacity=1.0, node_selector={"network": "fast"})
+    assert "" == why(*nodes, load=LoadSettings(resources={"network": elsewhere}))
 
 
 def test_a_target_above_its_threshold_may_be_cooler_than_the_node_of_the_pod() -> None:

@@ -9,7 +9,12 @@ from descheduler.cluster_states import a_cluster, a_loaded_node, a_node, a_pod, 
 from descheduler.snapshots import a_pod as a_running_pod
 from descheduler.snapshots import a_snapshot, evaluation_settings
 
-from equipoise.contracts.configuration.settings import PressureThresholds, ResourceThresholds, Thresholds
+from equipoise.contracts.configuration.settings import (
+    FurtherThresholds,
+    PressureThresholds,
+    ResourceThresholds,
+    Thresholds,
+)
 from equipoise.contracts.load.pressure import contention, uncontended
 from equipoise.contracts.messages.values.pressure import MeasuredPodPressure, NodePressure, Pressure
 from equipoise.contracts.messages.values.resources import Resources
@@ -168,6 +173,26 @@ def test_a_node_hot_in_memory_is_emptied_whatever_its_cpu_pressure_is() -> None:
 
     assert [] != list(plan.moves)
     assert plan.moves[0].reason == "node is hot: memory 90.0% is above 80%"
+
+
+def test_a_calm_node_is_not_called_one_of_expected_load() -> None:
+    calm, hot = under_pressure(a_loaded_node("calm", 0.9), cpu=0.02), under_pressure(a_loaded_node("hot", 0.9), cpu=0.3)
+    plan = STRATEGY.plan(seen(calm, hot, IDLE, require_pressure=True), abnormal=())
+
+    assert "no node has been above its threshold for long enough" == plan.why
+
+
+def test_a_further_resource_named_io_is_not_calm_because_nobody_waits_for_disks() -> None:
+    """It may be anything, such as operations per second that cost money."""
+    limits = msgspec.structs.replace(THRESHOLDS, resources={"io": FurtherThresholds(high=50)})
+    busy = msgspec.structs.replace(
+        a_loaded_node("busy", 0.5),
+        base=Resources(cpu=10.0, memory=64 * GIB, further={"io": 100.0}),
+        usage={"5m": Resources(cpu=5.0, memory=GIB, further={"io": 90.0})},
+        resources={"io": ""},
+    )
+    nodes = under_pressure(busy, cpu=0.02, io=0.0), IDLE
+    assert "hot" == states(seen(*nodes, require_pressure=True, thresholds=limits, further=("io",)))["busy"]
 
 
 # From messages

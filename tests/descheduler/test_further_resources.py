@@ -10,7 +10,7 @@ from descheduler.cluster_states import THRESHOLDS, WINDOWS, a_cluster, a_node, a
 from descheduler.snapshots import a_pod as a_pod_object
 from descheduler.snapshots import a_snapshot, evaluation_settings
 
-from equipoise.contracts.configuration.settings import FurtherThresholds, Thresholds
+from equipoise.contracts.configuration.settings import FurtherResource, FurtherThresholds, LoadSettings, Thresholds
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.messages.utilization import NodeUtilization, ResourceStatus, WindowUsage
 from equipoise.contracts.messages.values.resources import Resources
@@ -143,11 +143,12 @@ def sent(
     )
 
 
-def nodes_of(*utilizations: NodeUtilization) -> dict[str, ClusterNode]:
+def nodes_of(*utilizations: NodeUtilization, load: LoadSettings | None = None) -> dict[str, ClusterNode]:
     pod = a_pod_object("web-1")
     snapshot = a_snapshot(pod)
     snapshot = msgspec.structs.replace(snapshot, nodes={each.node: each for each in utilizations})
     settings = evaluation_settings(Thresholds(resources=NETWORK))
+    settings = settings if load is None else msgspec.structs.replace(settings, load=load)
     return {node.name: node for node in ClusterBuilder(snapshot, settings).cluster().nodes}
 
 
@@ -163,6 +164,15 @@ def nodes_of(*utilizations: NodeUtilization) -> dict[str, ClusterNode]:
 def test_a_node_that_is_hot_or_unknown_in_a_resource_is_no_target(amount: float | None, age: float, why: str) -> None:
     """This holds for every strategy, whether it plans with the resource or not. An eviction needs fresh samples."""
     assert why == nodes_of(sent("node-a", 10.0), sent("node-b", amount, age=age))["node-b"].target_refusal
+
+
+def test_a_node_without_a_resource_that_it_should_have_is_no_target() -> None:
+    """A collector with an earlier configuration does not measure it, which does not mean that the node has none."""
+    silent = msgspec.structs.replace(a_node_utilization("node-b"), resources={})
+    network = FurtherResource(node="rate(sent[$window])", capacity=100.0)
+    node = nodes_of(sent("node-a", 10.0), silent, load=LoadSettings(resources={"network": network}))["node-b"]
+    assert "its network load is unknown: the collector does not measure it" == node.target_refusal
+    assert "" == nodes_of(sent("node-a", 10.0), silent)["node-b"].target_refusal
 
 
 def test_the_usage_of_a_pod_moves_with_it() -> None:

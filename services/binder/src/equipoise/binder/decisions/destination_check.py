@@ -26,7 +26,7 @@ from equipoise.contracts.load.correction import (
     total_of,
     usable_window,
 )
-from equipoise.contracts.load.further_load import with_fresh_resources
+from equipoise.contracts.load.further_load import resource_problems, with_fresh_resources
 from equipoise.contracts.load.pressure import fresh_pressure, target_problem
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.values.resources import Resources
@@ -194,7 +194,8 @@ def no_destination(
             why = target_problem(pressure, thresholds.pressure)
         if why:
             return Obstacle(why=why)
-        limits = _limited(thresholds, () if node.utilization is None else node.utilization.resources)
+        utilization, labels = node.utilization, node.placement.labels
+        limits = _limited(thresholds, () if utilization is None else resource_problems(utilization, labels, load, now))
         too_hot = _too_hot(predicted_load(node, reduction, usage_of, load, now, skew), source_load, limits)
         if too_hot is None or too_hot.unknown:
             return too_hot

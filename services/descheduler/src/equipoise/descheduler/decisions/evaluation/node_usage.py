@@ -21,9 +21,9 @@ from equipoise.contracts.load.correction import (
     usable_window,
 )
 from equipoise.contracts.load.demand import pod_usage
-from equipoise.contracts.load.further_load import with_fresh_resources
+from equipoise.contracts.load.further_load import resource_problems, with_fresh_resources
 from equipoise.contracts.load.pressure import fresh_pressure
-from equipoise.contracts.messages.utilization import NodeUtilization, ResourceStatus
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.messages.values.pressure import NodePressure
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot
@@ -110,7 +110,7 @@ class NodeUsageReader:
             sampled_at={name: value.sampled_at for name, (_, value) in windows.items()},
             pods=LazyMapping(utilization.pods, lambda uid: _complete_or_unknown(utilization.pods[uid])),
             pressure=fresh_pressure(utilization, load.freshness, self._snapshot.now, skew=self._skew),
-            resources=_resources(utilization, self._snapshot.now, load.freshness.eviction),
+            resources=resource_problems(utilization, node.metadata.labels, load, self._snapshot.now),
         )
 
     def _unknown(self, node: Node, utilization: NodeUtilization) -> str:
@@ -124,16 +124,6 @@ class NodeUsageReader:
         ):
             return f"its newest sample is {age_of(utilization.sampled_at, now):.1f} s old"
         return ""
-
-
-def _resources(utilization: NodeUtilization, now: float, max_age: float) -> dict[str, str]:
-    """The further resources of a node, and why each is unknown; empty if it is known."""
-
-    def why(status: ResourceStatus) -> str:
-        fresh = is_fresh(status.sampled_at, now, max_age)
-        return status.unknown or ("" if fresh else f"newest sample is {age_of(status.sampled_at, now):.0f} s old")
-
-    return {name: why(status) for name, status in utilization.resources.items()}
 
 
 def _is_complete(usage: Resources | None) -> bool:

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from equipoise.contracts.configuration.settings import PressureThresholds, ResourceThresholds
+from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.pressure import CONTENDED_RESOURCES, ContendedResource, contention_text, waiting_of
 from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
 from equipoise.contracts.numeric import Array, Flags, np
@@ -133,7 +134,10 @@ class PoolClassification:
             prod_hot = (by_production > row(self.production.hot, columns=columns)) & ~hot.any(axis=1, keepdims=True)
         calm: Flags = np.zeros_like(hot)
         if members.require_pressure:
-            calm |= np.array([[resource in node.uncontended for resource in columns] for node in members.nodes])
+            # A further resource may have the name io.
+            calm |= np.array(
+                [[name in RESOURCES and name in node.uncontended for name in columns] for node in members.nodes]
+            )
         self._calm: Flags = (hot | prod_hot) & calm
         """Nodes × resources: the load is above a threshold, and no pod waits for others."""
 
@@ -141,7 +145,7 @@ class PoolClassification:
         self._hot: Mapping[Scope, Flags] = {"node": hot, "prod": prod_hot}
         """Nodes × resources."""
 
-        above: Flags = loads.least > row(applied.hot, columns=columns)
+        above: Flags = (loads.least > row(applied.hot, columns=columns)) & ~calm
         self._only_expected = [flags.any() for flags in above & ~hot.any(axis=1, keepdims=True)]
         """Whether each node is above a threshold only because of load that is expected."""
 
