@@ -2,6 +2,7 @@
 
 import io
 
+import pytest
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 from cli.test_cluster_now import CLUSTER, a_node
 from rich.console import Console
@@ -23,9 +24,9 @@ from equipoise.contracts.messages.values.pressure import MeasuredPodPressure, No
 from equipoise.contracts.messages.values.resources import Resources
 
 
-def node(name: str, load: float, **waiting: float) -> LoadAndPressure:
+def node(name: str, load: float, memory_load: float = 0.5, **waiting: float) -> LoadAndPressure:
     pressure = NodePressure(sampled_at=NOW, waiting=Pressure(**waiting)) if waiting else None
-    return LoadAndPressure(name, Resources(cpu=load, memory=load), pressure)
+    return LoadAndPressure(name, Resources(cpu=load, memory=memory_load), pressure)
 
 
 NODES = [
@@ -56,6 +57,20 @@ def test_what_is_configured_already_is_not_advised() -> None:
     assert {} == found.hurt
     assert "requirePressure" not in " ".join(sentences(found))
     assert "On no node pods wait for others (more than 50% for CPU)." in list(sentences(found))
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "busy"),
+    [
+        (Thresholds(pressure=PressureThresholds(io=20)), node("busy", 0.9, cpu=0.8, io=0.0)),
+        (Thresholds(), node("full", 0.1, memory_load=0.95, cpu=0.0, io=0.0, memory=0.0)),
+        (Thresholds(), node("both", 0.9, memory_load=0.95, cpu=0.0, io=0.0, memory=0.5)),
+    ],
+)
+def test_a_node_is_only_busy_if_nobody_waits_for_what_it_lacks(thresholds: Thresholds, busy: LoadAndPressure) -> None:
+    """That nobody waits for disks shows nothing about CPU, and requirePressure without a threshold for memory keeps no
+    pods on a node that is full."""
+    assert [] == nodes_that_wait([busy], thresholds, required=False).only_busy
 
 
 def test_without_known_pressure_nothing_is_said() -> None:

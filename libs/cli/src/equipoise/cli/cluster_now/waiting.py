@@ -50,7 +50,7 @@ class NodesThatWait(msgspec.Struct, frozen=True, kw_only=True):
     """How long pods wait, by node."""
 
     only_busy: list[str] = []
-    """The nodes above a load threshold on which nobody waits."""
+    """The nodes above a load threshold on which nobody waits for the resources in which they are."""
 
 
 def nodes_that_wait(nodes: Sequence[LoadAndPressure], thresholds: Thresholds, *, required: bool) -> NodesThatWait:
@@ -70,14 +70,17 @@ def nodes_that_wait(nodes: Sequence[LoadAndPressure], thresholds: Thresholds, *,
         only_busy=[
             node.name
             for node in nodes
-            if node.name not in hurt and uncontended(node.pressure, limits) and _is_busy(node.load, thresholds)
+            if node.name not in hurt
+            and (busy := _above(node.load, thresholds))
+            and busy <= uncontended(node.pressure, limits)
         ],
     )
 
 
-def _is_busy(load: Resources, thresholds: Thresholds) -> bool:
-    values = [(getattr(load, name), getattr(thresholds.high, name)) for name in RESOURCES]
-    return any(share is not None and limit is not None and 100 * share > limit for share, limit in values)
+def _above(load: Resources, thresholds: Thresholds) -> set[str]:
+    """The resources in which a node is above its load threshold."""
+    values = [(name, getattr(load, name), getattr(thresholds.high, name)) for name in RESOURCES]
+    return {name for name, share, limit in values if share is not None and limit is not None and 100 * share > limit}
 
 
 def sentences(found: NodesThatWait) -> Iterator[str]:

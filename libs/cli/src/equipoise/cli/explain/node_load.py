@@ -152,9 +152,11 @@ def _evaluation(found: NodeClassification, needed: object) -> str:
 
 def _pressure_text(pressure: NodePressure, now: float) -> str:
     """How long processes wait, or why that is unknown."""
-    if pressure.unknown:
-        return f"unknown: {next(iter(pressure.unknown.values()))}"
-    return f"{waiting_text(pressure)} of the time (newest sample {duration(now - pressure.sampled_at)} old)"
+    waiting, unknown = waiting_text(pressure), next(iter(pressure.unknown.values()), "")
+    if not waiting:
+        return f"unknown: {unknown}"
+    why = f"; {unknown}" if unknown else ""
+    return f"{waiting} of the time{why} (newest sample {duration(now - pressure.sampled_at)} old)"
 
 
 def headline(found: ExplainedLoad) -> str:
