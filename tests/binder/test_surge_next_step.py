@@ -23,6 +23,7 @@ from equipoise.binder.state.surge_move import (
     with_refused_request,
 )
 from equipoise.contracts.eviction.detached import DETACHED_HASH
+from equipoise.contracts.eviction.opt_out import DO_NOT_DISRUPT
 from equipoise.contracts.kubernetes.objects.metadata import Condition
 from equipoise.contracts.kubernetes.objects.node import Node, NodeSpec, Taint
 from equipoise.contracts.messages.eviction import Outcome
@@ -293,6 +294,22 @@ def test_a_label_that_another_program_has_restored_ends_the_move() -> None:
     result = step(cluster, move)
     assert isinstance(result, End)
     assert "another program" in result.detail
+
+
+@pytest.mark.parametrize("stage", [DETACHED, RESTORING])
+def test_the_annotation_that_remains_beside_a_label_that_somebody_has_restored_is_named(stage: str) -> None:
+    """Nothing would remove it, and Karpenter would keep the node of the pod for good."""
+    cluster, move = a_cluster(), a_move(stage=stage, do_not_disrupt=True)
+
+    def detail(move: SurgeMove) -> str:
+        result = step(cluster, move)
+        assert isinstance(result, End)
+        return result.detail
+
+    assert "kubectl annotate" not in detail(move)
+    cluster.edit("web-1", annotations={DO_NOT_DISRUPT: "true"})
+    assert detail(move).endswith(f"kubectl annotate pod --namespace shop web-1 {DO_NOT_DISRUPT}-")
+    assert "kubectl annotate" not in detail(a_move(stage=stage))
 
 
 def test_a_label_that_another_program_has_edited_is_written_back() -> None:

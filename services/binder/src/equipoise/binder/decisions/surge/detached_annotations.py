@@ -27,5 +27,17 @@ def changes_at_restoring(move: SurgeMove, pod: Pod) -> AnnotationChanges:
     """The changes that are made when the label is written back: what was added is removed, unless somebody has changed
     it."""
     changes: AnnotationChanges = {DETACHED_HASH: None}
-    added = move.do_not_disrupt and pod.metadata.annotations.get(DO_NOT_DISRUPT) == FORBIDDEN
-    return changes | {DO_NOT_DISRUPT: None} if added else changes
+    return changes | {DO_NOT_DISRUPT: None} if _has_ours(move, pod) else changes
+
+
+def left_over_text(move: SurgeMove, pod: Pod) -> str:
+    """What a person removes from a pod that another program has given back; empty if nothing. The admission policy
+    permits the binder to remove it only with the label."""
+    if not _has_ours(move, pod):
+        return ""
+    command = f"kubectl annotate pod --namespace {move.intent.namespace} {move.intent.pod} {DO_NOT_DISRUPT}-"
+    return f"; it keeps an annotation of the move, which keeps its node: {command}"
+
+
+def _has_ours(move: SurgeMove, pod: Pod) -> bool:
+    return move.do_not_disrupt and pod.metadata.annotations.get(DO_NOT_DISRUPT) == FORBIDDEN

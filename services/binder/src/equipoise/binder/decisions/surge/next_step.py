@@ -4,6 +4,7 @@ Two rules hold in every stage. A pod is evicted only while its workload is compl
 while its ReplicaSet has a pod that is not ready: the ReplicaSet then deletes that pod, and none that serves.
 """
 
+from equipoise.binder.decisions.surge.detached_annotations import left_over_text
 from equipoise.binder.decisions.surge.observation import (
     ObservedMove,
     creation_problem,
@@ -25,6 +26,7 @@ from equipoise.binder.state.surge_move import (
     is_settled,
 )
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.eviction import Outcome
 
 
@@ -41,7 +43,7 @@ def next_step(move: SurgeMove, observed: ObservedMove, now: float) -> Step:
     if owner is not None and owner.name != move.replica_set:
         return _when(settled, End(outcome=Outcome.FAILED, detail=f"{owner.kind} {owner.name} has adopted the pod"))
     if owner is not None and attached:
-        return _attached(move, settled)
+        return _attached(move, pod, settled)
     complete = is_complete(move, observed, now)
     if move.stage == RESERVED:
         return Record(stage=DETACHED)
@@ -82,13 +84,14 @@ def _left(move: SurgeMove) -> End:
     return End(outcome=Outcome.ALREADY_GONE, detail="the pod left before its eviction was requested")
 
 
-def _attached(move: SurgeMove, settled: bool) -> Step:
+def _attached(move: SurgeMove, pod: Pod, settled: bool) -> Step:
     """The step of a move whose pod belongs to its ReplicaSet."""
+    left_over = left_over_text(move, pod)
     if move.stage == RESTORING:
-        return End(outcome=Outcome.FAILED, detail=f"the pod was restored: {move.why}")
+        return End(outcome=Outcome.FAILED, detail=f"the pod was restored: {move.why}{left_over}")
     why = "the label was not removed: the binder that reserved the move has ended, or the API server refused it"
     if move.stage != RESERVED:
-        why = "another program has restored the label of the pod"
+        why = f"another program has restored the label of the pod{left_over}"
     return _when(settled, End(outcome=Outcome.FAILED, detail=why, begun=move.stage != RESERVED))
 
 
