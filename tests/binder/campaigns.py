@@ -44,6 +44,6 @@ def an_effect(without: float, planned: float | None = None, campaign: str = "chg
 
 def an_evaluation(spread: float | None = 0.6, at: float = NOW, **fields: Any) -> ClusterEvaluation:
     """Without a move of a campaign."""
-    defaults: dict[str, Any] = {"nodes": 50, "unscheduled": 1, "campaign": CampaignEffect()}
     loads = LoadExtremes(highest=Resources(cpu=0.9), spread=Resources(cpu=spread, memory=0.1))
-    return ClusterEvaluation(evaluated_at=at, cluster=EvaluatedCluster(loads=loads, **(defaults | fields)))
+    defaults: dict[str, Any] = {"nodes": 50, "unscheduled": 1, "campaign": CampaignEffect(), "loads": loads}
+    return ClusterEvaluation(evaluated_at=at, cluster=EvaluatedCluster(**(defaults | fields)))

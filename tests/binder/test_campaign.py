@@ -41,8 +41,9 @@ from equipoise.binder.state.ledger_json import decode, encode, summary
 from equipoise.binder.state.ledger_times import with_possible_times
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.eviction.campaign_limits import CAMPAIGN_LIMITS
-from equipoise.contracts.messages.descheduling import CampaignEffect
+from equipoise.contracts.messages.descheduling import CampaignEffect, LoadExtremes
 from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.values.resources import Resources
 
 LIMITS = Limits(startup_grace_period=Duration(0))
 MANY = tuple(
@@ -253,6 +254,15 @@ def test_what_is_not_known_is_not_worse() -> None:
     assert after(a_campaign(), *in_a_row(3, None, campaign=an_effect(0.1))).finding == ""
     assert after(a_campaign(), *in_a_row(3, 0.9, campaign=CampaignEffect(campaign="chg-1"))).finding == ""
     assert after(a_campaign(), *in_a_row(3, 0.9, campaign=an_effect(0.1, campaign="chg-0"))).finding == ""
+
+
+@pytest.mark.parametrize("resource", ["further", "amount", "gpu", ""])
+def test_a_resource_that_somebody_has_written_into_the_ledger_has_no_spread(resource: str) -> None:
+    """Evaluations have no spread of further resources: whatever the name is, the binder goes on."""
+    spread = Resources(cpu=0.9, further={"network": 0.9})
+    effect = CampaignEffect(campaign="chg-1", without_moves=spread, as_planned=spread)
+    evaluations = in_a_row(3, campaign=effect, loads=LoadExtremes(highest=spread, spread=spread))
+    assert after(a_campaign(resource=resource), *evaluations).spread is None
 
 
 def test_without_the_effect_of_its_moves_an_evaluation_supervises_no_campaign() -> None:

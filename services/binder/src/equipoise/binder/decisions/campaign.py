@@ -72,7 +72,7 @@ def continued(ledger: Ledger, evaluation: ClusterEvaluation | None, limits: Limi
 
 def _observed(campaign: Campaign, cluster: EvaluatedCluster, at: float) -> Campaign:
     """The campaign with the finding of one more evaluation."""
-    campaign = _replace(campaign, observed_at=at, spread=getattr(cluster.loads.spread, campaign.resource, None))
+    campaign = _replace(campaign, observed_at=at, spread=cluster.loads.spread.amount(campaign.resource))
     finding, detail = _finding(campaign, cluster)
     found = campaign.found + 1 if finding and finding == campaign.finding else int(bool(finding))
     return _replace(campaign, finding=finding, detail=detail, found=found)
@@ -101,8 +101,8 @@ def _useless_moves(campaign: Campaign, effect: CampaignEffect | None) -> str:
         return ""
     spread, without, planned = (
         campaign.spread,
-        getattr(effect.without_moves, campaign.resource, None),
-        getattr(effect.as_planned, campaign.resource, None),
+        effect.without_moves.amount(campaign.resource),
+        effect.as_planned.amount(campaign.resource),
     )
     if spread is None or without is None or planned is None:
         return ""
