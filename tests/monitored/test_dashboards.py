@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from builders import NOW
+from collector.test_pressure_measurement import MEASURED
 from flow.loop import APPS, IDLE
 from monitored.exported import exported
 from monitored.promtool import needs_promtool
@@ -124,6 +125,26 @@ NOTHING_HAPPENED = (
     "Advice",
 )
 """Panels of errors and other events."""
+
+
+class TestPressure:
+    pytestmark = needs_promtool
+
+    @pytest.mark.parametrize("measured", [MEASURED, {}], ids=["measured", "unknown"])
+    async def test_the_panel_of_pressure_is_empty_only_where_none_is_measured(
+        self, tmp_path: Path, measured: dict[str, float]
+    ) -> None:
+        """The source of the demo has none, so that the panel may be empty there."""
+        panel = next(panel for each in DASHBOARDS for panel in each.panels if panel.title == "Highest pressure")
+        query = panel.queries[0].expression.replace("$namespace", ".*")
+        loop = Watched()
+        loop.scrapes = Scrapes(NOW, {selector.metric for selector in selectors(query)})
+        loop.source.pressures = measured
+        async with loop.running():
+            await loop.run_for(3)
+
+        expected = sorted(measured[name] for name in ("cpu", "memory", "io")) if measured else []
+        assert sorted(loop.scrapes.values(tmp_path, [query])[query]) == pytest.approx(expected)
 
 
 class TestWithoutEvents:
