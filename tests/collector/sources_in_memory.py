@@ -64,11 +64,17 @@ class FakeSource:
         if self.fails(query):
             raise SourceError("too many samples")
         if query.subject == "node":
-            return [a_sample(query, usage, node) for node, usage in self.nodes.items() if has_value(query, usage)]
+            return [
+                a_sample(query, usage, node)
+                for node, usage in self.nodes.items()
+                if has_value(query, usage) and is_queried(query, node)
+            ]
         return [
             a_sample(query, usage, node, namespace, pod)
             for (namespace, pod, node), usage in self.pods.items()
-            if has_value(query, usage) and (not query.pods or (namespace, pod) in query.pods)
+            if has_value(query, usage)
+            and is_queried(query, node)
+            and (not query.pods or (namespace, pod) in query.pods)
         ]
 
     async def pressure(self, query: PressureQuery) -> list[Sample]:
@@ -99,6 +105,10 @@ def has_value(query: MetricQuery, usage: Usage) -> bool:
     return (query.aggregate != "newest" or usage.age < 300) and sample_count(query, usage) >= query.min_samples
 
 
+def is_queried(query: MetricQuery, node: str) -> bool:
+    return query.nodes is None or (query.nodes.label == "node" and node in query.nodes.values)
+
+
 def sample_count(query: MetricQuery, usage: Usage) -> float:
     """Raw samples in the window."""
     return usage.coverage * query.length / usage.interval
@@ -115,7 +125,7 @@ def a_sample(query: MetricQuery, usage: Usage, node: str, namespace: str = "", p
     }
     labels = {"node": node, "namespace": namespace, "pod": pod}
     return Sample(
-        origin=Origin(node=node),
+        origin=Origin(node=node, label="node", text=node),
         namespace=namespace,
         pod=pod,
         series=series_name(labels),

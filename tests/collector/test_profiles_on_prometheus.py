@@ -28,6 +28,7 @@ from equipoise.collector.decisions.query import Aggregate, MetricQuery, Resource
 from equipoise.collector.decisions.validation.nodes import NodeReading
 from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria
 from equipoise.collector.settings import PrometheusSettings
+from equipoise.collector.shell.divided_queries import DividedQueries
 from equipoise.collector.shell.intervals import find_intervals, find_pod_intervals
 from equipoise.collector.shell.rounds import PodRound, measure_nodes, measure_pods
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
@@ -225,6 +226,32 @@ async def test_pods_are_measured_once(source: Open, profile: str) -> None:
     assert {name: used.memory for name, used in usage.items()} == {
         ("shop", "web-0"): 5e8, ("kube-system", "proxy"): 1e8
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
+async def test_queries_about_some_nodes_have_the_results_of_those_about_all(source: Open, profile: str) -> None:
+    """Of the same time, for each node and pod. Series of other nodes are not in them."""
+    opened = source(profile)
+    await until(lambda: read(opened, "node-b"), lambda found: found.mean is not None)
+    await until(lambda: query(opened, "mean", subject="pod"), bool)
+    divided = DividedQueries(source=opened, length=WINDOW, period=60.0)
+    at = await opened.time()
+    await until(opened.time, lambda now: now > at + 4 * EVERY_SCRAPE)  # all samples up to `at` are stored
+    await divided.refresh(at, KNOWN, NAMES, KNOWN, {"node": {}, "pod": {}})
+    assert "" == divided.problem
+    for subject, nodes in (("node", ["node-b", "twin"]), ("pod", ["node-a"])):
+        matcher, jobs = divided.matcher(subject, nodes)  # type: ignore[arg-type]
+        assert matcher is not None
+        for resource in ("cpu", "memory"):
+            for aggregate in ("mean", "count", "newest", "last"):
+                about = partial(
+                    query, opened, aggregate, subject=subject, resource=resource, at=at, jobs=jobs, pod_series="any"
+                )
+                some = {sample.series: sample.value for sample in await about(nodes=matcher)}
+                whole = {sample.series: sample.value for sample in await about() if NAMES.of(sample.node) in nodes}
+                named = {NAMES.of(sample.node) for sample in await about(nodes=matcher)}
+                assert whole.items() <= some.items()
+                assert named <= {*nodes, ""}  # an address of two nodes names neither
 
 
 async def test_the_spacing_of_pods_is_that_of_their_own_samples(source: Open) -> None:

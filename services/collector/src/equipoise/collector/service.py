@@ -1,13 +1,15 @@
 """The collector: watches the cluster, queries the metric source, publishes placement and utilization.
 
 Every replica watches, so that each has the times at which pods started and ended. Nodes and workloads are divided into
-shards. A replica publishes the shards whose Leases it holds, and queries the source while it holds any.
+shards. A replica publishes the shards whose Leases it holds, and queries the source while it holds any. If there are
+several shards, it measures only the nodes of its own, and receives the usage of other pods from their collectors.
 """
 
 import asyncio
 import math
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -23,6 +25,7 @@ from equipoise.collector.shell.profile_learning import ProfileLearning, restore_
 from equipoise.collector.shell.publisher import PlacementPublisher, UtilizationPublisher
 from equipoise.collector.shell.shard_ownership import CHECK_PERIOD, ShardOwnership
 from equipoise.collector.sources import MetricSource, PromqlSource
+from equipoise.collector.state.other_shards import PublishedPods
 from equipoise.collector.state.owned_shards import OwnedShard
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.collector.state.previous_messages import PreviousMessages, PublishedPlacement
@@ -33,7 +36,7 @@ from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
-from equipoise.runtime.async_tools.cancel import run_with_guard
+from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.bus import Bus
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.process.clock import Clock
@@ -79,7 +82,7 @@ class Collector:
         )
         self._measurement = Measurement(
             settings=self.settings, load=self.load, source=self.source, placement=self._placement, clock=self.clock,
-            known_nodes=self._watch.node_names,
+            known_nodes=self._watch.node_names, owns=self._owns if self._divided else None,
         )  # fmt: skip
         self._further = FurtherMeasurement(
             load=self.load, source=self.promql, placement=self._placement, usage=self._measurement.further,
@@ -104,6 +107,15 @@ class Collector:
         self._measured_at = -math.inf
         """The time at which a round of the shortest window ended last (monotonic)."""
 
+        self._begun = {window.name: list[OwnedShard]() for window in self.load.windows}
+        """The shards that this replica held when the last round of each window began."""
+
+        self._measured: list[OwnedShard] = []
+        """The same, of the last round of the shortest window that has ended."""
+
+        self._hurry = {window.name: asyncio.Event() for window in self.load.windows}
+        """Set when the nodes of a shard wait for the next round of a window."""
+
     # Subscribe and watch
 
     async def attach(self) -> None:
@@ -114,6 +126,9 @@ class Collector:
         cycles = channels.UTILIZATION_CYCLES
         await self.bus.follow(cycles, lambda message, _: previous.on_cycle(message), keep_future=True)
         await self.bus.follow(channels.HEARTBEATS.of("collector"), self.on_heartbeat)
+        if self._divided:
+            utilizations = channels.NODE_UTILIZATIONS.reading(PublishedPods)
+            await self.bus.follow(utilizations, self._measurement.other_shards.on_utilization)
 
     def on_heartbeat(self, heartbeat: Heartbeat, _: float) -> None:
         if heartbeat.shard == self.settings.shard:
@@ -126,6 +141,14 @@ class Collector:
     def on_pod(self, before: Pod | None, after: Pod | None) -> None:
         self._placement.on_pod(before, after, self.clock.now())
         self._placement_publisher.notify()
+
+    @property
+    def _divided(self) -> bool:
+        """Whether this replica measures only the nodes of its shards."""
+        return self.settings.shards > 1
+
+    def _owns(self, node: str) -> bool:
+        return self._shards.owned.owner_of(node) is not None
 
     # Run
 
@@ -187,17 +210,21 @@ class Collector:
         shortest = window == self.load.shortest
         while True:
             begin = self.clock.monotonic()
+            self._begun[window.name] = shards = list(self._shards.owned)
             complete = False
             with self.health.unreadable.guard("measurements", f"the window {window.name}"):
                 complete = await self._measurement.round(window)
             duration = self.clock.monotonic() - begin
             if complete and shortest:
                 self._measured_at = self.clock.monotonic()
+            if shortest:
+                self._measured = shards
             self._metrics.rounds.labels(window.name, "ok" if complete else "failed").inc()
             self._metrics.round_duration.labels(window.name).observe(duration)
             self.health.set_problem(self.settings.source, self._measurement.problem or None)
             self.health.set_problem("clock", self._measurement.clock_warning)
             self.health.set_problem("pods", self._measurement.pods_problem or None)
+            self.health.set_problem("shards", self._measurement.divided.problem or None)
             self._metrics.on_pressure(self._measurement.pressure.store.waiting(self._measurement.source_now()))
             self.health.set_problem("pressure", self._measurement.pressure.warning or None)
             with self.health.unreadable.guard("measurements", f"the publication of the window {window.name}"):
@@ -207,7 +234,13 @@ class Collector:
             if not complete:
                 period = min(period, self.load.shortest.refresh_period)
             spread = self.settings.jitter * random.uniform(-1.0, 1.0)
-            await self.clock.sleep(max(period * (1.0 + spread) - duration, period / 10))
+            await self._pause(max(period * (1.0 + spread) - duration, period / 10), self._hurry[window.name])
+
+    async def _pause(self, seconds: float, hurry: asyncio.Event) -> None:
+        """Returns after these seconds, or earlier if the event is set."""
+        with suppress(TimeoutError):
+            await run_with_guard(hurry.wait(), timeout_after(self.clock, seconds))
+        hurry.clear()
 
     async def _measure_further(self, window: Window) -> NoReturn:
         """Rounds of the further resources in one window, apart from those of cpu and memory, which they never delay.
@@ -222,11 +255,23 @@ class Collector:
             await self.clock.sleep(max(window.refresh_period * (1.0 + spread) - duration, window.refresh_period / 10))
 
     async def _publish_utilization(self, *, workloads: bool, shards: Iterable[OwnedShard] | None = None) -> None:
-        """Publishes the utilization of all our shards, or of these."""
-        cycles, unknown = await self._utilization_publisher.publish(shards or self._shards.owned, workloads=workloads)
+        """Publishes the utilization of all our shards that are measured, or of these."""
+        published = self._measured_shards() if shards is None else shards
+        cycles, unknown = await self._utilization_publisher.publish(published, workloads=workloads)
         if shards is None:
             self._metrics.on_cycle(cycles)
             self.health.set_problem("nodes", unknown_summary(unknown) or None)
+
+    def _measured_shards(self) -> Iterator[OwnedShard]:
+        """Our shards without those whose nodes are not measured yet: a cycle without values would read as a cluster
+        without coverage."""
+        return (owned for owned in self._shards.owned if not self._divided or owned in self._measured)
+
+    def _measure_acquired_shards(self) -> None:
+        """Begins the next round of each window in which the nodes of one of our shards were not measured."""
+        for window, begun in self._begun.items():
+            if any(owned not in begun for owned in self._shards.owned):
+                self._hurry[window].set()
 
     def _publish_all_placements(self) -> None:
         self._placement_publisher.publish_all(self._watch.node_names())
@@ -245,7 +290,9 @@ class Collector:
             now = self.clock.monotonic()
             self._placement_publisher.retry(now)
             acquired = self._shards.take_acquired()
-            if acquired and now - self._measured_at <= self.load.lifetime(self.load.shortest):
+            if self._divided:
+                self._measure_acquired_shards()
+            elif acquired and now - self._measured_at <= self.load.lifetime(self.load.shortest):
                 await self._publish_utilization(workloads=True, shards=acquired)
             was_connected, connected = connected, self.bus.connected
             if connected and not was_connected:

@@ -193,8 +193,8 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
     load_watcher: LoadWatcherSettings = LoadWatcherSettings()
 
     shards: Annotated[int, Meta(ge=1, le=MAX_SHARDS)] = 1
-    """Number of shards that nodes and workloads are divided into. Each replica publishes its share of the shards, and
-    takes over those of a lost replica. It must be equal in all replicas."""
+    """Number of shards that nodes and workloads are divided into. Each replica measures and publishes its share of the
+    shards, and takes over those of a lost replica. It must be equal in all replicas."""
 
     shard: str = WHOLE_CLUSTER
     """Name of this collector's part of the cluster in its messages and Leases, for several collectors with different

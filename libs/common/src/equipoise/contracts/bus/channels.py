@@ -89,7 +89,7 @@ NODE_UTILIZATIONS = Channel(
     tokens=("node",),
     example=(subjects.node_utilization(HOT_NODE), NODE_UTILIZATION),
     publishers=("collector",),
-    subscribers=("annotator", "scorer", "descheduler", "binder", "reclaimer"),
+    subscribers=("collector", "annotator", "scorer", "descheduler", "binder", "reclaimer"),
 )
 WORKLOAD_UTILIZATIONS = Channel(
     pattern=f"{PREFIX}.utilization.workload.*.*.*",

@@ -21,6 +21,13 @@ class SourceError(Exception):
     """A query has no usable result. The text gives the reason for people and holds no secret."""
 
 
+class NodeMatcher(NamedTuple):
+    """The series to which a query is limited: those in which this label has one of these values."""
+
+    label: str
+    values: tuple[str, ...]
+
+
 class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
     """One query about all nodes or all pods: one resource, one window, one point in time.
 
@@ -53,6 +60,9 @@ class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[str, ...] = ()
     """The scrape jobs whose series are queried; empty: those of all jobs."""
 
+    nodes: NodeMatcher | None = None
+    """The nodes whose series are queried; None: all."""
+
 
 class Scrape(NamedTuple):
     """What scraped a series, by labels that Prometheus adds to it. Empty: the series has none of this name."""
@@ -74,6 +84,12 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False, cache_hash=Tru
     scrape: Scrape = Scrape()
     target: str = ""
     """The label `instance`."""
+
+    label: str = ""
+    """The label that names the node; empty when none does."""
+
+    text: str = ""
+    """The value of this label as the source has it, for example with a port."""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):

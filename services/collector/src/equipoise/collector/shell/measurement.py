@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -11,7 +11,7 @@ from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmea
 from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.other_cluster import nodes_of_another_cluster, pods_of_another_cluster
 from equipoise.collector.decisions.pod_times import unix_seconds
-from equipoise.collector.decisions.query import ResourceName, SourceError, Subject
+from equipoise.collector.decisions.query import NodeMatcher, ResourceName, SourceError, Subject
 from equipoise.collector.decisions.recent_usage import has_new_pods, recent_length, recent_usage
 from equipoise.collector.decisions.replica_means import MeasuredPod, WorkloadRound, replica_means
 from equipoise.collector.decisions.scrape_choice import Scrapes, jobs_of
@@ -19,12 +19,14 @@ from equipoise.collector.decisions.validation.scrape_intervals import ScrapeInte
 from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria
 from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.shell.divided_queries import DividedQueries
 from equipoise.collector.shell.intervals import KnownIntervals
 from equipoise.collector.shell.pressure_measurement import PressureMeasurement
 from equipoise.collector.shell.rounds import measure_nodes, measure_pods, recent_samples
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.state.further_usage import FurtherUsage
 from equipoise.collector.state.known_jobs import KnownJobs
+from equipoise.collector.state.other_shards import OtherShards, PublishedPods
 from equipoise.collector.state.placement import ClusterPlacement, PodName, TrackedPod, amounts
 from equipoise.collector.state.pressure import PressureStore
 from equipoise.collector.state.utilization import UtilizationStore
@@ -55,6 +57,9 @@ class Measurement:
     known_nodes: Callable[[], Iterable[str]] = tuple
     """Names of other nodes of the cluster, which another collector measures."""
 
+    owns: Callable[[str], bool] | None = None
+    """Whether a node is in a shard of this replica, so that it is measured; None: all are."""
+
     def __post_init__(self) -> None:
         self._utilization = UtilizationStore(self.load)
         self.further = FurtherUsage(self.load)
@@ -71,6 +76,10 @@ class Measurement:
             source=self.source,
             enabled=self.settings.pressure,
             store=PressureStore(self.load.lifetime(self.load.shortest)),
+        )
+        self.other_shards = OtherShards(self.load.lifetime(self.load.shortest))
+        self.divided = DividedQueries(
+            source=self.source, length=self.load.shortest.length, period=self.load.longest.refresh_period
         )
         self._scrapes: dict[Subject, dict[ResourceName, Scrapes]] = {"node": {}, "pod": {}}
         self._jobs: dict[Subject, KnownJobs] = {
@@ -127,6 +136,10 @@ class Measurement:
                 outage = self.outage
             else:
                 await self.intervals.refresh(at, self._scrapes["node"])
+                if self.owns is not None:
+                    await self.divided.refresh(
+                        at, self._own_nodes(), self.placement.addresses.names, self._cluster_nodes(), self._scrapes
+                    )
                 outage, failures = await self._measure_nodes(window, at)
                 if window == self.load.shortest:
                     failures += await self._measure_pods(at)
@@ -157,9 +170,19 @@ class Measurement:
     def source_now(self) -> float:
         return self.clock.now() + self.skew
 
-    def criteria(self, window: Window, at: float, subject: Subject) -> WindowCriteria:
-        """The criteria for the samples of a window that ends at `at`."""
+    def _own_nodes(self) -> dict[str, Node]:
+        """The nodes that this replica measures, by name."""
+        nodes, owns = self.placement.nodes, self.owns
+        return dict(nodes) if owns is None else {name: node for name, node in nodes.items() if owns(name)}
+
+    def _cluster_nodes(self) -> set[str]:
+        return {*self.placement.nodes, *self.known_nodes(), *self.placement.removed}
+
+    def criteria(self, window: Window, at: float, subject: Subject, nodes: Iterable[str] = ()) -> WindowCriteria:
+        """The criteria for the samples of a window that ends at `at`. The queries are limited to these nodes if they
+        can be."""
         intervals = self.intervals.of_nodes if subject == "node" else self.intervals.of_pods
+        matcher, jobs = self.divided.matcher(subject, nodes)
         return criteria_of(
             self.load,
             window,
@@ -167,12 +190,13 @@ class Measurement:
             intervals,
             self.placement.addresses.names,
             scrapes=self._scrapes[subject],
-            jobs=self._jobs[subject].current,
+            jobs=jobs or self._jobs[subject].current,
+            nodes=matcher,
         )
 
     async def _measure_nodes(self, window: Window, at: float) -> tuple[str, list[str]]:
         """Why nothing was measured, if nothing was, and which queries failed."""
-        nodes = dict(self.placement.nodes)
+        nodes = self._own_nodes()
         begin = at - window.length
         targets: dict[str, MeasurementTarget] = {}
         new: dict[str, MeasurementTarget] = {}
@@ -181,22 +205,27 @@ class Measurement:
             if window == self.load.shortest:
                 new |= {name: targets[name] for name, _ in batch if self._has_new_pods(name, begin)}
         statistics = self.settings.statistics if window.length <= self.settings.statistics_window_limit else ()
-        criteria = self.criteria(window, at, "node")
+        criteria = self.criteria(window, at, "node", nodes)
         length = recent_length(self.intervals.of_nodes.default, window.length) if new else 0.0
         measured, (recent, recent_failed) = await asyncio.gather(
             measure_nodes(self.source, targets, criteria, statistics),
-            recent_samples(self.source, length, at, criteria.jobs),
+            recent_samples(self.source, length, at, criteria.jobs, criteria.nodes),
         )
-        self._scrapes["node"] |= measured.scrapes
-        missing = any(
-            reading.unknown is not None and reading.unknown.reason == "no sample"
+        missing = {
+            name
             for readings in measured.readings.values()
-            for reading in readings.values()
-        )
-        self._jobs["node"].on_round(jobs_of(measured.scrapes), at, missing=missing, failed=bool(measured.failed))
-        if nodes:
-            cluster_nodes = {*nodes, *self.known_nodes(), *self.placement.removed}
-            self._other_nodes = nodes_of_another_cluster(measured.sampled, cluster_nodes)
+            for name, reading in readings.items()
+            if reading.unknown is not None and reading.unknown.reason == "no sample"
+        }
+        if criteria.nodes is not None:
+            self._other_nodes = ""  # else the queries would not be divided
+            self.divided.on_missing(missing)
+        else:
+            self._scrapes["node"] |= measured.scrapes
+            jobs = jobs_of(measured.scrapes)
+            self._jobs["node"].on_round(jobs, at, missing=bool(missing), failed=bool(measured.failed))
+            if nodes:
+                self._other_nodes = nodes_of_another_cluster(measured.sampled, self._cluster_nodes())
         if self.other_cluster:
             return self.other_cluster, []
         for resource, readings in measured.readings.items():
@@ -211,15 +240,16 @@ class Measurement:
             await self.pressure.measure_nodes(targets, uids, criteria)
             recently = recent_usage(new, recent, measured.readings, criteria.names, measured.scrapes)
             self._utilization.record_recent({nodes[name].metadata.uid: used for name, used in recently.items()}, length)
-        self._utilization.retain(node.metadata.uid for node in self.placement.nodes.values())
+        self._utilization.retain(node.metadata.uid for node in self._own_nodes().values())
         failures = [f"{resource} of nodes: {why}" for resource, why in measured.failed.items()]
-        if measured.unknown_node:
+        if measured.unknown_node and criteria.nodes is None and not measured.sampled & self.placement.nodes.keys():
             return f"no series names a node of this cluster; one has {measured.unknown_node}", failures
         return ("" if measured.readings else next(iter(failures), "")), failures
 
     async def _measure_pods(self, at: float) -> list[str]:
         """Which queries failed."""
-        capacities = self.placement.capacities()
+        own = self._own_nodes()
+        capacities = {name: amounts(node.status.capacity) for name, node in own.items()}
         targets: dict[PodName, MeasurementTarget] = {}
         tracked: dict[PodName, TrackedPod] = {}
         async for nodes in in_batches(capacities, NODES_PER_BATCH):
@@ -229,14 +259,20 @@ class Measurement:
                         name = (pod.placed.namespace, pod.placed.name)
                         targets[name] = MeasurementTarget(since=since, capacity=capacities[node], node=node)
                         tracked[name] = pod
-        criteria = self.criteria(self.load.shortest, at, "pod")
+        criteria = self.criteria(self.load.shortest, at, "pod", own)
         measured = await measure_pods(self.source, targets, criteria)
-        self._scrapes["pod"] |= measured.scrapes
-        missing = len(measured.usage) < len(targets)
-        self._jobs["pod"].on_round(jobs_of(measured.scrapes), at, missing=missing, failed=bool(measured.failed))
         settled = sum(target.since <= at - criteria.length for target in targets.values())
+        if criteria.nodes is not None:
+            with_pods = {target.node for target in targets.values()}
+            self.divided.on_missing(with_pods - {targets[name].node for name in measured.usage})
+        else:
+            self._scrapes["pod"] |= measured.scrapes
+            missing = len(measured.usage) < len(targets)
+            self._jobs["pod"].on_round(jobs_of(measured.scrapes), at, missing=missing, failed=bool(measured.failed))
+        others, elsewhere = await self._pods_of_other_shards(own, measured.sampled)
         if not self.settings.node_selector:  # else the pods of other nodes are not known here
-            of_this_cluster = [name for name in measured.sampled if name in tracked or name in self.placement.departed]
+            known = (tracked, self.placement.departed, elsewhere)
+            of_this_cluster = [name for name in measured.sampled if any(name in names for names in known)]
             self._other_pods = pods_of_another_cluster(
                 measured.sampled, frozenset(of_this_cluster), measured=len(measured.usage), settled=settled
             )
@@ -248,10 +284,12 @@ class Measurement:
             sample_times = {
                 name: self._utilization.sampled_at(node.metadata.uid) for name, node in self.placement.nodes.items()
             }
-            by_uid, finished = await in_thread_if_many(
-                len(targets), self._evaluate_pods, measured.usage, tracked, targets, sample_times, at
-            )
-            self.placement.record_usage(self._utilization.record_pods(by_uid, at, measured.failed.keys()))
+            by_uid, published, finished = await in_thread_if_many(
+                len(targets) + len(others),
+                self._evaluate_pods, measured.usage, tracked, targets, sample_times, others, at,
+            )  # fmt: skip
+            usage = self._utilization.record_pods(by_uid, at, measured.failed.keys())
+            self.placement.record_usage(usage, *([] if self.owns is None else [published]))
             if not measured.failed:  # a mean without one resource would count as a complete one
                 self.workload_store.record(finished)
         self.pods_problem = (
@@ -262,6 +300,28 @@ class Measurement:
         )
         await in_thread_if_many(len(targets), drain, targets, tracked)
         return [f"{resource} of pods: {why}" for resource, why in measured.failed.items()]
+
+    async def _pods_of_other_shards(
+        self, own: Container[str], sampled: Container[PodName]
+    ) -> tuple[list[tuple[TrackedPod, PublishedPods]], set[PodName]]:
+        """The measured pods of other shards, each with the message about its node; and the names of all pods of other
+        shards that are among these."""
+        pods: list[tuple[TrackedPod, PublishedPods]] = []
+        names: set[PodName] = set()
+        if self.owns is None:
+            return pods, names
+        now = self.source_now()
+        self.other_shards.retain(self.placement.nodes)
+        others = [(name, node.metadata.uid) for name, node in self.placement.nodes.items() if name not in own]
+        async for batch in in_batches(others, NODES_PER_BATCH):
+            for node, uid in batch:
+                published = self.other_shards.pods(node, uid, now)
+                for pod in self.placement.tracked(node):
+                    if (name := (pod.placed.namespace, pod.placed.name)) in sampled:
+                        names.add(name)
+                    if published is not None and pod.placed.uid in published.pods:
+                        pods.append((pod, published))
+        return pods, names
 
     def _has_new_pods(self, node: str, since: float) -> bool:
         return has_new_pods([tracked.placed for tracked in self.placement.tracked(node)], since)
@@ -276,11 +336,12 @@ class Measurement:
         tracked: Mapping[PodName, TrackedPod],
         targets: Mapping[PodName, MeasurementTarget],
         sample_times: Mapping[str, float | None],
+        others: Iterable[tuple[TrackedPod, PublishedPods]],
         at: float,
-    ) -> tuple[dict[str, Resources], WorkloadRound]:
-        """Usage by UID, and the workloads' round. Changes nothing, because other tasks run meanwhile.
+    ) -> tuple[dict[str, Resources], dict[str, Resources], WorkloadRound]:
+        """Usage by UID, that of other shards, and the workloads' round. Changes nothing: other tasks run meanwhile.
 
-        `sample_times`: the time of the newest raw sample of each node.
+        `sample_times`: the time of the newest raw sample of each node; `others`: the pods of other shards.
         """
         workload_of = self.placement.workload_lookup()
         by_uid: dict[str, Resources] = {}
@@ -293,7 +354,12 @@ class Measurement:
             sampled_at, workload = sample_times.get(targets[name].node), workload_of(pod.pod)
             if workload is not None and sampled_at is not None:
                 owned.append(MeasuredPod(workload=workload, usage=used, sampled_at=sampled_at))
-        return by_uid, self.workload_store.with_means(replica_means(owned), at)
+        elsewhere: dict[str, Resources] = {}
+        for pod, published in others:
+            elsewhere[pod.placed.uid] = used = published.pods[pod.placed.uid]
+            if (workload := workload_of(pod.pod)) is not None:
+                owned.append(MeasuredPod(workload=workload, usage=used, sampled_at=published.sampled_at))
+        return by_uid, elsewhere, self.workload_store.with_means(replica_means(owned), at)
 
     def node_messages(self, names: Iterable[str], *, epoch: int, sequence: int) -> list[NodeUtilization]:
         """The current messages of these nodes; none for a node without any sample, or of another cluster."""
@@ -350,6 +416,7 @@ def criteria_of(
     *,
     scrapes: Mapping[ResourceName, Scrapes] | None = None,
     jobs: tuple[str, ...] = (),
+    nodes: NodeMatcher | None = None,
 ) -> WindowCriteria:
     """The criteria for the samples of a window that ends at `at`."""
     return WindowCriteria(
@@ -362,6 +429,7 @@ def criteria_of(
         names=names,
         scrapes=scrapes or {},
         jobs=jobs,
+        nodes=nodes,
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 from equipoise.collector.decisions.query import (
     Aggregate,
     MetricQuery,
+    NodeMatcher,
     ResourceName,
     Sample,
     SourceError,
@@ -81,7 +82,14 @@ async def measure_nodes(
 ) -> NodeRound:
     """Query every node's usage in one window. A resource that the source does not support is unknown, not failed."""
     step = statistic_step(criteria.length, criteria.intervals.default)
-    query = MetricQuery(subject="node", length=criteria.length, at=criteria.at, step=step or 0.0, jobs=criteria.jobs)
+    query = MetricQuery(
+        subject="node",
+        length=criteria.length,
+        at=criteria.at,
+        step=step or 0.0,
+        jobs=criteria.jobs,
+        nodes=criteria.nodes,
+    )
     required: list[Aggregate] = ["mean", "count", "newest"]
     unsupported = _unsupported(source, query, required)
     resources = [resource for resource in RESOURCES if resource not in unsupported]
@@ -122,7 +130,11 @@ async def measure_nodes(
 
 
 async def recent_samples(
-    source: MetricSource, length: float, at: float, jobs: tuple[str, ...] = ()
+    source: MetricSource,
+    length: float,
+    at: float,
+    jobs: tuple[str, ...] = (),
+    nodes: NodeMatcher | None = None,
 ) -> tuple[dict[ResourceName, list[Sample]], dict[ResourceName, str]]:
     """Samples of every node's mean usage over `length` seconds, and the errors of failed resources, both by resource.
 
@@ -130,7 +142,7 @@ async def recent_samples(
     """
     if not length:
         return {}, {}
-    query = MetricQuery(subject="node", length=length, at=at, min_samples=MIN_SAMPLES, jobs=jobs)
+    query = MetricQuery(subject="node", length=length, at=at, min_samples=MIN_SAMPLES, jobs=jobs, nodes=nodes)
     unsupported = _unsupported(source, query, ["mean"])
     results, failed = await _run(
         source, query, [resource for resource in RESOURCES if resource not in unsupported], ["mean"]
@@ -145,7 +157,7 @@ async def measure_pods(
     counts = {min_samples(criteria, interval) for interval in criteria.intervals.all}
     query = MetricQuery(
         subject="pod", length=criteria.length, at=criteria.at, min_samples=min(counts, default=0.0),
-        pod_series=criteria.intervals.pod_series, jobs=criteria.jobs,
+        pod_series=criteria.intervals.pod_series, jobs=criteria.jobs, nodes=criteria.nodes,
     )  # fmt: skip
     unsupported = _unsupported(source, query, ["mean", "count"])
     resources = [resource for resource in RESOURCES if resource not in unsupported]

@@ -120,9 +120,10 @@ class ClusterPlacement:
         """The same as `workload_of`, for many pods: each owner is looked up once."""
         return workload_lookup(self.workload_of)
 
-    def record_usage(self, usage: Mapping[str, Resources]) -> None:
-        """Keep the usage of a round by pod UID: a gone pod is published with its last usage."""
-        self._usage = (usage, *self._usage[: USAGE_ROUNDS - 1])
+    def record_usage(self, *usage: Mapping[str, Resources]) -> None:
+        """Keep the usage of a round by pod UID, in one or several parts: a gone pod is published with its last
+        usage."""
+        self._usage = (*usage, *self._usage)[: USAGE_ROUNDS * len(usage)]
 
     def on_node(self, before: Node | None, after: Node | None) -> None:
         """A node was added (before is None), changed, or deleted (after is None)."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from equipoise.collector.decisions.node_names import NodeNames
-from equipoise.collector.decisions.query import Aggregate, ResourceName, Sample
+from equipoise.collector.decisions.query import Aggregate, NodeMatcher, ResourceName, Sample
 from equipoise.collector.decisions.scrape_choice import Scrapes
 from equipoise.collector.decisions.validation.scrape_intervals import ScrapeIntervals
 from equipoise.contracts.messages.values.resources import Resources
@@ -58,6 +58,9 @@ class WindowCriteria(msgspec.Struct, frozen=True, kw_only=True):
 
     jobs: tuple[str, ...] = ()
     """The scrape jobs whose series are queried; empty: those of all jobs."""
+
+    nodes: NodeMatcher | None = None
+    """The nodes whose series are queried; None: all."""
 
 
 def coverage(count: float, length: float, interval: float) -> float:

@@ -48,6 +48,8 @@ class PrometheusSource:
         return await self._client.time()
 
     def unsupported(self, query: MetricQuery) -> str:
+        if query.nodes is not None and self._profile.names_only:
+            return f"the queries of profile {self._settings.profile} are sent as they are written"
         if self._promql(query) is not None:
             return ""
         missing = f"the {query.aggregate} of {query.resource} of {query.subject}s"
@@ -88,7 +90,8 @@ class PrometheusSource:
         if usage is None:
             return None
         jobs = getattr(self._settings.jobs, f"{query.subject}s") or query.jobs
-        matchers: Matchers = {**({"job": jobs} if jobs else {}), **self._settings.matchers}
+        nodes = {} if query.nodes is None else {query.nodes.label: query.nodes.values}
+        matchers: Matchers = {**nodes, **({"job": jobs} if jobs else {}), **self._settings.matchers}
         promql = usage.promql(query, matchers)
         # Two results for nodes in the user's own PromQL may name a node by different labels: they cannot be matched.
         countable = query.subject != "node" or not self._profile.names_only

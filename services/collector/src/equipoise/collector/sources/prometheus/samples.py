@@ -191,18 +191,20 @@ class LabelCache:
 
     def _parse(self, metric: Mapping[str, Any]) -> _SeriesLabels:
         labels = {name: text for name, text in metric.items() if isinstance(text, str) and name != "__name__"}
-        node = next((host_of(labels[label]) for label in self._node_labels if labels.get(label)), "")
+        label = next((label for label in self._node_labels if labels.get(label)), "")
+        text = labels.get(label, "")
+        node = host_of(text)
         job, service, endpoint, path, namespace, target = (labels.get(name, "") for name in _ORIGIN_LABELS)
         return _SeriesLabels(
             namespace=sys.intern(namespace),
             pod=labels.get("pod", ""),
             name=series_name(labels),
-            of_node=self._origin(node, Scrape(job, service, endpoint, path, namespace), target),
-            of_pod=self._origin(node, Scrape(job, service, endpoint, path), target),
+            of_node=self._origin(node, Scrape(job, service, endpoint, path, namespace), target, label, text),
+            of_pod=self._origin(node, Scrape(job, service, endpoint, path), target, label, text),
         )
 
-    def _origin(self, node: str, scrape: Scrape, target: str) -> Origin:
-        origin = Origin(node=node, scrape=scrape, target=target)
+    def _origin(self, node: str, scrape: Scrape, target: str, label: str, text: str) -> Origin:
+        origin = Origin(node=node, scrape=scrape, target=target, label=label, text=sys.intern(text))
         return self._origins.setdefault(origin, origin)
 
 
