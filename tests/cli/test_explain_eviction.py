@@ -126,6 +126,22 @@ def test_the_hint_of_a_replacement_is_shown() -> None:
     ) in text.splitlines()
 
 
+def test_the_effect_on_a_further_resource_is_shown_in_its_own_unit() -> None:
+    """For an eviction from a node that was hot in its network."""
+    *decisions, last = five_evaluations()
+    network = msgspec.structs.replace(
+        last.load_reductions[0],
+        over=["network"],
+        before=Resources(further={"network": 9e6}),
+        after=Resources(further={"network": 8e6}),
+        expected=Resources(further={"network": 3e6}),
+        reduced=False,
+    )
+    text = shown([evicted()], [*decisions, msgspec.structs.replace(last, load_reductions=[network])])
+
+    assert "load reduction  network 1000000.00 of 3000000.00 expected: not reduced" in text.splitlines()
+
+
 def test_an_eviction_is_explained_from_its_samples_to_its_effect() -> None:
     """Sample, evaluations with loads, decision, intent, outcome, replacement and load reduction."""
     text = shown([evicted()], five_evaluations())

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from builders import GIB, NOW, a_workload, an_intent
 from descheduler.cluster_states import a_node
 from descheduler.outcomes import a_proposed_move, an_outcome
@@ -54,6 +55,27 @@ def test_half_of_the_expected_reduction_is_a_reduction() -> None:
     )
 
     assert (half.reduced, less.reduced, any_resource.reduced) == (True, False, True)
+
+
+def test_a_further_resource_that_was_above_its_threshold_is_compared() -> None:
+    """Less CPU does not relieve the network."""
+
+    def sending(amount: float) -> Resources:
+        return Resources(cpu=8.0, memory=20 * GIB, further={"network": amount})
+
+    def reduced(network: float) -> bool:
+        tracker = Tracker(DeschedulerSettings().tracker)
+        expected = Resources(cpu=1.0, memory=GIB, further={"network": 20.0})
+        intent = an_intent("web-1", workload=a_workload("web-1"), expected_reduction=expected)
+        move = a_proposed_move(intent, siblings=frozenset(), before=sending(90.0), over=("network",))
+        tracker.proposed(move)
+        tracker.on_outcome(an_outcome(Outcome.EVICTED, intent, settled_at=NOW), NOW)
+        after = msgspec.structs.replace(sending(network), cpu=1.0)
+        node = a_node(usage={"5m": after}, sampled_at={"5m": NOW + 301})
+        (result,) = tracker.load_reductions([node], WINDOW, NOW + 301)
+        return result.reduced
+
+    assert (reduced(75.0), reduced(85.0)) == (True, False)
 
 
 def test_the_number_of_pods_is_not_compared() -> None:

@@ -259,11 +259,11 @@ def percentages(load: Resources) -> str:
 
 
 def amount(resources: Resources, resource: str, *, digits: int = 2) -> str:
-    """Cores or GiB, without the unit."""
-    value: float | None = getattr(resources, resource)
+    """Cores, GiB, or an amount of a further resource, without the unit."""
+    value = resources.amount(resource)
     if value is None:
         return "?"
-    return f"{value if resource == 'cpu' else value / GIB:.{digits}f}"
+    return f"{value / GIB if resource == 'memory' else value:.{digits}f}"
 
 
 def amounts(resources: Resources) -> str:

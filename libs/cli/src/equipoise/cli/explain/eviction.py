@@ -315,10 +315,11 @@ def _load_reduction(reduction: LoadReduction | None) -> str:
         return "unknown: it is measured one window after the eviction"
     parts = []
     for name in reduction.over:
-        before, after = getattr(reduction.before, name), getattr(reduction.after, name)
-        unit = 1.0 if name == "cpu" else GIB
-        measured = "?" if before is None or after is None else f"{(before - after) / unit:.2f}"
-        parts.append(f"{name} {measured} of {amount(reduction.expected, name)} {UNIT[name]} expected")
+        before, after = reduction.before.amount(name), reduction.after.amount(name)
+        scale = GIB if name == "memory" else 1.0
+        measured = "?" if before is None or after is None else f"{(before - after) / scale:.2f}"
+        unit = f" {UNIT[name]}" if name in UNIT else ""  # a further resource has a unit of its own
+        parts.append(f"{name} {measured} of {amount(reduction.expected, name)}{unit} expected")
     count = len(reduction.intents)
     evictions = f" after {count} evictions" if count > 1 else ""
     return f"{'; '.join(parts)}{evictions}: {'reduced' if reduction.reduced else 'not reduced'}"

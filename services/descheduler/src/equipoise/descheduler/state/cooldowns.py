@@ -253,10 +253,13 @@ def _shortfall(result: LoadReduction) -> str:
     """The expected and the measured reduction, for each resource that was above its threshold."""
     parts = []
     for name in result.over:
-        scale, unit = (1.0, "cores") if name == "cpu" else (2.0**30, "GiB")
-        reduced = (getattr(result.before, name) - getattr(result.after, name)) / scale
-        measured = f"fell by {reduced:.2f}" if reduced >= 0 else f"rose by {-reduced:.2f}"
-        parts.append(f"{name} {measured} instead of falling by {getattr(result.expected, name) / scale:.2f} {unit}")
+        # A further resource has a unit of its own.
+        scale, unit = {"cpu": (1.0, " cores"), "memory": (2.0**30, " GiB")}.get(name, (1.0, ""))
+        before, after, expected = (
+            (usage.amount(name) or 0.0) / scale for usage in (result.before, result.after, result.expected)
+        )
+        measured = f"fell by {before - after:.2f}" if before >= after else f"rose by {after - before:.2f}"
+        parts.append(f"{name} {measured} instead of falling by {expected:.2f}{unit}")
     return "; ".join(parts)
 
 
