@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from builders import GIB, NOW, a_node_utilization, a_placement
+from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement
 
 from equipoise.binder.decisions.destination_check import no_destination
 from equipoise.binder.state.cluster_state import NodeState
@@ -75,6 +75,16 @@ def test_a_node_that_should_have_the_resource_and_has_none_in_its_message_is_no_
 
     elsewhere = FurtherResource(node="rate(sent[$window])", capacity=1.0, node_selector={"network": "fast"})
     assert "" == why(*nodes, load=LoadSettings(resources={"network": elsewhere}))
+
+
+def test_what_terminating_pods_use_leaves_the_node_of_the_pod_anyway() -> None:
+    """Without them, the node of the pod is cooler than the target would be."""
+    source = a_node("node-a", 95.0)
+    assert source.utilization is not None
+    utilization = msgspec.structs.replace(source.utilization, pods={"uid-ends": SENDS})
+    ending = a_placed_pod("ends", uid="uid-ends", terminating=True)
+    source = NodeState(placement=a_placement("node-a", [ending]), utilization=utilization)
+    assert "its network load would be 75%" in why(source, a_node("node-b", 45.0))
 
 
 def test_a_target_above_its_threshold_may_be_cooler_than_the_node_of_the_pod() -> None:

@@ -145,6 +145,13 @@ def test_a_pod_of_which_nothing_is_shown_is_left_out() -> None:
     assert known_pod(of_pod()) is None
 
 
+def test_of_two_series_of_a_pod_none_is_known() -> None:
+    samples = of_pod(cpu=0.3, io=0.2)
+    samples["cpu"] = [*samples["cpu"], a_sample(0.9, "a", "shop", "web", uid="2")]
+
+    assert MeasuredPodPressure(io=0.2) == known_pod(samples)
+
+
 def test_a_pod_that_runs_for_less_than_the_window_is_left_out() -> None:
     young = msgspec.structs.replace(POD, since=NOW - 30)
 

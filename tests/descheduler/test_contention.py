@@ -8,6 +8,7 @@ from builders import GIB, NOW, a_node_utilization
 from descheduler.cluster_states import a_cluster, a_loaded_node, a_node, a_pod, names
 from descheduler.snapshots import a_pod as a_running_pod
 from descheduler.snapshots import a_snapshot, evaluation_settings
+from descheduler.test_cluster_builder import a_move
 
 from equipoise.contracts.configuration.settings import (
     FurtherThresholds,
@@ -23,6 +24,7 @@ from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.abnormal_counts import AbnormalCount
+from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 
 PRESSURE = PressureThresholds(cpu=20, io=20)
 THRESHOLDS = Thresholds(
@@ -30,6 +32,7 @@ THRESHOLDS = Thresholds(
 )
 STRATEGY = LowNodeLoad()
 IDLE = a_loaded_node("idle", 0.1)
+HALF = {"5m": Resources(cpu=5.0, memory=8 * GIB)}
 
 
 def under_pressure(
@@ -126,6 +129,33 @@ def test_a_more_important_pod_stays_when_a_less_important_one_uses_enough() -> N
     assert ["other"] == moved_pods(seen(node, IDLE))
 
 
+def test_a_pod_that_uses_little_stays_although_it_is_less_important() -> None:
+    pods = [a_pod("small", cpu=0.1), a_pod("large", cpu=2.5, priority=10)]
+
+    assert ["large"] == moved_pods(seen(under_pressure(a_node("waiting", pods, usage=HALF), cpu=0.6), IDLE))
+
+
+def test_of_two_pods_that_use_the_disk_the_one_that_uses_more_leaves() -> None:
+    used = {"uid-a": MeasuredPodPressure(disk=1e8), "uid-b": MeasuredPodPressure(disk=2e8)}
+    node = under_pressure(a_node("waiting", [a_pod("a", cpu=0.5), a_pod("b", cpu=0.5)]), used, io=0.5)
+
+    assert ["b"] == moved_pods(seen(node, IDLE))
+
+
+def test_the_node_whose_pods_wait_longest_is_relieved_first() -> None:
+    less = under_pressure(a_node("a", [a_pod("less", cpu=2.0)], usage=HALF), cpu=0.3)
+    more = under_pressure(a_node("b", [a_pod("more", cpu=2.0)], usage=HALF), cpu=0.9)
+
+    assert ["more", "less"] == moved_pods(seen(less, more, IDLE, a_loaded_node("idle-2", 0.1)))
+
+
+def test_a_node_that_waits_for_memory_is_neither_hot_nor_idle() -> None:
+    pressure = NodePressure(sampled_at=NOW, waiting=Pressure(memory=0.9))
+    node = msgspec.structs.replace(a_loaded_node("waiting", 0.1), pressure=pressure, contention={"memory": 0.9})
+
+    assert {"waiting": "between", "idle": "idle"} == states(seen(node, IDLE))
+
+
 def test_a_node_with_pressure_is_no_idle_node() -> None:
     """Without another idle node, nothing moves."""
     node = under_pressure(a_loaded_node("waiting", 0.1), cpu=0.4)
@@ -195,6 +225,14 @@ def test_a_further_resource_named_io_is_not_calm_because_nobody_waits_for_disks(
     assert "hot" == states(seen(*nodes, require_pressure=True, thresholds=limits, further=("io",)))["busy"]
 
 
+def test_a_node_that_is_busy_by_its_production_pods_is_not_emptied_without_pressure_either() -> None:
+    thresholds = msgspec.structs.replace(THRESHOLDS, prod_high=ResourceThresholds(cpu=30))
+    busy = under_pressure(a_loaded_node("busy", 0.5), cpu=0.02)
+
+    assert "hot" == states(seen(busy, IDLE, thresholds=thresholds))["busy"]
+    assert "between" == states(seen(busy, IDLE, thresholds=thresholds, require_pressure=True))["busy"]
+
+
 # From messages
 
 
@@ -215,6 +253,16 @@ def moves_of(*utilizations: Any) -> tuple[list[tuple[str, str]], MovePlan]:
 
 def test_a_pod_leaves_after_five_evaluations_with_pressure() -> None:
     assert [("web-1", "node-b")] == moves_of(waiting_node(0.5))[0]
+
+
+def test_no_second_pod_leaves_before_pressure_was_measured_without_the_first() -> None:
+    snapshot = a_snapshot(a_running_pod("web-1"), a_running_pod("web-2"), pending={"intent": a_move()})
+    nodes = dict(snapshot.nodes) | {"node-a": waiting_node(0.5)}
+    builder = ClusterBuilder(msgspec.structs.replace(snapshot, nodes=nodes), evaluation_settings(THRESHOLDS))
+    node = next(item for item in builder.cluster().nodes if item.name == "node-a")
+
+    assert {} == node.contention
+    assert node.pressure is not None
 
 
 def test_old_pressure_is_unknown() -> None:

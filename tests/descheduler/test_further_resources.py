@@ -9,6 +9,7 @@ from builders import GIB, NOW, a_node_utilization
 from descheduler.cluster_states import THRESHOLDS, WINDOWS, a_cluster, a_node, a_pod, moved, names
 from descheduler.snapshots import a_pod as a_pod_object
 from descheduler.snapshots import a_snapshot, evaluation_settings
+from descheduler.test_cluster_builder import a_move
 
 from equipoise.contracts.configuration.settings import FurtherResource, FurtherThresholds, LoadSettings, Thresholds
 from equipoise.contracts.messages.descheduling import NodeClassification
@@ -18,6 +19,7 @@ from equipoise.descheduler.decisions.cluster import ClusterView
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
+from equipoise.descheduler.state.pending_moves import PendingMoves
 
 NETWORK = {"network": FurtherThresholds(high=70, low=40)}
 LIMITED = msgspec.structs.replace(THRESHOLDS, resources=NETWORK)
@@ -97,7 +99,8 @@ def test_a_target_is_not_filled_above_its_threshold_of_the_resource() -> None:
 def test_a_node_of_unknown_load_is_no_target_and_one_without_the_resource_is() -> None:
     """As a destination, a node of unknown load is full."""
     pods = [sending("sends", 0.3)]
-    unknown, plain = a_sending_node("unknown", None), a_sending_node("plain", None, resources={}, cpu=3.0)
+    base = Resources(cpu=10.0, memory=64 * GIB)
+    unknown, plain = a_sending_node("unknown", None), a_sending_node("plain", None, resources={}, base=base, cpu=3.0)
     cluster = a_sending_cluster(a_sending_node("busy", 0.9, pods), unknown, plain)
     assert [("sends", "plain")] == moves(cluster)
 
@@ -143,9 +146,11 @@ def sent(
     )
 
 
-def nodes_of(*utilizations: NodeUtilization, load: LoadSettings | None = None) -> dict[str, ClusterNode]:
+def nodes_of(
+    *utilizations: NodeUtilization, load: LoadSettings | None = None, pending: PendingMoves | None = None
+) -> dict[str, ClusterNode]:
     pod = a_pod_object("web-1")
-    snapshot = a_snapshot(pod)
+    snapshot = a_snapshot(pod, pending=pending or {})
     snapshot = msgspec.structs.replace(snapshot, nodes={each.node: each for each in utilizations})
     settings = evaluation_settings(Thresholds(resources=NETWORK))
     settings = settings if load is None else msgspec.structs.replace(settings, load=load)
@@ -173,6 +178,14 @@ def test_a_node_without_a_resource_that_it_should_have_is_no_target() -> None:
     node = nodes_of(sent("node-a", 10.0), silent, load=LoadSettings(resources={"network": network}))["node-b"]
     assert "its network load is unknown: the collector does not measure it" == node.target_refusal
     assert "" == nodes_of(sent("node-a", 10.0), silent)["node-b"].target_refusal
+
+
+def test_a_pending_move_takes_the_usage_from_one_node_to_the_other() -> None:
+    """Before anything is measured."""
+    move = a_move(expected_reduction=Resources(cpu=2.0, memory=GIB, further={"network": 30.0}))
+    utilizations = sent("node-a", 90.0, pods={"uid-web-1": 30.0}), sent("node-b", 10.0)
+    nodes = nodes_of(*utilizations, pending={"intent": move})
+    assert ({"network": -30.0}, {"network": 30.0}) == (nodes["node-a"].coming.further, nodes["node-b"].coming.further)
 
 
 def test_the_usage_of_a_pod_moves_with_it() -> None:
