@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from testbed.real_nodes.machines import added, machine_state
+from testbed.real_nodes.machines import left_over, machine_state
 
 from equipoise.testbed.real_nodes.requirements import RealNodesError, check_machine
 
@@ -41,4 +41,4 @@ def test_a_pod_moves_to_its_target_on_real_nodes() -> None:
     assert result["evictions"] == 1, "the limit of the first hour"
     # Whether the loads fell is not tested: all nodes are one machine, and other work on it changes them.
     assert result["load_before"].keys() == result["load_after"].keys() == {"n1", "n2"}
-    assert added(before, machine_state()) == {}
+    assert left_over(before) == {}

@@ -72,8 +72,17 @@ class Client:
         )
 
 
+async def first_answer(host: str, port: int) -> None:
+    """Waits for the first answer: a node learns of a Service some moments after its pod is ready."""
+    client = Client(host, port)
+    while client.requests == client.failed:
+        await client.ask()
+        await asyncio.sleep(PERIOD)
+
+
 async def main(host: str, port: int) -> None:
-    """Asks until the process ends."""
+    """Asks until the process ends, and counts from the first answer on."""
+    await first_answer(host, port)
     client = Client(host, port)
     running: set[asyncio.Task[None]] = set()
     begun = reported = time.monotonic()

@@ -282,10 +282,12 @@ async def moving(installation: Installation) -> AsyncIterator[Moves]:
         first = await moves.clients()
         assert first["failed"] == 0, first
         watching = asyncio.create_task(moves.watched.watch(installation))
-        yield moves
-        if watching.done():
-            watching.result()
-        watching.cancel()
+        try:
+            yield moves
+            if watching.done():
+                watching.result()
+        finally:
+            watching.cancel()
 
 
 async def run(moves: Moves, number: int) -> dict[str, Any]:

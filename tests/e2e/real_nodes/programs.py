@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from deployment.base import ROOT
-from testbed.real_nodes.machines import added, machine_state
+from testbed.real_nodes.machines import left_over, machine_state
 
 from equipoise.testbed.real_nodes.requirements import (
     REAL_NODES,
@@ -40,6 +40,6 @@ def result_of(
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert added(before, machine_state()) == {}
+    assert left_over(before) == {}
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result

@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from e2e.real_nodes.http_client import Client
+from e2e.real_nodes.http_client import Client, first_answer
 
 
 async def asked(answer: bytes) -> Client:
@@ -47,3 +47,16 @@ async def test_a_refused_connection_has_failed_and_is_named() -> None:
     report = json.loads(client.report())
     assert (report["requests"], report["failed"]) == (1, 1)
     assert "ConnectionRefusedError" in report["failures"][0]
+
+
+async def test_the_first_answer_is_waited_for() -> None:
+    answers = [b"", b"HTTP/1.0 503 Service Unavailable\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\nok"]
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answers.pop(0))
+        writer.close()
+
+    async with await asyncio.start_server(respond, "127.0.0.1", 0) as server:
+        await first_answer("127.0.0.1", server.sockets[0].getsockname()[1])
+    assert answers == []

@@ -1,6 +1,7 @@
 """What real nodes need is there already, and what a machine looks like without them."""
 
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.testbed.binaries.build import COREDNS, NODE, default_cache
-from equipoise.testbed.real_nodes.leftovers import PREFIX
+from equipoise.testbed.real_nodes.leftovers import PREFIX, has_ended
 from equipoise.testbed.real_nodes.requirements import CGROUPS, RealNodesError, check_machine
 from equipoise.testbed.real_nodes.tree import NODE_TREE
 
@@ -50,3 +51,14 @@ def machine_state() -> dict[str, frozenset[str]]:
 def added(before: dict[str, frozenset[str]], after: dict[str, frozenset[str]]) -> dict[str, frozenset[str]]:
     """What is there now and was not before. Other clusters may run on the machine, and end."""
     return {name: found - before[name] for name, found in after.items() if found - before[name]}
+
+
+def left_over(before: dict[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """What a cluster that has ended left. Clusters of other processes may have begun since."""
+    found = {name: frozenset(filter(_is_left, texts)) for name, texts in added(before, machine_state()).items()}
+    return {name: texts for name, texts in found.items() if texts}
+
+
+def _is_left(text: str) -> bool:
+    owner = re.search(rf"{PREFIX}-\d+-\d+", text)
+    return owner is None or has_ended(owner[0])
