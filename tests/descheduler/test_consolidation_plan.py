@@ -15,7 +15,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from equipoise.contracts.configuration.prices import NodePrice, PriceTable
-from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
+from equipoise.contracts.configuration.settings import FurtherThresholds, ResourceThresholds, Thresholds
 from equipoise.contracts.kubernetes.nodes.consolidation_taint import consolidation_taint
 from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.load.daily_profile import SLOTS
@@ -48,6 +48,15 @@ def test_nodes_go_as_long_as_the_others_stay_below_the_threshold() -> None:
     assert plan.hottest_before is not None
     assert plan.hottest_after is not None
     assert (plan.hottest_before.load, plan.hottest_after.load) == (pytest.approx(0.2), pytest.approx(0.6))
+
+
+def test_a_threshold_of_a_further_resource_changes_no_plan() -> None:
+    """It has no day. Only its nodes above the threshold are no targets."""
+    cluster = three_nodes(2.0).cluster()
+    limits = Thresholds(resources={"network": FurtherThresholds(high=70), "gpu": FurtherThresholds(high=70)})
+    limited = msgspec.structs.replace(cluster, thresholds=limits, further=("network", "gpu"))
+
+    assert names(consolidation_plan(limited, WITHOUT_MARGIN)) == names(consolidation_plan(cluster, WITHOUT_MARGIN))
 
 
 def test_the_forecast_of_every_hour_decides_and_not_the_mean() -> None:

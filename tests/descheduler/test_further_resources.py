@@ -1,7 +1,7 @@
 """Further resources in plans: nodes that are hot in one are relieved of the pods that use it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -10,14 +10,25 @@ from descheduler.cluster_states import THRESHOLDS, WINDOWS, a_cluster, a_node, a
 from descheduler.snapshots import a_pod as a_pod_object
 from descheduler.snapshots import a_snapshot, evaluation_settings
 from descheduler.test_cluster_builder import a_move
+from hypothesis import given
+from hypothesis import strategies as st
 
 from equipoise.contracts.configuration.settings import FurtherResource, FurtherThresholds, LoadSettings, Thresholds
+from equipoise.contracts.load.metric_rule import MetricRule
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.messages.utilization import NodeUtilization, ResourceStatus, WindowUsage
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
+from equipoise.descheduler.decisions.consolidation.consolidation_settings import Consolidation
+from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
+from equipoise.descheduler.decisions.planning.thresholds import Deviation
+from equipoise.descheduler.decisions.strategies import Strategy, name_of
+from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.decisions.strategies.rules import MoveByRules
+from equipoise.descheduler.state.abnormal_counts import AbnormalCount
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.descheduler.state.pending_moves import PendingMoves
 
@@ -193,3 +204,54 @@ def test_the_usage_of_a_pod_moves_with_it() -> None:
     node = nodes_of(sent("node-a", 90.0, pods={"uid-web-1": 30.0}), sent("node-b", 10.0))["node-a"]
     assert {"network": 0.9} == node.load("5m").further
     assert {"network": 30.0} == node.pods[0].usage.further
+
+
+AMOUNTS = st.none() | st.sampled_from([0.0, 10.0, 69.9, 70.0, 90.0, 150.0])
+STRATEGIES = (
+    LowNodeLoad(),
+    LowNodeLoad(deviation=Deviation()),
+    MoveByRules(rules=(MetricRule(metric="network", operator="GreaterThan", target=60),)),
+    BinPack(),
+    LevelDay(current_load_weight=1.0),
+)
+
+
+@given(
+    amounts=st.tuples(AMOUNTS, AMOUNTS, AMOUNTS),
+    ages=st.tuples(*[st.sampled_from([5.0, 5.0, 200.0])] * 3),
+    capacity=st.sampled_from([None, 0.0, 100.0]),
+    strategy=st.sampled_from(STRATEGIES),
+    mode=st.sampled_from(["off", "observe", "act"]),
+)
+def test_whatever_is_measured_no_target_is_hot_in_the_resource_or_unknown(
+    amounts: tuple[float | None, ...],
+    ages: tuple[float, ...],
+    capacity: float | None,
+    strategy: Strategy,
+    mode: Literal["off", "observe", "act"],
+) -> None:
+    """In whole evaluations, consolidation included. `capacity`: that of the last node."""
+    nodes = ("node-a", "node-b", "node-c")
+    measured = {
+        name: sent(name, amount, age=age, pods={"uid-web-1": 30.0} if name == "node-a" else None)
+        for name, amount, age in zip(nodes, amounts, ages, strict=True)
+    }
+    further = None if capacity is None else {"network": capacity}
+    last = measured["node-c"]
+    measured["node-c"] = msgspec.structs.replace(last, base=msgspec.structs.replace(last.base, further=further))
+    count = AbnormalCount(abnormal=4, evaluated_at=NOW - 120, sampled_at=NOW - 120, abnormal_at=NOW - 120)
+    counts = {name_of(strategy): dict.fromkeys(nodes, count)}
+    snapshot = msgspec.structs.replace(a_snapshot(a_pod_object("web-1"), nodes=nodes), nodes=measured, counts=counts)
+    settings = msgspec.structs.replace(
+        evaluation_settings(Thresholds(resources=NETWORK)),
+        strategies=(strategy,),
+        consolidation=Consolidation(mode=mode),
+    )
+    for result in evaluate(snapshot, settings).results:
+        for move in result.plan.moves:
+            target = measured[move.target]
+            sent_by_target = (target.windows["5m"].mean.further or {}).get("network")
+            assert sent_by_target is not None
+            assert sent_by_target <= 70.0
+            assert NOW - target.resources["network"].sampled_at <= 120
+            assert (target.base.further or {}).get("network")

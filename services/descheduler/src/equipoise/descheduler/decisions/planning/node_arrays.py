@@ -44,7 +44,10 @@ def bases(nodes: Sequence[ClusterNode], further: Sequence[str] = ()) -> Array:
     values = np.where(values > 0, values, np.nan)
     return _with_further(
         values,
-        [[node.base.amount(name) if name in node.resources else math.inf for name in further] for node in nodes],
+        [
+            [node.base.amount(name) or None if name in node.resources else math.inf for name in further]
+            for node in nodes
+        ],
     )
 
 

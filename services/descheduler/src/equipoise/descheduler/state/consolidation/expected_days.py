@@ -42,7 +42,7 @@ class ExpectedDays:
         )
         """The high threshold (0..1) of each column."""
 
-        base = projection.base
+        base = projection.base[:, : len(MEASURED)]  # further resources have no days
         self._base: Array = np.concatenate(
             [np.repeat(base[:, :2], SLOTS, axis=1), base[:, :2], base[:, :2], base[:, 2:]], axis=1
         )
