@@ -69,7 +69,7 @@ def print_table(results: list[ConsolidationFigures]) -> None:
             f"{result.evictions_before} + {result.evictions}",
             f"{result.missing_seconds:.0f}",
             f"{result.hot_node_hours:.1f} ({result.hot_node_hours / result.node_hours:.1%})",
-            f"{result.hottest:.0f} %",
+            "?" if result.hottest is None else f"{result.hottest:.0f} %",
             f"{result.pending_pods}",
             f"{result.longest_pending:.0f}",
         )

@@ -257,6 +257,16 @@ def test_what_was_pending_or_missing_before_does_not_count() -> None:
     assert result.missing_seconds == 2.0
 
 
+def test_the_load_after_no_node_was_emptied_is_no_number() -> None:
+    """The time of the figures begins with the first node that is emptied: then it has no length."""
+    pods = (Placed(name="shop/web-1-a", node="a", since=0, until=FOREVER),)
+    past = History(nodes=(Span(name="a", since=-9, until=FOREVER),), pods=pods, pending=(), evictions=())
+    result = result_of(measured(past, begin=20, end=20), 480.0)
+
+    assert (result.hottest, result.hot_node_hours_share) == (None, None)
+    assert consolidation_sentence(result).endswith("0 pods waited for a node, no node was emptied")
+
+
 def test_the_demo_counts_all_evictions_and_prices_the_nodes_that_are_gone() -> None:
     """Also those that relieved hot nodes before the first node could go."""
     nodes = (Span(name="a", since=-9, until=FOREVER), Span(name="b", since=-9, until=5))

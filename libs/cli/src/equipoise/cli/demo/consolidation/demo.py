@@ -13,7 +13,7 @@ from equipoise.cli.terminal import count
 from equipoise.testbed.karpenter import Karpenter
 
 NODES = 12
-COURSE = UntilIdle(step_seconds=4, idle_seconds=75.0, longest_seconds=560.0)
+COURSE = UntilIdle(step_seconds=4, idle_seconds=75.0, longest_seconds=200.0)
 """The day that is measured takes 384 s. A node whose emptying was ended is tried again after four hours, which are 64 s
 here."""
 
@@ -40,10 +40,11 @@ class ConsolidationDemoResult(msgspec.Struct, frozen=True, kw_only=True):
     pending_pods: int
     """Pods for which kube-scheduler found no node at first."""
 
-    hot_node_hours_share: float
-    """The share of the node-hours with a load above 80 %, from the first node on that was emptied."""
+    hot_node_hours_share: float | None
+    """The share of the node-hours with a load above 80 %, from the first node on that was emptied; None if no node
+    was."""
 
-    hottest: float
+    hottest: float | None
     """The highest load of a node in this time, in percent."""
 
     seconds: float
@@ -83,18 +84,21 @@ def result_of(found: ConsolidationFigures, seconds: float) -> ConsolidationDemoR
         evictions=found.evictions_before + found.evictions,
         seconds_with_fewer_ready=round(found.missing_seconds, 3),
         pending_pods=found.pending_pods,
-        hot_node_hours_share=round(found.hot_node_hours / found.node_hours, 4) if found.node_hours else 0.0,
-        hottest=round(found.hottest, 1),
+        hot_node_hours_share=round(found.hot_node_hours / found.node_hours, 4) if found.node_hours else None,
+        hottest=None if found.hottest is None else round(found.hottest, 1),
         seconds=round(seconds, 1),
     )
 
 
 def consolidation_sentence(result: ConsolidationDemoResult) -> str:
     """What the demo prints at its end."""
+    loads = "no node was emptied"
+    if result.hottest is not None and result.hot_node_hours_share is not None:
+        loads = f"no more than {result.hottest:.0f} % of a node used"
+        loads = f"{loads}, {result.hot_node_hours_share:.1%} of the node-hours above {HOT:.0%}"
     return (
         f"{count(result.nodes_before, 'node')} → {result.nodes_after} ({result.saved_per_month:,.2f} a month at "
         f"{INSTANCE_TYPE.price:.2f} per hour; the requests of the pods need at least {result.nodes_by_requests}): "
         f"{count(result.evictions, 'pod')} moved, {result.seconds_with_fewer_ready:g} s with fewer ready endpoints "
-        f"than replicas, {count(result.pending_pods, 'pod')} waited for a node, no more than {result.hottest:.0f} % "
-        f"of a node used, {result.hot_node_hours_share:.1%} of the node-hours above {HOT:.0%}"
+        f"than replicas, {count(result.pending_pods, 'pod')} waited for a node, {loads}"
     )

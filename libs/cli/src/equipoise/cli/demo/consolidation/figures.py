@@ -61,8 +61,9 @@ class ConsolidationFigures(msgspec.Struct, frozen=True, kw_only=True):
     hot_node_hours: float
     """Node-hours above 80 % of the cores."""
 
-    hottest: float
-    """The highest load of a node, in percent. Nodes of kwok do not throttle their pods."""
+    hottest: float | None
+    """The highest load of a node, in percent; None if the time is too short to know one. Nodes of kwok do not throttle
+    their pods."""
 
     pending_pods: int
     """Pods for which kube-scheduler found no node at first."""
@@ -108,7 +109,7 @@ def figures(
         evictions_before=sum(at < begin for at in past.evictions),
         missing_seconds=sum(shortage.seconds for shortage in endpoints.shortages if begin <= shortage.since < end),
         hot_node_hours=sum(load > HOT for load in loads) * sample_seconds * factor,
-        hottest=100 * max(loads, default=0.0),
+        hottest=100 * max(loads) if loads else None,
         pending_pods=len(pending),
         pending_seconds=sum(pending),
         longest_pending=max(pending, default=0.0),

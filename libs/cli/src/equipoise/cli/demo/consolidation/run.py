@@ -66,7 +66,8 @@ class UntilIdle(msgspec.Struct, frozen=True, kw_only=True):
     """How long no node has been emptied at the end, in real seconds."""
 
     longest_seconds: float
-    """The time after which it ends in any case, in real seconds since its start."""
+    """The time after the measured day at which it ends in any case, in real seconds: a slow machine needs longer until
+    the day begins."""
 
 
 @dataclass(kw_only=True)
@@ -106,7 +107,7 @@ class ConsolidationRun:
                 assert emptying is not None, "only Equipoise has nothing left to do"
                 await api.apply([node_pool(self.participant.policy)])
                 measured = time.time() + day.seconds  # noqa: TID251
-                until = started + course.longest_seconds
+                until = measured + course.longest_seconds
                 end = await self._wait(
                     pid, until, emptying, lambda: emptying.idle_seconds(measured) > course.idle_seconds
                 )
