@@ -68,11 +68,12 @@ def test_waiting_at_the_own_limit_is_not_because_of_others(
     assert waiting == waiting_for_others(pressure)
 
 
-def test_the_scorer_takes_the_pressure_from_the_messages() -> None:
+@pytest.mark.parametrize(("age", "waiting"), [(0.0, 0.3), (179.0, 0.3), (181.0, np.nan), (-60.0, np.nan)])
+def test_the_scorer_takes_the_pressure_from_the_messages_if_it_is_fresh(age: float, waiting: float) -> None:
     state = a_scoring_state({"a": 1.0, "b": 1.0})
-    pressure = NodePressure(sampled_at=NOW, waiting=Pressure(cpu=0.3))
+    pressure = NodePressure(sampled_at=NOW - age, waiting=Pressure(cpu=0.3))
     state.nodes.on_utilization(a_node_utilization("a", 1.0, pressure=pressure, sequence=2), NOW)
 
     candidates = state.nodes.candidates(["a", "b"], state.nodes.rows(["a", "b"]), NOW)
     assert candidates.waiting is not None
-    assert np.array_equal([0.3, np.nan], candidates.waiting, equal_nan=True)
+    assert np.array_equal([waiting, np.nan], candidates.waiting, equal_nan=True)

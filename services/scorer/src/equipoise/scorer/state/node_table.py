@@ -13,7 +13,7 @@ import msgspec
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.cluster_messages import ClusterMessages
-from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, UsageOf, usage_on_node
+from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, UsageOf, is_fresh, usage_on_node
 from equipoise.contracts.load.demand import EstimateSource, fresh_windows, pod_usage
 from equipoise.contracts.load.pressure import waiting_for_others
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
@@ -388,7 +388,10 @@ class NodeTable:
             batch_work=batch_work,
         )
         table.load[row], table.base[row] = load, base_of(utilization)
-        waiting = waiting_for_others(utilization.pressure)
+        pressure = utilization.pressure
+        # Its exporter may be another one than that of the load.
+        fresh = pressure is not None and is_fresh(pressure.sampled_at, now, self._settings.freshness.score)
+        waiting = waiting_for_others(pressure) if fresh else None
         table.waiting[row] = math.nan if waiting is None else waiting
         if batch_work:
             total = corrected_load(utilization, placement, usage_of, load=self._settings)
