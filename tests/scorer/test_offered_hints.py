@@ -32,7 +32,7 @@ class Namespace:
 
     def __init__(self, *, name_bytes: int = 40, sharing: bool = True) -> None:
         names: Rows = np.full(NODES, name_bytes, np.intp)
-        self._offered = OfferedHints(["shop"] if sharing else [], names, ONE_POINT)
+        self._offered = OfferedHints({"shop": 30_000} if sharing else {}, names, ONE_POINT)
 
     def choose(self, points: Singles, before: Selection = NONE, own: Selection | None = None) -> OfferedHint:
         own = own or select(points[np.newaxis], ALL[np.newaxis], ONE_POINT)

@@ -11,7 +11,7 @@ from equipoise.contracts.hints.hints_object import MAX_BYTES, stored_hints
 from equipoise.contracts.numeric import Flags, Singles
 from equipoise.scorer.decisions.placement_hints.selection import Selection, select
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
-from equipoise.scorer.decisions.placement_hints.sharing import bytes_of_hints, must_share, points_lost
+from equipoise.scorer.decisions.placement_hints.sharing import bytes_of_hints, must_share, points_lost, space_for_hints
 from equipoise.scorer.decisions.placement_hints.terms import workload_hint
 
 NODES = 12
@@ -76,6 +76,12 @@ def test_workloads_share_hints_where_an_object_has_no_space_for_theirs(
     nodes: int, workloads: int, expected: bool
 ) -> None:
     assert expected == must_share(workloads, np.full(nodes, 44, np.intp), HintSettings())
+
+
+@pytest.mark.parametrize(("workloads", "expected"), [(100, 56_940), (600, 34_440), (10_000, 30_720)])
+def test_hints_have_the_space_that_the_names_of_workloads_leave(workloads: int, expected: int) -> None:
+    """At least half of the object."""
+    assert expected == space_for_hints(workloads)
 
 
 @pytest.mark.parametrize("nodes", [100, 1_000])

@@ -16,10 +16,6 @@ MAX_BYTES = 60 * 1024
 """The maximum size of the hints in one object, in bytes. With its metadata, the object has less than 64 KiB, so that
 the API server writes and distributes it within milliseconds."""
 
-MAX_BYTES_OF_NODES = MAX_BYTES // 2
-"""The part of it for nodes and their weights. The scorer lets workloads share hints as soon as those of a namespace
-would have more; the rest has space for the names of at least 600 workloads."""
-
 _BYTES_BESIDE_KEY = 5
 """The colon and the comma after a key, and the index of a shared hint."""
 

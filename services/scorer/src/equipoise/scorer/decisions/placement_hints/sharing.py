@@ -14,8 +14,8 @@ _BYTES_OF_INDEX = 4
 _BYTES_OF_TERMS = 150
 """The weights and the names of the fields of a hint."""
 
-_BYTES_OF_KEY = 40
-"""The name of a workload, usually."""
+_BYTES_OF_KEY = 45
+"""The name of a workload, and the place of its hint, usually or less."""
 
 
 def bytes_of_hints(selection: Selection) -> Rows:
@@ -24,6 +24,12 @@ def bytes_of_hints(selection: Selection) -> Rows:
     entries = np.bitwise_count(selection.grades).sum(axis=1) + (selection.worst >= 0).sum(axis=1)
     sizes: Rows = (_BYTES_OF_TERMS + _BYTES_OF_INDEX * entries).astype(np.intp)
     return sizes
+
+
+def space_for_hints(workloads: int) -> int:
+    """The bytes for nodes and their weights in the object of a namespace with this many workloads: what their names
+    leave, but at least half of it. So the names of about 700 workloads have space, of more only those of the first."""
+    return max(MAX_BYTES // 2, MAX_BYTES - _BYTES_OF_KEY * workloads)
 
 
 def must_share(workloads: int, name_bytes: Rows, settings: HintSettings) -> bool:

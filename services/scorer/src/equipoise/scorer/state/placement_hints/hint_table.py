@@ -23,7 +23,7 @@ from equipoise.scorer.decisions.placement_hints.hint_nodes import HintNode, hint
 from equipoise.scorer.decisions.placement_hints.sampling import targets_beside
 from equipoise.scorer.decisions.placement_hints.selection import Selection, joined, merged, select, spread, unchanged
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
-from equipoise.scorer.decisions.placement_hints.sharing import must_share
+from equipoise.scorer.decisions.placement_hints.sharing import must_share, space_for_hints
 from equipoise.scorer.decisions.placement_hints.terms import hint_for_replacements, workload_hint
 from equipoise.scorer.state.placement_hints.node_constraints import NodeConstraints
 from equipoise.scorer.state.placement_hints.node_snapshot import NodeSnapshot, node_snapshot
@@ -279,8 +279,12 @@ class HintTable:
         """No hints yet, for the namespaces with so many workloads that these must share hints."""
         name_bytes = np.array([len(name) + 3 for name in snapshot.hostnames], np.intp)
         counts = Counter(workload.namespace for workload in workloads)
-        sharing = [name for name, count in counts.items() if must_share(count, name_bytes, self._settings)]
-        return OfferedHints(sharing, name_bytes, self._settings)
+        space = {
+            name: space_for_hints(count)
+            for name, count in counts.items()
+            if must_share(count, name_bytes, self._settings)
+        }
+        return OfferedHints(space, name_bytes, self._settings)
 
     def _no_choice(self, workloads: int) -> _Choice:
         """No nodes, except those that every hint avoids."""

@@ -1,10 +1,9 @@
 """The hints that workloads of a namespace may share, while hints are computed."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.contracts.hints.hints_object import MAX_BYTES_OF_NODES
 from equipoise.contracts.messages.placement import WorkloadHint
 from equipoise.contracts.numeric import Flags, Rows, Singles, np
 from equipoise.scorer.decisions.placement_hints.selection import Selection, joined
@@ -38,8 +37,8 @@ class _Namespace(msgspec.Struct, kw_only=True):
     """The selections that the workloads of the offers had until now."""
 
     named: Flags
-    size: int = 0
-    """Bytes of the offers and of the names of their nodes."""
+    space: int
+    """Bytes for further offers and the names of their nodes."""
 
     def add(self, offer: OfferedHint, before: Selection) -> None:
         first = not self.offers
@@ -51,9 +50,10 @@ class _Namespace(msgspec.Struct, kw_only=True):
 class OfferedHints:
     """The offers of the namespaces whose workloads share hints."""
 
-    def __init__(self, namespaces: Collection[str], name_bytes: Rows, settings: HintSettings) -> None:
-        """`name_bytes`: the bytes of the name of each node."""
-        self._sharing = frozenset(namespaces)
+    def __init__(self, space: Mapping[str, int], name_bytes: Rows, settings: HintSettings) -> None:
+        """`space`: the bytes for offers in each namespace whose workloads share hints. `name_bytes`: the bytes of the
+        name of each node."""
+        self._space = space
         self._name_bytes = name_bytes
         self._min_change = settings.min_change
         self._namespaces: dict[str, _Namespace] = {}
@@ -67,22 +67,23 @@ class OfferedHints:
         one.
         """
         offer = OfferedHint(selection=own)
-        if namespace not in self._sharing or own.best[0, 0] < 0:
+        if namespace not in self._space or own.best[0, 0] < 0:
             return offer
         existing = self._namespaces.get(namespace)
         if existing is None:
             named = np.zeros(len(self._name_bytes), np.bool_)
-            existing = _Namespace(offers=[], selections=own, before=before, named=named)
+            space = self._space[namespace]
+            existing = _Namespace(offers=[], selections=own, before=before, named=named, space=space)
             self._namespaces[namespace] = existing
         elif (index := self._shared(existing, own, before, points, candidates)) is not None:
             return existing.offers[index]
         nodes = np.concatenate([own.best[0], own.worst[0]])
         new = np.unique(nodes[(nodes >= 0) & ~existing.named[nodes]])
         size = int(bytes_of_hints(own)[0]) + int(self._name_bytes[new].sum())
-        if existing.offers and existing.size + size > MAX_BYTES_OF_NODES:
+        if existing.offers and size > existing.space:
             return existing.offers[int(points_lost(points, candidates, own, existing.selections).argmin())]
         existing.named[new] = True
-        existing.size += size
+        existing.space -= size
         existing.add(offer, before)
         return offer
 
