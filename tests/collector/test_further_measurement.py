@@ -182,3 +182,17 @@ def test_a_source_without_promql_refuses_further_resources() -> None:
     assert open_promql_source(CollectorSettings(source="metrics-server"), LoadSettings(), ManualClock(0.0)) is None
     with pytest.raises(ConfigurationError, match=r"load\.resources needs collector\.source prometheus"):
         open_promql_source(CollectorSettings(source="metrics-server"), load, ManualClock(0.0))
+
+
+async def test_the_age_is_that_of_the_shortest_window() -> None:
+    """Its queries fail, and those of longer windows do not: a value that grows old does not look fresh."""
+    async with measuring(network=NETWORK) as (world, promql):
+        await world.advance(1)
+        before = world.nodes()["a"].resources["network"].sampled_at
+        promql.fails = lambda text: "[300000ms]" in text
+        await world.advance(100)
+
+        assert before == world.nodes()["a"].resources["network"].sampled_at
+        promql.fails = lambda text: False
+        await world.advance(30)
+        assert world.nodes()["a"].resources["network"].sampled_at > before

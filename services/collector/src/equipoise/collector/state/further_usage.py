@@ -106,9 +106,9 @@ class FurtherUsage:
     def _status(self, uid: str, resource: str, now: float) -> ResourceStatus:
         reading = self._reading(uid, self._load.shortest.name, resource, now)
         capacity, why = self._capacities.get(uid, {}).get(resource, (None, NOT_MEASURED))
-        times = (reading.sampled_at for (_, name), reading in self._readings.get(uid, {}).items() if name == resource)
+        # A newer sample of a longer window would make an old value of this one look fresh.
         return ResourceStatus(
-            sampled_at=max(times, default=0.0), unknown=reading.unknown or ("" if capacity is not None else why)
+            sampled_at=reading.sampled_at, unknown=reading.unknown or ("" if capacity is not None else why)
         )
 
 
