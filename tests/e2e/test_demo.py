@@ -119,7 +119,7 @@ async def test_every_pod_moves_without_a_gap() -> None:
 async def test_a_campaign_fills_new_nodes_and_ends() -> None:
     """All moves are without a gap. Each new node needs a pod before the spread can fall: with ten of them beside forty,
     it is halved within a third of the moves; beside twelve, that takes half of them. On a machine that freezes,
-    Prometheus scrapes late, and the campaign stops where the measured spread is above the plan.
+    loads are measured late, replacements are not where they were planned, and the campaign may stop.
     """
     console = Console(file=io.StringIO(), force_terminal=False, width=200)
     options = DemoOptions(nodes=NODES, surge=True, rebalance=True)
