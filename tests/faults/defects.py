@@ -878,8 +878,8 @@ DEFECTS = (
         "a restored pod reported as evicted",
         (
             f"{BINDER}/decisions/surge/next_step.py",
-            'End(outcome=Outcome.FAILED, detail=f"the pod was restored: {move.why}")',
-            'End(outcome=Outcome.EVICTED, detail=f"the pod was restored: {move.why}")',
+            'End(outcome=Outcome.FAILED, detail=f"the pod was restored: {move.why}{left_over}")',
+            'End(outcome=Outcome.EVICTED, detail=f"the pod was restored: {move.why}{left_over}")',
         ),
         tests="tests/binder/test_surge_next_step.py::test_a_restored_pod_ends_the_move_with_the_reason",
         fault="moves_replacements_fail",
@@ -928,8 +928,8 @@ DEFECTS = (
         "pressure in any unit",
         (
             f"{COLLECTOR}/decisions/pressure/pressure_readings.py",
-            "    wrong = {name: value for name, value in values.items() if not 0.0 <= value <= MAX_SHARE}",
-            "    wrong = {name: value for name, value in values.items() if not 0.0 <= value}",
+            "    wrong = {name: value for name, value in values.items() if MAX_SHARE < value < math.inf}",
+            "    wrong = {name: value for name, value in values.items() if 1e9 < value < math.inf}",
         ),
         tests="tests/collector/test_pressure_readings.py::test_a_wrong_unit_of_one_node_does_not_affect_the_others",
     ),
