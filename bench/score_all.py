@@ -76,6 +76,13 @@ def main() -> None:
             prioritize_cpu(state, names)
 
 
+def respond(state: ScoringState, body: bytes, now: float) -> bytes:
+    """The response to a prioritize request, as the extender computes it."""
+    request = parse_request(body, state.nodes.rows)
+    prioritized = state.prioritize(request.pod, request.names, now, rows=request.rows)
+    return write_priorities(request.names, prioritized.scores.scores, plain=request.plain)
+
+
 def prioritize_cpu(state: ScoringState, names: list[str], requests: int = 1_000) -> None:
     """CPU time from request body to response body. Requests are 5 ms apart, pods never placed: 400 reservations.
 
@@ -89,9 +96,7 @@ def prioritize_cpu(state: ScoringState, names: list[str], requests: int = 1_000)
             body = clusters.extender_body(number * step, generator.sample(names, count))
             now += 0.005
             started = time.process_time()
-            request = parse_request(body)
-            prioritized = state.prioritize(request.pod, request.names, now)
-            write_priorities(request.names, prioritized.scores.scores)
+            respond(state, body, now)
             taken.append(time.process_time() - started)
         target = ("<=", 250.0) if count == 500 else None
         pods = "in turn" if step == 1 else "burst"

@@ -7,12 +7,13 @@ machine's monotonic time.
 import os
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from equipoise.contracts.bus.channels import Channel, M
 from equipoise.contracts.messages.utilization import NodeUtilization
-from equipoise.runtime.bus import Bus, OnMessage
+from equipoise.runtime.bus import Bus, OnMessages
 from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.runtime.process.main import run
 from equipoise.scorer.__main__ import start as start_scorer
@@ -30,16 +31,17 @@ class WatchedBus:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._bus, name)
 
-    async def follow(self, channel: Channel[M], on_message: OnMessage[M], **options: Any) -> None:
-        def counted(message: M, now: float) -> object:
-            result = on_message(message, now)
-            if isinstance(message, NodeUtilization):
-                self._handled[message.sequence] += 1
-                if self._handled[message.sequence] == self._nodes:
-                    print(message.sequence, time.monotonic(), flush=True)
-            return result
+    async def follow_many(self, channel: Channel[M], on_messages: OnMessages[M]) -> None:
+        def counted(messages: Sequence[M], now: float) -> Sequence[bool]:
+            used = on_messages(messages, now)
+            for message in messages:
+                if isinstance(message, NodeUtilization):
+                    self._handled[message.sequence] += 1
+                    if self._handled[message.sequence] == self._nodes:
+                        print(message.sequence, time.monotonic(), flush=True)
+            return used
 
-        await self._bus.follow(channel, counted, **options)
+        await self._bus.follow_many(channel, counted)
 
 
 async def start(runtime: Runtime[ScorerSettings]) -> None:

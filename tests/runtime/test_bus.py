@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -182,6 +182,68 @@ async def test_messages_that_a_follower_calls_outdated_are_counted(world: World)
     assert world.bus.errors.total("outdated") == 0
     await world.bus.follow(channels.NODE_UTILIZATIONS, Followed[NodeUtilization](result=False))
     assert world.bus.errors.total("outdated") == 1
+
+
+class FollowedTogether:
+    """Records the calls of a follower of many messages, by the nodes of the messages. A message of `bad` fails."""
+
+    def __init__(self, bad: str = "", outdated: str = "") -> None:
+        self.calls: list[list[str]] = []
+        self.bad = bad
+        self._outdated = outdated
+
+    def __call__(self, messages: Sequence[NodeUtilization], now: float) -> list[bool]:
+        assert abs(SystemClock().now() - now) < PATIENCE
+        nodes = [message.node for message in messages]
+        if self.bad in nodes:
+            raise RuntimeError("cannot be handled")
+        self.calls.append(nodes)
+        return [node != self._outdated for node in nodes]
+
+    @property
+    def nodes(self) -> list[str]:
+        return [node for call in self.calls for node in call]
+
+
+async def measure_nodes(world: World, names: Sequence[str], *, ahead: float = 0.0) -> None:
+    now = SystemClock().now()
+    for name in names:
+        message = measured(a_node_utilization(name), now + ahead)
+        await world.bus.publish(subjects.node_utilization(name), message)
+
+
+async def test_messages_that_arrived_are_followed_together(world: World) -> None:
+    """When `follow_many` returns, the last values are handled, in fewer calls than messages; then come new ones."""
+    names = [f"node-{number:02}" for number in range(40)]
+    await measure_nodes(world, names)
+    followed = FollowedTogether()
+    await world.bus.follow_many(channels.NODE_UTILIZATIONS, followed)
+    assert followed.nodes == names
+    assert len(followed.calls) < len(names)
+    await measure_nodes(world, ["new"])
+    await eventually(lambda: followed.nodes == [*names, "new"])
+
+
+async def test_one_of_many_messages_that_cannot_be_handled_does_not_lose_the_others(world: World) -> None:
+    """It is listed with its node, until a later message of the node is handled."""
+    await measure_nodes(world, ["a", "b", "c"])
+    followed = FollowedTogether(bad="b")
+    await world.bus.follow_many(channels.NODE_UTILIZATIONS, followed)
+    assert followed.nodes == ["a", "c"]
+    assert [name for _, name, _ in world.bus.unreadable] == [subjects.node_utilization("b")]
+    followed.bad = ""
+    await measure_nodes(world, ["b"])
+    await eventually(lambda: not list(world.bus.unreadable))
+
+
+async def test_each_outdated_one_of_many_messages_is_counted(world: World) -> None:
+    """By its follower, or because it is measured in the far future: that one is not delivered."""
+    await measure_nodes(world, ["a", "b"])
+    await measure_nodes(world, ["late"], ahead=600.0)
+    followed = FollowedTogether(outdated="b")
+    await world.bus.follow_many(channels.NODE_UTILIZATIONS, followed)
+    assert followed.nodes == ["a", "b"]
+    assert world.bus.errors.total("outdated") == 2
 
 
 async def test_follow_may_be_limited_to_some_subjects(world: World) -> None:

@@ -40,6 +40,11 @@ def utilization_of(pods: list[PlacedPod]) -> NodeUtilization:
     )
 
 
+def update(daily: DailyUsage, row: int, utilization: NodeUtilization, placement: NodePlacement) -> None:
+    constant = daily.constant_usage(row, utilization, placement, USAGE, NOW)
+    daily.update(np.array([row]), constant, BASE[np.newaxis])
+
+
 def cores_per_hour(pods: list[str], profile: WorkloadUtilization | None, terminating: str = "") -> list[float]:
     """The daily usage of a node with these pods of WEB."""
     daily = DailyUsage(BatchWorkWeight())
@@ -49,7 +54,7 @@ def cores_per_hour(pods: list[str], profile: WorkloadUtilization | None, termina
     placed = [
         msgspec.structs.replace(a_placed_pod(name, workload=WEB), terminating=name == terminating) for name in pods
     ]
-    daily.update(0, utilization_of(placed), a_placement("a", placed), USAGE, BASE, NOW)
+    update(daily, 0, utilization_of(placed), a_placement("a", placed))
     found: list[float] = (10.0 * daily.loads(np.array([0]), NONE, NOW).share[0, 0]).tolist()
     return found
 
@@ -80,7 +85,7 @@ def test_a_terminating_pod_that_ends_soon_is_not_in_the_forecast(ends_in: float,
     daily.grow(1)
     ending = a_placed_pod("y", workload=WEB, terminating=True, terminates_at=NOW + ends_in)
     placed = [a_placed_pod("x", workload=WEB), ending]
-    daily.update(0, utilization_of(placed), a_placement("a", placed), USAGE, BASE, NOW)
+    update(daily, 0, utilization_of(placed), a_placement("a", placed))
 
     assert np.allclose(10.0 * daily.loads(np.array([0]), NONE, NOW).share[0, 0], [cores] * SLOTS)
 
@@ -91,7 +96,7 @@ def test_the_mean_is_that_of_known_nodes() -> None:
     daily.grow(3)
     for row, cores in ((0, 2.0), (1, 4.0)):
         utilization = msgspec.structs.replace(a_node_utilization("a", cores), system=Resources(cpu=cores, memory=0.0))
-        daily.update(row, utilization, a_placement("a", []), USAGE, BASE, NOW)
+        update(daily, row, utilization, a_placement("a", []))
 
     assert np.allclose(daily.loads(np.array([0]), NONE, NOW).mean[0], 0.3)
     daily.clear(1)
@@ -106,7 +111,7 @@ def test_changed_profiles_and_pods_count_from_the_nodes_next_message_on() -> Non
     both, one = a_placement("a", pods), a_placement("a", pods[:1])
 
     def cores(placement: NodePlacement) -> float:
-        daily.update(0, utilization_of(pods), placement, USAGE, BASE, NOW)
+        update(daily, 0, utilization_of(pods), placement)
         return round(10 * float(daily.loads(np.array([0]), NONE, NOW).share[0, 0, 0]), 6)
 
     found = [cores(both)]
@@ -130,7 +135,7 @@ def test_batch_work_counts_with_its_weight_in_every_hour() -> None:
     daily.grow(1)
     daily.on_workload(a_profile([1.0] * 12 + [0.0] * 12))
 
-    daily.update(0, utilization_of([job, other]), a_placement("a", [job, other]), USAGE, BASE, NOW)
+    update(daily, 0, utilization_of([job, other]), a_placement("a", [job, other]))
 
     share = daily.loads(np.array([0]), NONE, NOW).share[0]
     assert np.allclose(10.0 * share[0], [0.5 + 0.2 + 0.1] * 12 + [0.5 + 0.1] * 12)

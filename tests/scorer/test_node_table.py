@@ -305,7 +305,7 @@ def test_taken_rows_have_nodes_as_the_last_axis() -> None:
     assert taken["load"].shape == (2, 2, 2, 2)
     assert taken["load"][..., 1].tolist() == np.arange(8.0).reshape(2, 2, 2).tolist()
     assert taken["base"][:, 1].tolist() == [4.0, 64.0]
-    assert taken["until"][:, 1].tolist() == [30.0, 40.0]
+    assert row_arrays().take_times(np.array([1, 0]))["until"][:, 1].tolist() == [30.0, 40.0]
 
 
 def test_row_minus_1_is_an_unknown_node_without_requests() -> None:
@@ -314,7 +314,7 @@ def test_row_minus_1_is_an_unknown_node_without_requests() -> None:
         taken = table.take(np.array([-1]))
         assert np.isnan(taken["load"]).all()
         assert np.isnan(taken["base"]).all()
-        assert taken["since"].tolist() == [[np.inf], [np.inf]]
+        assert table.take_times(np.array([-1]))["since"].tolist() == [[np.inf], [np.inf]]
         assert taken["requests"].tolist() == [[0.0], [0.0]]
 
 

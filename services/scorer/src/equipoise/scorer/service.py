@@ -18,6 +18,7 @@ from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.score import ExplainRequest, Explanation, ScoreDecision
 from equipoise.contracts.messages.utilization import UtilizationCycle
+from equipoise.contracts.numeric import Rows
 from equipoise.runtime.bus import Bus, BusError, Endpoint
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import Clock
@@ -86,7 +87,7 @@ class Scorer:
         await follow(channels.EVICTION_OUTCOMES, self.on_eviction_outcome)
         await follow(channels.NODE_PLACEMENTS, self.on_node_placement)
         await follow(channels.EMPTYING, self._state.emptying.on_message)
-        await follow(channels.NODE_UTILIZATIONS, nodes.on_utilization)
+        await self.bus.follow_many(channels.NODE_UTILIZATIONS, nodes.on_utilizations)
         if self.settings.reclaimed.enabled:
             await follow(channels.RECLAIMED_NODES, nodes.on_reclaimed)
         await follow(channels.UTILIZATION_CYCLES, self.on_utilization_cycle)
@@ -166,7 +167,13 @@ class Scorer:
         neutral_by = _NEUTRAL_BY_SETTING if self.settings.neutral else ""
         return explain(self._state, request, self.clock.now(), neutral_by=neutral_by)
 
-    def prioritize(self, pod: PodDemand, names: Sequence[str], *, late: bool = False) -> ExtenderScores:
+    def rows(self, names: Sequence[str]) -> Rows:
+        """See `ExtenderHandler`."""
+        return self._state.nodes.rows(names)
+
+    def prioritize(
+        self, pod: PodDemand, names: Sequence[str], *, rows: Rows | None = None, late: bool = False
+    ) -> ExtenderScores:
         """One integer per node, 0..`scorer.extender.maxScore`. A late request gets neutral scores at once."""
         now = self.clock.now()
         if self.settings.neutral:
@@ -175,7 +182,7 @@ class Scorer:
             scores = neutral(len(names), "the request was received too late to be scored")
             prioritized = Prioritized(scores=scores, reason="late")
         else:
-            prioritized = self._state.prioritize(pod, names, now)
+            prioritized = self._state.prioritize(pod, names, now, rows=rows)
         if prioritized.reason:
             self._metrics.neutral.labels(prioritized.reason).inc()
         self._count_shadow(prioritized)

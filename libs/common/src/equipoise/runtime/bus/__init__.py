@@ -87,6 +87,9 @@ Handler = Callable[[Delivery[T]], Awaitable[None]]
 OnMessage = Callable[[M, float], object]
 """Called with a message and the time at which it is received (Unix seconds). False: the message is outdated."""
 
+OnMessages = Callable[[Sequence[M], float], Sequence[bool]]
+"""Called with several messages, and the time. Per message False: it is outdated."""
+
 Stop = Callable[[], Awaitable[None]]
 Worker = Callable[[Delivery[T]], Awaitable[Redeliver | None]]
 """None: the message is processed, acknowledge it."""
@@ -160,6 +163,13 @@ class Bus(Protocol):
         messages for which False is returned, are counted as outdated. `on_replayed`: called in place of `on_message`
         with messages that were published before. `keep_future`: `on_message` receives measurements of the far future,
         too: for publishers, whose epoch must be above all others, and where any message shows that the bus works.
+        """
+        ...
+
+    async def follow_many(self, channel: Channel[M], on_messages: OnMessages[M]) -> None:
+        """The same as `follow` with several messages at once: those that are received before other tasks run.
+
+        It never waits for more. If `on_messages` raises, it is called again with each message alone.
         """
         ...
 

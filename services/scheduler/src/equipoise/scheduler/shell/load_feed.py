@@ -29,7 +29,7 @@ class LoadFeed:
         await bus.follow(channels.EVICTION_INTENTS, replacements.on_intent)
         await bus.follow(channels.EVICTION_OUTCOMES, replacements.on_outcome)
         await bus.follow(channels.NODE_PLACEMENTS, lambda message, now: state.on_placement(message, now) is not None)
-        await bus.follow(channels.NODE_UTILIZATIONS, nodes.on_utilization)
+        await bus.follow_many(channels.NODE_UTILIZATIONS, nodes.on_utilizations)
         if state.settings.reclaimed.enabled:
             await bus.follow(channels.RECLAIMED_NODES, nodes.on_reclaimed)
         await bus.follow(channels.UTILIZATION_CYCLES, state.on_cycle)

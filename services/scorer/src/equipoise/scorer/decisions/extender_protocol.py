@@ -4,7 +4,7 @@ Source: k8s.io/kube-scheduler/extender/v1/types.go (v0.36). Its types have no JS
 Go, keys are accepted in any case.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -40,6 +40,16 @@ class ExtenderRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     objects: list[msgspec.Raw] | None = None
     """The node objects, if the caller does not cache nodes (nodeCacheCapable: false)."""
+
+    rows: Rows | None = None
+    """The row of each name in the node table; None if the request was parsed without it."""
+
+    plain: bool = False
+    """No name contains a character that JSON escapes."""
+
+
+RowsOf = Callable[[Sequence[str]], Rows]
+"""The row of each node in the node table; −1 for an unknown node."""
 
 
 class HostPriority(msgspec.Struct, frozen=True, rename="pascal"):
@@ -97,14 +107,16 @@ _NODE = msgspec.json.Decoder(_Node)
 _NAMES = msgspec.json.Decoder(list[str] | None)
 
 
-def parse_request(body: bytes) -> ExtenderRequest:
+def parse_request(body: bytes, rows_of: RowsOf | None = None) -> ExtenderRequest:
     """Parse ExtenderArgs. If the body has both Nodes and NodeNames, NodeNames count. Raises InvalidRequest.
+
+    `rows_of`: the lookup of rows in the node table. It is the fastest way to see that no name is repeated.
 
     Parsing blocks the event loop, and its time depends on the number of values much more than on the length. So values
     are counted before they are decoded, and their number is limited.
     """
     try:
-        return _parse(body)
+        return _parse(body, rows_of)
     except InvalidRequest:
         raise
     except RecursionError:
@@ -119,22 +131,34 @@ def parse_request(body: bytes) -> ExtenderRequest:
         raise InvalidRequest(f"the Pod is invalid: {error}") from None
 
 
-def _parse(body: bytes) -> ExtenderRequest:
+def _parse(body: bytes, rows_of: RowsOf | None) -> ExtenderRequest:
     arguments = _parse_arguments(body)
     if not bytes(arguments.pod):
         raise InvalidRequest("Pod is missing")
     pod = _parse_pod(bytes(arguments.pod))
-    names = _NAMES.decode(arguments.node_names) if bytes(arguments.node_names) else None
+    text = bytes(arguments.node_names)
+    names = _NAMES.decode(text) if text else None
     objects: list[msgspec.Raw] | None = None
+    plain = names is not None and b"\\" not in text
     if names is None:
         objects = _parse_nodes(bytes(arguments.nodes))
         names = [_NODE.decode(node).metadata.name for node in objects]
     _limit(len(names), MAX_NODES, "nodes")
-    # A lone surrogate can be decoded but not encoded. All names are joined to check them at once.
-    "".join((pod.namespace, pod.name, *names)).encode()
-    if len(set(names)) < len(names):
+    # A lone surrogate can be decoded but not encoded. It is escaped. All names are joined to check them at once.
+    "".join((pod.namespace, pod.name, *(() if plain else names))).encode()
+    rows = None if rows_of is None else rows_of(names)
+    if _repeats(names, rows):
         names = list(dict.fromkeys(names))
-    return ExtenderRequest(pod=pod, names=names, objects=objects)
+        rows = None if rows_of is None else rows_of(names)
+    return ExtenderRequest(pod=pod, names=names, objects=objects, rows=rows, plain=plain)
+
+
+def _repeats(names: Sequence[str], rows: Rows | None) -> bool:
+    """Whether a name is repeated."""
+    if rows is None or not len(rows):
+        return len(set(names)) < len(names)
+    ordered = np.sort(rows)  # a fifth of the time of a set of names
+    return bool((ordered[1:] == ordered[:-1]).any()) and len(set(names)) < len(names)
 
 
 def _parse_arguments(body: bytes) -> _Arguments:
@@ -174,16 +198,19 @@ def _limit(number: int, limit: int, what: str) -> None:
         raise InvalidRequest(f"too many {what}: {number:,}, at most {limit:,} are accepted")
 
 
-def write_priorities(names: Sequence[str], scores: Rows) -> bytes:
-    """The HostPriorityList with one integer per host."""
-    text = "".join(names)
-    if not names or len(msgspec.json.encode(text)) > len(text.encode()) + 2:  # a character is escaped
+def write_priorities(names: Sequence[str], scores: Rows, *, plain: bool = False) -> bytes:
+    """The HostPriorityList with one integer per host. `plain`: no name contains a character that JSON escapes."""
+    if not names or not (plain or _is_plain("".join(names))):
         return msgspec.json.encode(list(map(HostPriority, names, scores.tolist())))
     parts = [""] * (2 * len(names))
     parts[::2] = names
     parts[1::2] = _after_host()[scores].tolist()  # much faster than one lookup for each
     parts[-1] = f'","Score":{scores[-1]}}}]'
     return ('[{"Host":"' + "".join(parts)).encode()
+
+
+def _is_plain(text: str) -> bool:
+    return len(msgspec.json.encode(text)) == len(text.encode()) + 2
 
 
 def write_filter_result(request: ExtenderRequest, filtered: FilteredNodes) -> bytes:

@@ -10,6 +10,7 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.load.correction import (
+    NOTHING,
     RESOURCES,
     PodLifetime,
     UsageOf,
@@ -54,24 +55,34 @@ def corrected_load(
     a pod on it is not known. If the recent usage of the node is known, no value is lower than it: new pods may use more
     than is expected. `batch_work`: the pods of the placement whose usage counts in part (`weighted_pods`).
     """
-    loads = window_loads(utilization, placement, usage_of, load=load, statistics=statistics, batch_work=batch_work)
-    return at_least_recent(loads, load, statistics)
+    usages = window_usages(utilization, placement, usage_of, load=load, statistics=statistics, batch_work=batch_work)
+    return at_least_recent(shares_of(usages, base_amounts(utilization), load, statistics)[0], load, statistics)
+
+
+def shares_of(
+    usages: Sequence[float], bases: Sequence[float], load: LoadSettings, statistics: tuple[Statistic, ...] = MEAN_ONLY
+) -> Array:
+    """nodes × (mean, then each statistic) × (windows and the recent usage) × resources, as a share of the base.
+
+    `usages` and `bases`: the results of `window_usages` and `base_amounts` of each node, one after the other.
+    """
+    shape = (-1, 1 + len(statistics), len(load.windows) + 1, len(RESOURCES))
+    shares: Array = np.array(usages).reshape(shape) / np.array(bases).reshape(-1, 1, 1, len(RESOURCES))
+    return shares
 
 
 def at_least_recent(loads: Array, load: LoadSettings, statistics: tuple[Statistic, ...] = MEAN_ONLY) -> Array:
-    """Removes the recent usage from a result of `window_loads`, and raises lower means, p95 and maxima to it."""
+    """Removes the recent usage, the last window of `shares_of`, and raises lower means, p95 and maxima to it."""
     windows = len(load.windows)
-    if loads.shape[1] == windows:
-        return loads
-    recent = np.nan_to_num(loads[0, windows], nan=-np.inf)
-    raised = loads[:, :windows]
+    recent = np.nan_to_num(loads[..., 0, windows:, :], nan=-np.inf)
+    raised = loads[..., :windows, :]
     for position, statistic in enumerate((None, *statistics)):
         if _ramp(statistic, 1.0):  # not 0: a pod changes the statistic in a known way
-            raised[position] = np.maximum(raised[position], recent)
+            raised[..., position, :, :] = np.maximum(raised[..., position, :, :], recent)
     return raised
 
 
-def window_loads(
+def window_usages(
     utilization: NodeUtilization,
     placement: NodePlacement,
     usage_of: UsageOf,
@@ -79,57 +90,88 @@ def window_loads(
     load: LoadSettings,
     statistics: tuple[Statistic, ...] = MEAN_ONLY,
     batch_work: Sequence[PlacedPod] = (),
-) -> Array:
-    """The loads of `corrected_load`, with the recent usage as the last window; one window less if there is none."""
-    lifetimes = tuple(lifetime for _, lifetime in partial_lifetimes(utilization, placement, usage_of, load=load))
-    present = [lifetime for lifetime in lifetimes if lifetime.gone_at is None]
+    changed_at: float = math.inf,
+) -> list[float]:
+    """Cores and bytes of (mean, then each statistic) × windows × resources, one after the other.
+
+    The recent usage is the last window. `changed_at`: see `latest_change`. Plain numbers, because a cycle has
+    thousands of messages with few numbers each.
+    """
+    windows = windows_of(utilization, load)
+    earliest = min([value.sampled_at - length for length, value in windows[:-1] if value is not None], default=math.inf)
+    lifetimes: Sequence[PodLifetime] = ()
+    if changed_at > earliest:
+        lifetimes = tuple(lifetime for _, lifetime in partial_lifetimes(utilization, placement, usage_of, load=load))
     weighted = [lifetime_on_node(pod, utilization, usage_of) for pod in batch_work]
+    least = measured_usage(utilization, placement) if lifetimes else NOTHING
+
+    def adjusted(usage: Resources, pods: Sequence[PodLifetime], length: float, sampled_at: float) -> list[float]:
+        if pods:
+            usage = corrected(usage, pods, sampled_at=sampled_at, length=length, load=load, least=least)
+        if weighted:
+            uncounted = uncounted_part(weighted, sampled_at=sampled_at, length=length, load=load)
+            usage = plus(usage, uncounted, -1.0)
+        return amounts(usage)
+
+    present = [lifetime for lifetime in lifetimes if lifetime.gone_at is None]
     production = _production(utilization, placement, usage_of) if "production" in statistics else Resources()
-    windows, least = windows_of(utilization, load), measured_usage(utilization, placement)
-    rows = np.full((1 + len(statistics), len(windows), len(RESOURCES)), np.nan)
-    for index, (length, value) in enumerate(windows):
+    usages: list[float] = []
+    for length, value in windows:
         if value is None:
-            continue
-
-        def adjusted(usage: Resources, pods: Sequence[PodLifetime], length: float, sampled_at: float) -> list[float]:
-            if pods:
-                usage = corrected(usage, pods, sampled_at=sampled_at, length=length, load=load, least=least)
-            if weighted:
-                uncounted = uncounted_part(weighted, sampled_at=sampled_at, length=length, load=load)
-                usage = plus(usage, uncounted, -1.0)
-            return amounts(usage)
-
-        rows[0, index] = adjusted(value.mean, lifetimes, length, value.sampled_at)
-        for position, statistic in enumerate(statistics, 1):
+            usages += _UNKNOWN
+        elif lifetimes or weighted:
+            usages += adjusted(value.mean, lifetimes, length, value.sampled_at)
+        else:  # nearly all nodes
+            usages += amounts(value.mean)
+    for statistic in statistics:
+        for length, value in windows:
+            if value is None:
+                usages += _UNKNOWN
+                continue
             match statistic:
                 case "p95":
-                    values = adjusted(value.p95, present, _ramp("p95", length), value.sampled_at)
+                    usages += adjusted(value.p95, present, _ramp("p95", length), value.sampled_at)
                 case "max":
-                    values = adjusted(value.max, present, _ramp("max", length), value.sampled_at)
+                    usages += adjusted(value.max, present, _ramp("max", length), value.sampled_at)
                 case "deviation":
-                    values = amounts(value.deviation)
+                    usages += amounts(value.deviation)
                 case "production":
-                    values = amounts(production)
+                    usages += amounts(production)
                 case "system":
-                    values = amounts(utilization.system)
-            rows[position, index] = values
-    shares: Array = rows / base_of(utilization)
-    return shares
+                    usages += amounts(utilization.system)
+    return usages
+
+
+_UNKNOWN = (math.nan,) * len(RESOURCES)
+
+
+def latest_change(placement: NodePlacement, load: LoadSettings) -> float:
+    """The time of the last start or end of a pod on a node: a window that begins later needs no correction."""
+    timeout = load.pod_start_timeout
+    starts = (pod.placed_at + timeout if pod.running_since is None else pod.running_since for pod in placement.pods)
+    return max([*starts, *(gone.gone_at for gone in placement.gone)], default=-math.inf)
 
 
 def windows_of(utilization: NodeUtilization, load: LoadSettings) -> list[tuple[float, WindowUsage | None]]:
-    """Length and value of each window, None where it is missing; the recent usage is the last one, if there is any."""
+    """Length and value of each window, None where it is missing; the recent usage is the last one."""
+    values = utilization.windows
     windows: list[tuple[float, WindowUsage | None]] = [
-        (window.length, utilization.windows.get(window.name)) for window in load.windows
+        (window.length, values.get(window.name)) for window in load.windows
     ]
-    if (recent := utilization.recent) is not None:
+    recent = utilization.recent
+    if recent is None:
+        windows.append((0.0, None))
+    else:
         windows.append((recent.length, WindowUsage(sampled_at=recent.sampled_at, mean=recent.mean)))
     return windows
 
 
+NOTHING_UNEXPECTED = (0.0,) * len(RESOURCES)
+
+
 def unexpected_usage(
     utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf, load: LoadSettings
-) -> Array:
+) -> Sequence[float]:
     """Cores and bytes by which the recent usage of the node exceeds the measured, or else expected, usage of its pods
     and of the system.
 
@@ -137,12 +179,12 @@ def unexpected_usage(
     """
     recent = utilization.recent
     if recent is None:
-        return np.zeros(len(RESOURCES))
+        return NOTHING_UNEXPECTED
     lifetimes = [lifetime for _, lifetime in partial_lifetimes(utilization, placement, usage_of, load=load)]
     least = measured_usage(utilization, placement)
     used = corrected(recent.mean, lifetimes, sampled_at=recent.sampled_at, length=recent.length, load=load, least=least)
     known_usage = total_of([utilization.system, *(usage_on_node(pod, utilization, usage_of) for pod in placement.pods)])
-    return np.maximum(np.nan_to_num(np.array(amounts(used)) - amounts(known_usage)), 0.0)
+    return [max(0.0, total - part) for total, part in zip(amounts(used), amounts(known_usage), strict=True)]
 
 
 def without_recent_usage(utilization: NodeUtilization, usage: Resources) -> NodeUtilization:
@@ -179,7 +221,12 @@ def included_usage(pod: PodLifetime, *, sampled_at: float, length: float, load: 
 
 def base_of(utilization: NodeUtilization) -> Array:
     """Cores and bytes that load refers to; NaN where there are none."""
-    return np.array([value or math.nan for value in amounts(utilization.base)])
+    return np.array(base_amounts(utilization))
+
+
+def base_amounts(utilization: NodeUtilization) -> list[float]:
+    """The result of `base_of` as plain numbers."""
+    return [value or math.nan for value in amounts(utilization.base)]
 
 
 def sums_of_requests_and_limits(placement: NodePlacement) -> Array:
@@ -210,7 +257,7 @@ def measured_part(
     load: LoadSettings,
     statistics: tuple[Statistic, ...] = MEAN_ONLY,
 ) -> Array:
-    """The part of the measured values that comes from one present pod, shaped as `window_loads`.
+    """The part of the measured values that comes from one present pod, shaped as `shares_of` one node.
 
     Estimated for p95 and maximum; 0 for statistics that do not measure the node as a whole.
     """

@@ -19,6 +19,7 @@ import structlog
 from aiohttp import web
 
 from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.numeric import Rows
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.http_server.server_certificates import Certificates
 from equipoise.runtime.process.clock import Clock
@@ -50,7 +51,15 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class ExtenderHandler(Protocol):
     """Computes the responses. No method raises for a valid request."""
 
-    def prioritize(self, pod: PodDemand, names: Sequence[str], *, late: bool = False) -> ExtenderScores: ...
+    def rows(self, names: Sequence[str]) -> Rows:
+        """The row of each node in the node table; −1 for an unknown node."""
+        ...
+
+    def prioritize(
+        self, pod: PodDemand, names: Sequence[str], *, rows: Rows | None = None, late: bool = False
+    ) -> ExtenderScores:
+        """`rows`: those of the names, if they are known already."""
+        ...
 
     def filter(self, pod: PodDemand, names: Sequence[str], *, late: bool = False) -> FilteredNodes: ...
 
@@ -166,9 +175,10 @@ class ExtenderServer:
 
     def _response(self, verb: str, body: bytes, *, late: bool) -> bytes:
         received = self.clock.monotonic()
-        args = parse_request(body)
+        args = parse_request(body, self.handler.rows)
         if verb == "prioritize":
-            response = write_priorities(args.names, self.handler.prioritize(args.pod, args.names, late=late).scores)
+            scores = self.handler.prioritize(args.pod, args.names, rows=args.rows, late=late).scores
+            response = write_priorities(args.names, scores, plain=args.plain)
         elif self.settings.filter:
             response = write_filter_result(args, self.handler.filter(args.pod, args.names, late=late))
         else:

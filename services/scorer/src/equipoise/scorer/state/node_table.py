@@ -5,8 +5,8 @@ request costs array operations only.
 """
 
 import math
-from collections.abc import Collection, Sequence
-from itertools import repeat
+from collections.abc import Collection, Iterable, Sequence
+from itertools import compress
 
 import msgspec
 
@@ -24,13 +24,15 @@ from equipoise.scorer.decisions.arrays import BandRoom, CandidateNodes, ClusterL
 from equipoise.scorer.decisions.headroom import fits, headroom
 from equipoise.scorer.decisions.load_correction import (
     at_least_recent,
-    base_of,
+    base_amounts,
     corrected_load,
+    latest_change,
     measured_part,
+    shares_of,
     sums_of_requests_and_limits,
     unexpected_usage,
     weighted_pods,
-    window_loads,
+    window_usages,
     without_recent_usage,
 )
 from equipoise.scorer.state.band_rows import BandRows, requested
@@ -40,6 +42,7 @@ from equipoise.scorer.state.further_rows import FurtherRows
 from equipoise.scorer.state.recent_placements import RecentPlacements
 from equipoise.scorer.state.reservations import NegativeReservation
 from equipoise.scorer.state.row_arrays import RowArrays
+from equipoise.scorer.state.row_index import RowIndex
 
 UNCHANGED_BY_PODS: tuple[Statistic, ...] = ("deviation", "system")
 """Statistics that a pod does not change, or not in a known way."""
@@ -71,15 +74,18 @@ class NodeTable:
         self._further = FurtherRows(load, further) if further else None
         self._bands = None if reclaimed_lifetime is None else BandRows(reclaimed_lifetime)
         self.windows = tuple(window.name for window in load.windows)
-        self._lifetimes = tuple((window, load.lifetime(window)) for window in load.windows)
+        self._lifetimes = np.array([load.lifetime(window) for window in load.windows])
         # The positions of a load that a pod changes: the mean (0) and some statistics.
         self._changed_by_pods = [
             0, *(position for position, name in enumerate(statistics, 1) if name not in UNCHANGED_BY_PODS)
         ]  # fmt: skip
         self.messages = ClusterMessages()
-        self._rows: dict[str, int] = {}
+        self._rows = RowIndex()
         self._computed_for: dict[str, NodePlacement] = {}
         """The placement that the row's requests, limits and headroom were computed from, by node."""
+
+        self._changed_at: dict[str, float] = {}
+        """The time of the latest change of each placement in `_computed_for`."""
 
         self._batch_work: dict[str, tuple[PlacedPod, ...]] = {}
         """The pods whose usage counts in part, by node. Nodes without any are absent."""
@@ -98,7 +104,7 @@ class NodeTable:
     @property
     def names(self) -> Collection[str]:
         """The nodes with a row."""
-        return self._rows.keys()
+        return self._rows.names
 
     @property
     def capacity(self) -> int:
@@ -109,10 +115,16 @@ class NodeTable:
 
     def on_utilization(self, message: NodeUtilization, now: float) -> bool:
         """Use a node's usage; False for an outdated message."""
-        if not self.messages.on_utilization(message, now):
-            return False
-        self._update_row(message.node, now)
-        return True
+        return self.on_utilizations([message], now)[0]
+
+    def on_utilizations(self, messages: Sequence[NodeUtilization], now: float) -> list[bool]:
+        """Use many messages at once, in their order. Per message False if it is outdated.
+
+        An array operation takes as long for dozens of nodes as for one.
+        """
+        used = [self.messages.on_utilization(message, now) for message in messages]
+        self._update_rows(dict.fromkeys(message.node for message in compress(messages, used)), now)
+        return used
 
     def on_placement(self, message: NodePlacement, now: float) -> list[PlacedPod] | None:
         """Use a node's placement. Returns the pods that are new on it, or None for an outdated message."""
@@ -120,10 +132,10 @@ class NodeTable:
         if not self.messages.on_placement(message, now):
             return None
         row = self._rows.get(message.node)
-        self._update_row(message.node, now)
+        self._update_rows([message.node], now)
         before = frozenset(pod.uid for pod in known.pods) if known is not None else frozenset()
         placed = [pod for pod in message.pods if pod.uid not in before]
-        if row is not None and row == self._rows.get(message.node):  # `_update_row` has counted all pods of a new row
+        if row is not None and row == self._rows.get(message.node):  # `_update_rows` has counted all pods of a new row
             self._count_placements(row, placed, now)
         return placed
 
@@ -157,8 +169,8 @@ class NodeTable:
     # nodes of a request
 
     def rows(self, names: Sequence[str]) -> Rows:
-        """Each node's row; −1 for an unknown node."""
-        return np.fromiter(map(self._rows.get, names, repeat(-1)), dtype=np.intp, count=len(names))
+        """Each node's row; −1 for an unknown node. The array is read-only."""
+        return self._rows.rows(names)
 
     def candidates(
         self,
@@ -176,8 +188,9 @@ class NodeTable:
         load, base = taken["load"], taken["base"]
         share = None
         if reserved is not None and len(reserved):
+            amount = reserved.take(rows, axis=0).reshape(len(rows), -1)
             # windows × resources × nodes, as the arrays of `taken`.
-            amount = np.maximum(reserved.take(rows, axis=0).reshape(len(rows), -1).T, 0.0, order="C")
+            amount = np.ascontiguousarray(np.maximum(amount, 0.0, out=amount).T)
             share = amount.reshape(len(self.windows), *base.shape) / base  # NaN: unknown node
             for position in self._changed_by_pods:
                 load[position] += share
@@ -186,8 +199,9 @@ class NodeTable:
             load[..., own] += without.load[..., np.newaxis]
             taken["requests"][:, own] += without.requests[:, np.newaxis]
             taken["limits"][:, own] += without.limits[:, np.newaxis]
-        unusable = (taken["since"] > now) | (taken["until"] < now)
-        if unusable.any():
+        if taken["begin"].max(initial=-np.inf) > now or taken["end"].min(initial=np.inf) < now:
+            times = self._table.take_times(rows)
+            unusable = (times["since"] > now) | (times["until"] < now)
             load[:, unusable[:, np.newaxis].repeat(len(RESOURCES), axis=1)] = np.nan
         by_node = load.transpose(0, 3, 1, 2)
         daily = None
@@ -205,7 +219,7 @@ class NodeTable:
             requests=taken["requests"].T,
             limits=taken["limits"].T,
             recent_placements=self.recent_placements(rows, spans, now, without),
-            waiting=taken["waiting"][0],
+            waiting=taken["waiting"],
             daily=daily,
             further=None if self._further is None else self._further.loads(rows, now),
         )
@@ -233,7 +247,7 @@ class NodeTable:
             return None
         remaining = msgspec.structs.replace(placement, pods=[other for other in placement.pods if other.uid != pod.uid])
         usage_of, table = self.pod_usage(now), self._table
-        load = window_loads(
+        usages = window_usages(
             utilization,
             remaining,
             usage_of,
@@ -241,6 +255,7 @@ class NodeTable:
             statistics=self._statistics,
             batch_work=weighted_pods(remaining),
         )
+        load = shares_of(usages, base_amounts(utilization), self._settings, self._statistics)[0]
         load -= measured_part(pod, utilization, usage_of, load=self._settings, statistics=self._statistics)
         load = at_least_recent(np.maximum(load, 0.0), self._settings, self._statistics)
         requests, limits = sums_of_requests_and_limits(remaining)
@@ -321,7 +336,7 @@ class NodeTable:
 
     def _counted(self) -> list[str]:
         """The nodes on which ordinary pods may be placed."""
-        return [name for name in self._rows if not self.messages.placements[name].set_apart]
+        return [name for name in self._rows.names if not self.messages.placements[name].set_apart]
 
     def fresh_count(self, now: float) -> int:
         """Number of nodes with a fresh load."""
@@ -329,9 +344,9 @@ class NodeTable:
 
     def unmeasured_statistics(self) -> list[Statistic]:
         """Statistics that a policy uses and no node has, though some nodes have a mean."""
-        if not self._rows:
+        if not len(self._rows):
             return []
-        load = self._table.load[list(self._rows.values())]
+        load = self._table.load[self.rows(list(self._rows.names))]
         known: Flags = np.logical_not(np.isnan(load).all(axis=(0, 2, 3)))
         return [name for name, there in zip(self._statistics, known[1:], strict=True) if known[0] and not there]
 
@@ -366,55 +381,77 @@ class NodeTable:
 
     # rows
 
-    def _update_row(self, node: str, now: float) -> None:
-        """Compute a node's row from its latest messages. A node without one of the two is unknown."""
-        self._cluster_load.count_change()
-        utilization, placement = self.messages.utilizations.get(node), self.messages.placements.get(node)
-        if utilization is None or placement is None or placement.uid != utilization.uid:
-            self._remove_row(node)
+    def _update_rows(self, nodes: Iterable[str], now: float) -> None:
+        """Compute the rows of nodes from their latest messages. A node without one of the two is unknown."""
+        usage_of, settings = self.pod_usage(now), self._settings
+        measured: list[tuple[str, int, NodeUtilization, NodePlacement]] = []
+        usages: list[float] = []
+        bases: list[float] = []
+        sampled: list[float] = []
+        constants: list[float] = []
+        for node in nodes:
+            self._cluster_load.count_change()
+            utilization, placement = self.messages.utilizations.get(node), self.messages.placements.get(node)
+            if utilization is None or placement is None or placement.uid != utilization.uid:
+                self._remove_row(node)
+                continue
+            row = self._rows.get(node)
+            if row is None:
+                row = self._add_row(node)
+                self._count_placements(row, placement.pods, now)
+            if self._computed_for.get(node) is not placement:
+                self._use_placement(node, row, placement)
+            measured.append((node, row, utilization, placement))
+            usages += window_usages(
+                utilization,
+                placement,
+                usage_of,
+                load=settings,
+                statistics=self._statistics,
+                batch_work=self._batch_work.get(node, ()),
+                changed_at=self._changed_at[node],
+            )
+            bases += base_amounts(utilization)
+            values = utilization.windows
+            sampled += [values[name].sampled_at if name in values else math.nan for name in self.windows]
+            sampled.append(utilization.sampled_at)
+            pressure = utilization.pressure
+            # Its exporter may be another one than that of the load.
+            fresh = pressure is not None and is_fresh(pressure.sampled_at, now, settings.freshness.score)
+            waiting = waiting_for_others(pressure) if fresh else None
+            self._table.waiting[row] = math.nan if waiting is None else waiting
+            if self._daily is not None:
+                unexpected = unexpected_usage(utilization, placement, usage_of, settings)
+                constants += self._daily.constant_usage(row, utilization, placement, usage_of, now, unexpected)
+            if self._further is not None:
+                self._further.update(row, utilization, placement, usage_of)
+        if not measured:
             return
-        if node not in self._rows:
-            self._count_placements(self._add_row(node), placement.pods, now)
-        row, table, usage_of = self._rows[node], self._table, self.pod_usage(now)
-        if self._computed_for.get(node) is not placement:
-            self._use_placement(node, row, placement)
-        batch_work = self._batch_work.get(node, ())
-        load = corrected_load(
-            utilization,
-            placement,
-            usage_of,
-            load=self._settings,
-            statistics=self._statistics,
-            batch_work=batch_work,
+        rows = np.array([row for _, row, _, _ in measured], np.intp)
+        load = at_least_recent(shares_of(usages, bases, settings, self._statistics), settings, self._statistics)
+        base = np.array(bases).reshape(len(rows), len(RESOURCES))
+        self._table.set_loads(
+            rows, load, base, *self._usable_times(np.array(sampled).reshape(len(rows), -1), load[:, 0])
         )
-        table.load[row], table.base[row] = load, base_of(utilization)
-        pressure = utilization.pressure
-        # Its exporter may be another one than that of the load.
-        fresh = pressure is not None and is_fresh(pressure.sampled_at, now, self._settings.freshness.score)
-        waiting = waiting_for_others(pressure) if fresh else None
-        table.waiting[row] = math.nan if waiting is None else waiting
-        if batch_work:
-            total = corrected_load(utilization, placement, usage_of, load=self._settings)
-            self._uncounted[node] = total[0] - load[0]
-        else:
-            self._uncounted.pop(node, None)
         if self._daily is not None:
-            unexpected = unexpected_usage(utilization, placement, usage_of, self._settings)
-            self._daily.update(row, utilization, placement, usage_of, table.base[row], now, unexpected)
-        if self._further is not None:
-            self._further.update(row, utilization, placement, usage_of)
-        table.since[row], table.until[row] = self._usable_times(utilization, load[0].tolist())
+            self._daily.update(rows, constants, base)
+        for index, (node, _, utilization, placement) in enumerate(measured):
+            if node in self._batch_work:
+                total = corrected_load(utilization, placement, usage_of, load=settings)
+                self._uncounted[node] = total[0] - load[index, 0]
+            else:
+                self._uncounted.pop(node, None)
 
-    def _usable_times(self, utilization: NodeUtilization, means: list[list[float]]) -> tuple[list[float], list[float]]:
-        """Unix seconds between which the load of each window may be used. `means`: windows × resources."""
-        since, until = [math.inf] * len(means), [-math.inf] * len(means)
-        newest = utilization.sampled_at + self._settings.freshness.score
-        for index, (window, lifetime) in enumerate(self._lifetimes):
-            value = utilization.windows.get(window.name)
-            if value is not None and not all(map(math.isnan, means[index])):
-                since[index] = max(value.sampled_at, utilization.sampled_at) - FUTURE_TOLERANCE
-                until[index] = min(value.sampled_at + lifetime, newest)
-        return since, until
+    def _usable_times(self, sampled: Array, means: Array) -> tuple[Array, Array]:
+        """rows × windows: Unix seconds between which the load of each window may be used.
+
+        `sampled`: rows × (windows and the node as a whole). `means`: rows × windows × resources.
+        """
+        of_windows, of_node = sampled[:, :-1], sampled[:, -1:]
+        known = ~np.isnan(means).all(axis=2)
+        since = np.where(known, np.maximum(of_windows, of_node) - FUTURE_TOLERANCE, np.inf)
+        until = np.minimum(of_windows + self._lifetimes, of_node + self._settings.freshness.score)
+        return since, np.where(known, until, -np.inf)
 
     def _use_placement(self, node: str, row: int, placement: NodePlacement) -> None:
         """Compute the parts of a row that do not depend on measurements."""
@@ -427,7 +464,7 @@ class NodeTable:
             self._batch_work.pop(node, None)
         if self._bands is not None:
             self._bands.update(row, placement)
-        self._computed_for[node] = placement
+        self._computed_for[node], self._changed_at[node] = placement, latest_change(placement, self._settings)
 
     def _count_placements(self, row: int, pods: Sequence[PlacedPod], now: float) -> None:
         for pod in pods:
@@ -436,12 +473,14 @@ class NodeTable:
     def _add_row(self, node: str) -> int:
         if not self._free:
             self._grow()
-        row = self._rows[node] = self._free.pop()
+        row = self._free.pop()
+        self._rows.add(node, row)
         return row
 
     def _remove_row(self, node: str) -> None:
-        row = self._rows.pop(node, None)
+        row = self._rows.pop(node)
         self._computed_for.pop(node, None)
+        self._changed_at.pop(node, None)
         self._batch_work.pop(node, None)
         self._uncounted.pop(node, None)
         if row is not None:
@@ -457,9 +496,7 @@ class NodeTable:
 
     def _grow(self) -> None:
         added = self._table.grow()
-        # Copies of the names, next to each other in memory: a lookup compares with the stored name, and the names in
-        # the messages are scattered among all pods. This halves the time of 500 lookups in 5,000 nodes.
-        self._rows = {name[:1] + name[1:]: row for name, row in self._rows.items()}
+        self._rows.compact()
         if self._daily is not None:
             self._daily.grow(len(self._table))
         if self._further is not None:

@@ -113,15 +113,15 @@ class ScoringState:
         cycles, known = self.nodes.messages.cycles.current(now), self.nodes.fresh_count(now)
         return coverage_problem(cycles, known=known, load=self.load, use="score", now=now)
 
-    def prioritize(self, pod: PodDemand, names: Sequence[str], now: float) -> Prioritized:
-        """Score the nodes for the pod, and reserve its usage on the best ones."""
+    def prioritize(self, pod: PodDemand, names: Sequence[str], now: float, *, rows: Rows | None = None) -> Prioritized:
+        """Score the nodes for the pod, and reserve its usage on the best ones. `rows`: those of the names."""
         if why := self.coverage_problem(now):
             return Prioritized(scores=neutral(len(names), why), reason="coverage")
         if not names:
             return Prioritized(scores=neutral(0, "the request names no node"), reason="no_nodes")
         hint = self.replacements.assign(pod.uid, pod.workload, names, now)
         self._release(pod.uid)
-        demand, nodes, rows = self.inputs(pod, names, now)
+        demand, nodes, rows = self.inputs(pod, names, now, rows=rows)
         ranking = rank(self.policy, nodes, demand, hint, self.settings, self.max_score)
         self._reserve(pod, ranking, rows, now)
         return Prioritized(

@@ -85,7 +85,8 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
             cost = products.sum(axis=0)
             unit = 2.0 * float(pod.sum(axis=1) / daily.base @ (self.resource_weights.cpu, self.resource_weights.memory))
             full = self._full(daily, pod, base)
-        points = np.clip(50.0 - 100.0 * cost / unit, 1.0, 100.0) if unit > 0.0 else np.full(count, 50.0)
+        # Faster than `clip`, for few nodes.
+        points = np.minimum(np.maximum(50.0 - 100.0 * cost / unit, 1.0), 100.0) if unit > 0.0 else np.full(count, 50.0)
         points[full | ~np.isfinite(cost) | np.isnan(nodes.load).all(axis=(1, 2))] = 0.0
         return with_further_points(points, nodes, self.further_weights)
 
@@ -98,7 +99,8 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
         # The hours are compared only where the peaks do not decide.
         near = np.flatnonzero(possible > full)
         if len(near):
-            hours = (1.0 - daily.reserved[near, :, np.newaxis] - daily.share[near]) * base.T[near, :, np.newaxis]
+            hours = (1.0 - daily.reserved.take(near, axis=0))[:, :, np.newaxis] - daily.share.take(near, axis=0)
+            hours *= base.take(near, axis=1).T[:, :, np.newaxis]
             full[near] = np.logical_or.reduce((hours < pod).reshape(len(near), -1), axis=1)
         return full
 
