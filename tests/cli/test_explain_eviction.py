@@ -14,7 +14,7 @@ from cli.narrow import assert_never_cut
 from descheduler.outcomes import an_outcome
 from rich.console import Console
 
-from equipoise.cli.explain.eviction import BEFORE, merged, show
+from equipoise.cli.explain.eviction import BEFORE, merged, result_text, show
 from equipoise.cli.explain.eviction_history import eviction_history
 from equipoise.cli.terminal import PIPE_WIDTH, rfc3339
 from equipoise.contracts.bus import subjects
@@ -26,7 +26,7 @@ from equipoise.contracts.messages.descheduling import (
     RefusedMove,
     ReplacementPlaced,
 )
-from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.eviction import EVICTION_OUTCOME, EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.bus.nats.nats_bus import open_bus
@@ -372,3 +372,12 @@ def test_no_terminal_is_too_narrow_for_a_history() -> None:
     """The evaluations are a table."""
     history = eviction_history("shop", "web-1", [evicted()], five_evaluations())
     assert_never_cut(lambda to: show(history, to))
+
+
+def test_a_dry_run_that_the_api_server_was_not_asked_about_is_named_so() -> None:
+    """A binder without the permission to evict does not ask it."""
+    accepted = msgspec.structs.replace(EVICTION_OUTCOME, outcome=Outcome.DRY_RUN, detail="")
+    not_asked = msgspec.structs.replace(accepted, detail="the permission is missing")
+
+    assert result_text(accepted) == "dry run: the API server accepted the eviction without executing it"
+    assert result_text(not_asked) == "dry run: the permission is missing"

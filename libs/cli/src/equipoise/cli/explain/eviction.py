@@ -199,6 +199,7 @@ _RESULTS = {
 }
 
 _SEVERAL_REASONS = {
+    Outcome.DRY_RUN,
     Outcome.REJECTED_POLICY,
     Outcome.REJECTED_LIMIT,
     Outcome.REJECTED_STALE,
@@ -207,6 +208,9 @@ _SEVERAL_REASONS = {
 }
 """Outcomes with several possible reasons. The detail of the outcome is shown instead of the text above. A failed one is
 not shown as `not evicted`: the eviction may have been executed, and its response lost."""
+
+_BEGINNINGS = {Outcome.DRY_RUN: "dry run", Outcome.FAILED: "failed"}
+"""The words before the detail; `not evicted` before that of the others."""
 
 
 def show(history: EvictionHistory, to: Console) -> None:
@@ -245,7 +249,7 @@ def _title(eviction: EvictionRecord) -> Text:
 def result_text(outcome: EvictionOutcome) -> str:
     """The outcome in words, and its reason if the outcome alone does not state it."""
     if outcome.outcome in _SEVERAL_REASONS and outcome.detail and not outcome.limit:
-        return f"{'failed' if outcome.outcome is Outcome.FAILED else 'not evicted'}: {outcome.detail}"
+        return f"{_BEGINNINGS.get(outcome.outcome, 'not evicted')}: {outcome.detail}"
     return _RESULTS[outcome.outcome]
 
 
