@@ -10,7 +10,7 @@ from collector.test_shard_ownership import COUNT, LOAD, SharedCluster, shard_of
 
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
 from equipoise.contracts.kubernetes.objects.metadata import OwnerReference
-from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.kubernetes.client import NODES, PODS
 
 NO_PROFILE = ProfileSettings(enabled=False)
@@ -134,3 +134,21 @@ async def test_a_new_node_is_measured_by_the_holder_of_its_shard() -> None:
         assert "new" in latest_nodes(cluster)
         for replica in ("one", "two"):
             await cluster.kill(replica)
+
+
+async def test_a_shard_that_was_acquired_is_published_when_its_nodes_are_measured() -> None:
+    """A cycle without values would read as a cluster without coverage."""
+    cluster = SharedCluster()
+    async with cluster.bus:
+        await cluster.begin("one", TWO)
+        await cluster.begin("two", TWO)
+        await cluster.advance(60)
+        cluster.sources["one"].takes = 6.0  # a round is always running
+        await cluster.kill("two")
+        before = len(cluster.bus.published(UtilizationCycle, "equipoise.utilization.cycle.*"))
+        await cluster.advance(150)
+        cycles = cluster.bus.published(UtilizationCycle, "equipoise.utilization.cycle.*")[before:]
+        await cluster.kill("one")
+
+    assert {"all-0", "all-1"} == {cycle.shard for cycle in cycles}
+    assert all(cycle.fresh == cycle.expected for cycle in cycles)
