@@ -67,29 +67,37 @@ def spread_and_affinity(workload: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def make_cluster(nodes: int, pods: int) -> tuple[ClusterScheduler, Random]:
     generator = Random(1)
-    begin = resident_mb()
-    progress("nodes and pods")
     cluster = ClusterScheduler(generator)
-    snapshot = cluster.snapshot
-    for number in range(NODES):
+    for number in range(nodes):
         cluster.put(a_node(number))
-    started = time.perf_counter()
-    for number in range(PODS):
+    for number in range(pods):
         workload = number % WORKLOADS
         # A tenth of the workloads has terms: every new pod is compared with theirs.
         spec = spread_and_affinity(workload) if workload % 10 == 0 else {}
-        snapshot.add_pod(a_pod(number, workload, **spec), generator.randrange(NODES))
+        cluster.snapshot.add_pod(a_pod(number, workload, **spec), generator.randrange(nodes))
+    return cluster, generator
+
+
+def new_pod(number: int, constrained: bool, generator: Random) -> PodInfo:
+    workload = generator.randrange(WORKLOADS)
+    return a_pod(number, workload, **(spread_and_affinity(workload) if constrained else {}))
+
+
+def main() -> None:
+    begin = resident_mb()
+    progress("nodes and pods")
+    started = time.perf_counter()
+    cluster, generator = make_cluster(NODES, PODS)
+    snapshot = cluster.snapshot
     each = (time.perf_counter() - started) / PODS
-    report("scheduling_add_pod", 1e6 * each, "us to read a pod and add it", target=None)
+    report("scheduling_add_pod", 1e6 * each, "us to read a pod and add it, with its share of the nodes", target=None)
     report("scheduling_memory", resident_mb() - begin, "MB for the snapshot", target=None)
     for name, constrained, target in (("plain", False, 3.0), ("affinity", True, 20.0)):
         times = []
         for number in range(ATTEMPTS):
-            workload = generator.randrange(WORKLOADS)
-            spec = spread_and_affinity(workload) if constrained else {}
-            pod = a_pod(PODS + number, workload, **spec)
+            pod = new_pod(PODS + number, constrained, generator)
             started = time.perf_counter()
             cluster.decide(pod)
             times.append(time.perf_counter() - started)

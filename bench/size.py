@@ -17,12 +17,13 @@ from typing import TypeVar
 
 import msgspec
 
-from bench import clusters, hints, live_5000
-from bench.memory import peak_mb
+from bench import clusters, hints, live_5000, scheduling_library
+from bench.memory import peak_mb, resident_mb
 from bench.output import progress, report
 from bench.plan_5000_cluster import LOAD, MEMORY_82_PERCENT, generate_cluster, snapshot_of
 from bench.reclaim_5000 import MAX_AGE, PODS, SIZE, START, received
 from bench.score_all import NOW, make_state
+from bench.size_collector import measure_collector, measure_shard
 from equipoise.contracts.configuration.protection import Protection
 from equipoise.contracts.configuration.settings import Namespaces, Thresholds
 from equipoise.contracts.eviction.candidate import Rules
@@ -94,6 +95,8 @@ def measure_plan(nodes: int) -> dict[str, float]:
     rules = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
     evaluation = DeschedulerSettings().evaluation(LOAD, Thresholds(), rules)
     snapshot, figures = snapshot_of(cluster), dict[str, float]()
+    gc.collect()
+    before = resident_mb()  # the watched objects and the messages, which the service has, too
     strategies: tuple[Strategy, ...] = (LowNodeLoad(), LevelDay())
     for strategy in strategies:
         built, view = seconds(lambda: ClusterBuilder(snapshot, evaluation).cluster())
@@ -104,6 +107,7 @@ def measure_plan(nodes: int) -> dict[str, float]:
         figures[f"{name_of(strategy)}, s"] = classified + planned
         del view
         gc.collect()
+    figures["memory beyond objects and messages, MB"] = peak_mb() - before
     return figures
 
 
@@ -140,12 +144,28 @@ def measure_reclaimer(nodes: int) -> dict[str, float]:
     return {"an evaluation, s": seconds(evaluate_all)[0]}
 
 
+def measure_scheduler(nodes: int) -> dict[str, float]:
+    """What `equipoise scheduler` decides for a pod, without its requests to the API server."""
+    cluster, generator = scheduling_library.make_cluster(nodes, nodes * PODS)
+    figures: dict[str, float] = {}
+    for what, constrained in (("a plain pod, ms", False), ("a pod with affinity and spread, ms", True)):
+        taken = []
+        for number in range(50):
+            pod = scheduling_library.new_pod(nodes * PODS + number, constrained, generator)
+            taken.append(seconds(partial(cluster.decide, pod))[0])
+        figures[what] = 1e3 * median(taken)
+    return figures
+
+
 PARTS: Mapping[str, Callable[[int], dict[str, float]]] = {
     "scorer": measure_scorer,
     "hints": measure_hints,
     "plan": measure_plan,
     "page": measure_page,
     "reclaimer": measure_reclaimer,
+    "collector": measure_collector,
+    "one_of_three_collectors": measure_shard,
+    "scheduler": measure_scheduler,
 }
 
 
