@@ -37,6 +37,7 @@ from equipoise.cli.doctor.checks.extender import entry_finding
 from equipoise.cli.doctor.checks.hints import descheduler_findings
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.foreign_configuration.documents import find_document
+from equipoise.cli.install.given_values import given_values
 from equipoise.cli.service_settings import all_settings
 from equipoise.collector.decisions.node_colocation import RESERVATION, THIRD_PARTY, node_colocation
 from equipoise.collector.decisions.query import SourceError, Subject
@@ -344,6 +345,16 @@ def _prices(raw: bytes) -> Any:
         return read_prices(file)
 
 
+VALUES = {"image": {"registry": "registry.example.com"}, "mode": "observe"}
+
+
+def _values(raw: bytes) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "values.yaml"
+        file.write_bytes(raw)
+        return given_values([str(file)], [])
+
+
 def _documents() -> Iterator[Reader]:
     yield Reader(
         name="configuration",
@@ -377,6 +388,7 @@ def _documents() -> Iterator[Reader]:
     )
     yield Reader(name="kubeconfig", read=_kubeconfig, example=KUBECONFIG, errors=(InvalidInput,))
     yield Reader(name="prices of nodes", read=_prices, example=PRICES, errors=(InvalidInput,))
+    yield Reader(name="values of the chart", read=_values, example=VALUES, errors=(InvalidInput,))
     yield Reader(
         name="ledger",
         read=lambda raw: decode_ledger(raw.decode()),
@@ -470,6 +482,7 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.cli.doctor.checks.colocation": ("message ReclaimedNode",),
     "equipoise.cli.doctor.foreign_configuration": ("extender in a ConfigMap", "policy in a ConfigMap"),
     "equipoise.cli.cluster_access.kubeconfig": ("kubeconfig",),
+    "equipoise.cli.install.given_values": ("values of the chart",),
     "equipoise.cli.lab.replays": (),  # a value on the command line
     "equipoise.cli.plan.changes": ("message PlanResponse",),
     "equipoise.cli.up.running_up": (),  # what `up` has written

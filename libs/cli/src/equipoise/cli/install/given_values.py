@@ -18,8 +18,9 @@ def given_values(files: Sequence[str], settings: Sequence[str]) -> frozenset[str
     names = {name for setting in settings for name in _NAME.findall(setting)}
     for file in files:
         try:
+            # As Helm: a file of values may have aliases, which the configuration of Equipoise may not.
             document = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             raise InvalidInput(f"{file} cannot be read as YAML: {error}") from error
         names |= set(_names(document, ""))
     return frozenset(names)
