@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from binder.campaigns import a_campaign, an_evaluation
+from binder.campaigns import a_campaign, an_effect, an_evaluation
 from binder.ledgers import a_ledger
 from binder.worlds import OWN, World
 
@@ -59,7 +59,9 @@ async def test_a_resumed_campaign_forgets_what_was_found_before(world: World) ->
     """Whoever resumes it has looked at the cluster; the next evaluation finds it again."""
     world.write_ledger(msgspec.json.encode(a_ledger(campaign=a_campaign())).decode())
     paused = await campaign_store.set_paused(world.kube, OWN, world.clock, paused=True)
-    worse = continued(a_ledger(campaign=paused), an_evaluation(0.9), Limits(), world.clock.now()).campaign
+    worse = continued(
+        a_ledger(campaign=paused), an_evaluation(0.9, campaign=an_effect(0.6)), Limits(), world.clock.now()
+    ).campaign
     assert worse is not None
     assert (paused.paused, worse.finding) == (True, "spread")
     world.write_ledger(msgspec.json.encode(a_ledger(campaign=worse)).decode())

@@ -89,6 +89,7 @@ class Loop:
         self.source = FakeSource(self.clock)
         self.promql: PromqlSource | None = None
         self.shared = Shared()
+        self.collector = CollectorSettings(profile=ProfileSettings(enabled=False))
         self.health: dict[ServiceName, Health] = {}
         self.registries: dict[ServiceName, CollectorRegistry] = {}
         self.kube.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="shop")))
@@ -229,7 +230,7 @@ class Loop:
         """Like `equipoise.collector.__main__`, with another source."""
         health = self._health_of("collector")
         collector = Collector(
-            settings=CollectorSettings(profile=ProfileSettings(enabled=False)),
+            settings=self.collector,
             load=self.shared.load,
             namespace="equipoise-system",
             identity="collector-1",

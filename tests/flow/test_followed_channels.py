@@ -50,6 +50,7 @@ class ObservedLoop(Loop):
         super().__init__()
         self.bus: ObservedBus = ObservedBus(self.clock)
         self.shared = Shared(placement=Placement(hints=True))
+        self.collector = replace(self.collector, shards=2)
 
     async def _start(self, service: ServiceName, start: Start[Any], settings: Any) -> None:
         SERVICE.set(service)

@@ -30,7 +30,7 @@ compares every rule with the code.
 {{- $path := print $given.path "." $name }}
 {{- $below := list }}
 {{- if and (kindIs "map" $value) $field.keys }}
-{{- range $value }}{{ $below = append $below (list (print $path "[...]") .) }}{{ end }}
+{{- range $key, $item := $value }}{{ $below = append $below (list (print $path "." $key) $item) }}{{ end }}
 {{- else if kindIs "map" $value }}
 {{- $below = list (list $path $value) }}
 {{- else if kindIs "slice" $value }}

@@ -235,7 +235,7 @@ class PlacementHints(Message, frozen=True, kw_only=True):
     shared: tuple[WorkloadHint, ...] = ()
     """The hints that several workloads have."""
 
-    workloads: dict[str, Annotated[int, Meta(ge=0)]] = {}
+    workloads: dict[str, Count] = {}
     """The index in `shared` of the hint of each other workload, by key, in the same order."""
 
     replacing: bool = False
