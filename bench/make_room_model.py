@@ -40,7 +40,7 @@ from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies.make_room import MakeRoom
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.tracker import Tracker
+from equipoise.descheduler.state.moves.tracker import Tracker
 from equipoise.scheduling.cluster_scheduler import ClusterScheduler
 from equipoise.scheduling.model.pod_info import PodInfo
 

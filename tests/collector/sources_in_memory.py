@@ -36,6 +36,11 @@ class FakeSource:
     rejects: Callable[[MetricQuery], str] = lambda query: ""
     queries: list[MetricQuery] = field(default_factory=list)
     takes: float = 0.0
+    """Seconds until each response."""
+
+    takes_for_pods: float = 0.0
+    """Further seconds, for queries about pods only."""
+
     closed: bool = False
     runs: bool = False
     pressures: dict[str, float] = field(default_factory=dict)
@@ -61,6 +66,8 @@ class FakeSource:
         if query.aggregate == "size" or (query.aggregate == "pods" and query.pod_series == "containers"):
             return []  # each pod has a series
         await self._respond()
+        if query.subject == "pod" and self.takes_for_pods:
+            await self.clock.sleep(self.takes_for_pods)
         if self.fails(query):
             raise SourceError("too many samples")
         if query.subject == "node":

@@ -137,18 +137,23 @@ async def test_a_new_node_is_measured_by_the_holder_of_its_shard() -> None:
 
 
 async def test_a_shard_that_was_acquired_is_published_when_its_nodes_are_measured() -> None:
-    """A cycle without values would read as a cluster without coverage."""
+    """Not before, with a part of the windows: a cycle without values would read as a cluster without coverage."""
     cluster = SharedCluster()
     async with cluster.bus:
         await cluster.begin("one", TWO)
         await cluster.begin("two", TWO)
         await cluster.advance(60)
-        cluster.sources["one"].takes = 6.0  # a round is always running
+        # A round is always running, and has measured its nodes long before it ends.
+        cluster.sources["one"].takes_for_pods = 60.0
+        await cluster.advance(60)
         await cluster.kill("two")
         before = len(cluster.bus.published(UtilizationCycle, "equipoise.utilization.cycle.*"))
-        await cluster.advance(150)
+        published = len(cluster.bus.published(NodeUtilization, NODE_USAGES))
+        await cluster.advance(600)
         cycles = cluster.bus.published(UtilizationCycle, "equipoise.utilization.cycle.*")[before:]
         await cluster.kill("one")
+        nodes = cluster.bus.published(NodeUtilization, NODE_USAGES)[published:]
 
+    assert [node.node for node in nodes if LOAD.shortest.name not in node.windows or not node.pods] == []
     assert {"all-0", "all-1"} == {cycle.shard for cycle in cycles}
     assert all(cycle.fresh == cycle.expected for cycle in cycles)

@@ -7,7 +7,7 @@ from descheduler.cluster_states import pod_info
 
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
-from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove, after_outcome
+from equipoise.descheduler.state.moves.pending_moves import PendingMoves, TrackedMove, after_outcome
 
 DAY = 86_400.0
 INFO = pod_info("web-1")

@@ -22,7 +22,7 @@ from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
-from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove
+from equipoise.descheduler.state.moves.pending_moves import PendingMoves, TrackedMove
 
 LOAD = LoadSettings()
 RULES = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")

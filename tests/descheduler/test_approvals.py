@@ -17,7 +17,7 @@ from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.health import DRY_RUN, HEARTBEAT_LIFETIME, REAL, Heartbeat
 from equipoise.contracts.messages.values.resources import Resources
-from equipoise.descheduler.state.pending_moves import TrackedMove, approved_pods
+from equipoise.descheduler.state.moves.pending_moves import TrackedMove, approved_pods
 from equipoise.runtime.kubernetes.client import ROLES
 from equipoise.testbed.memory.faults import Call
 

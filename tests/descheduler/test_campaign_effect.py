@@ -13,8 +13,8 @@ from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView
 from equipoise.descheduler.decisions.evaluation.campaign_effect import campaign_effect
 from equipoise.descheduler.decisions.evaluation.load_extremes import load_extremes
-from equipoise.descheduler.state.campaign_moves import CampaignMove, CampaignMoves
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
+from equipoise.descheduler.state.moves.campaign_moves import CampaignMove, CampaignMoves
 
 NODES = ("node-a", "node-b", "node-c")
 

@@ -41,7 +41,7 @@ from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.decisions.consolidation.emptying import EmptyingState
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
-from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove, planned
+from equipoise.descheduler.state.moves.pending_moves import PendingMoves, TrackedMove, planned
 from equipoise.descheduler.state.projection import Projection
 
 

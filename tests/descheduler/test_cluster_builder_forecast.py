@@ -12,7 +12,7 @@ from descheduler.snapshots import a_pod, a_snapshot, evaluation_settings
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
-from equipoise.descheduler.state.pending_moves import TrackedMove
+from equipoise.descheduler.state.moves.pending_moves import TrackedMove
 
 USED = Resources(cpu=1.5, memory=GIB)
 PROFILE = [1.0] * 12 + [3.0] * 12

@@ -30,7 +30,7 @@ from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.decisions.strategies.rules import MoveByRules
 from equipoise.descheduler.state.abnormal_counts import AbnormalCount
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
-from equipoise.descheduler.state.pending_moves import PendingMoves
+from equipoise.descheduler.state.moves.pending_moves import PendingMoves
 
 NETWORK = {"network": FurtherThresholds(high=70, low=40)}
 LIMITED = msgspec.structs.replace(THRESHOLDS, resources=NETWORK)

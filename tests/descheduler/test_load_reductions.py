@@ -12,7 +12,7 @@ from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.tracker import Tracker
+from equipoise.descheduler.state.moves.tracker import Tracker
 
 WINDOW = LoadSettings().shortest
 """Five minutes."""

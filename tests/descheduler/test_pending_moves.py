@@ -10,7 +10,7 @@ from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.values.move import MoveCost
-from equipoise.descheduler.state.pending_moves import (
+from equipoise.descheduler.state.moves.pending_moves import (
     MAX_DRY_RUN_MOVES,
     PendingMoves,
     PodLocation,

@@ -43,7 +43,7 @@ from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.abnormal_counts import counted
-from equipoise.descheduler.state.tracker import Tracker
+from equipoise.descheduler.state.moves.tracker import Tracker
 
 SETTINGS = evaluation_settings()
 EPOCH = LeaseEpoch(lease_uid="lease", transitions=0, holder="descheduler-1")

@@ -11,7 +11,7 @@ from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
-from equipoise.descheduler.state.pending_moves import PodLocation
+from equipoise.descheduler.state.moves.pending_moves import PodLocation
 
 POD = a_pod_object("web-1", "node-a", NOW)
 DEPLOYMENT = a_workload_object("web", 3)

@@ -16,8 +16,8 @@ from equipoise.contracts.messages.values.move import MoveCost
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.cooldowns import pod_cooldown, triggers_in_cooldown
-from equipoise.descheduler.state.pending_moves import PodLocation, approved_pods
-from equipoise.descheduler.state.tracker import Tracker
+from equipoise.descheduler.state.moves.pending_moves import PodLocation, approved_pods
+from equipoise.descheduler.state.moves.tracker import Tracker
 
 SETTINGS = DeschedulerSettings()
 NODES = ("node-a", "node-b")

@@ -386,7 +386,7 @@ DEFECTS = (
     _defect(
         "no cooldown after a return",
         (
-            f"{DESCHEDULER}/state/tracker.py",
+            f"{DESCHEDULER}/state/moves/tracker.py",
             "            if node == move.node and move.workload is not None:",
             "            if False:",
         ),

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
-from equipoise.scorer.state.band_rows import BandRows
+from equipoise.scorer.state.rows.band_rows import BandRows
 
 LIFETIME = 300.0
 OFFERED = Resources(cpu=4.0, memory=8 * GIB)

@@ -22,7 +22,7 @@ from equipoise.contracts.messages.values.resources import Resources
 from equipoise.scorer.decisions.headroom import fits, headroom
 from equipoise.scorer.decisions.load_correction import sums_of_requests_and_limits
 from equipoise.scorer.state.node_table import NodeTable
-from equipoise.scorer.state.row_arrays import RowArrays
+from equipoise.scorer.state.rows.row_arrays import RowArrays
 
 
 @pytest.fixture

@@ -64,6 +64,13 @@ def test_the_preferred_metric_is_the_score() -> None:
     assert [30.0, 31.0, 0.0, 100.0] == highest.tolist()
 
 
+def test_a_node_of_unknown_load_scores_0() -> None:
+    """Whatever its further resource is: no other policy could score it either."""
+    nodes, demand = nodes_with([10.0, 10.0], cpu=[50.0, UNKNOWN]), a_demand(1.0)
+    assert [100.0, 0.0] == MetricRules(avoid=(BUSY,)).score(nodes, demand).tolist()
+    assert [90.0, 0.0] == MetricRules(prefer=Preference(metric="network")).score(nodes, demand).tolist()
+
+
 def test_rules_without_a_rule_are_refused() -> None:
     """The message has an example."""
     with pytest.raises(ValueError, match="rules needs avoid or prefer"):

@@ -14,7 +14,7 @@ from equipoise.descheduler.shell.cluster_watch import ClusterWatch
 from equipoise.descheduler.shell.evaluator import Evaluator
 from equipoise.descheduler.shell.metrics import DeschedulerMetrics
 from equipoise.descheduler.state.latest_messages import LatestMessages, with_recent_pods
-from equipoise.descheduler.state.tracker import Tracker
+from equipoise.descheduler.state.moves.tracker import Tracker
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE, lead
 from equipoise.runtime.process.lifecycle import Runtime
 

@@ -17,7 +17,7 @@ from equipoise.descheduler.decisions.strategies import AnyStrategy, name_of
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.cooldowns import CooldownSettings
-from equipoise.descheduler.state.tracker import TrackerSettings
+from equipoise.descheduler.state.moves.tracker import TrackerSettings
 
 Count = Annotated[int, Meta(ge=1)]
 

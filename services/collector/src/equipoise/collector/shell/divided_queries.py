@@ -1,4 +1,4 @@
-"""Limits queries to the nodes that this replica measures, as far as their series can be told apart.
+"""Limits queries to the nodes that this replica measures, as far as a label of their series names the node.
 
 Small queries about all nodes find the label that names the node of each series. They are repeated from time to time,
 because a new scrape job may have other labels, and while a node has no series. If they fail, or find no such label,

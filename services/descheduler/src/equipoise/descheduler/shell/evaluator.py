@@ -38,8 +38,8 @@ from equipoise.descheduler.shell.metrics import DeschedulerMetrics
 from equipoise.descheduler.shell.plan_server import PlanServer
 from equipoise.descheduler.state.cooldowns import in_campaign, nodes_in_cooldown
 from equipoise.descheduler.state.latest_messages import LatestMessages
-from equipoise.descheduler.state.pending_moves import TrackedMove, approved_pods, reported_dry_runs
-from equipoise.descheduler.state.tracker import Tracker
+from equipoise.descheduler.state.moves.pending_moves import TrackedMove, approved_pods, reported_dry_runs
+from equipoise.descheduler.state.moves.tracker import Tracker
 from equipoise.runtime.bus import AlreadyQueued, BusError
 from equipoise.runtime.process.lifecycle import Runtime
 

@@ -18,9 +18,9 @@ from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettin
 from equipoise.descheduler.state.cooldowns import triggers_in_cooldown
 from equipoise.descheduler.state.daily_usage import BatchWork, UsageForecast
 from equipoise.descheduler.state.lazy import LazyMapping
+from equipoise.descheduler.state.moves.pending_moves import busy_workloads, pending_triggers, planned, without_outcome
 from equipoise.descheduler.state.node_fit import NodeFit, placed_pods
 from equipoise.descheduler.state.nodes.node_reader import NodeReader, replacement_of
-from equipoise.descheduler.state.pending_moves import busy_workloads, pending_triggers, planned, without_outcome
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import Volumes
 from equipoise.scheduling.model.workloads import SpreadSelectors

@@ -10,7 +10,7 @@ from equipoise.contracts.messages.descheduling import LoadReduction
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
-from equipoise.descheduler.state.pending_moves import TrackedMove
+from equipoise.descheduler.state.moves.pending_moves import TrackedMove
 
 MIN_SHARE = 0.5
 """The share of the expected reduction from which a node counts as reduced."""

@@ -3,7 +3,7 @@
 from equipoise.contracts.numeric import np
 from equipoise.scorer.decisions.arrays import ClusterLoad
 from equipoise.scorer.state.reservations import NegativeReservation
-from equipoise.scorer.state.row_arrays import RowArrays
+from equipoise.scorer.state.rows.row_arrays import RowArrays
 
 _LIFETIME = 1.0
 """Seconds."""

@@ -35,14 +35,14 @@ from equipoise.scorer.decisions.load_correction import (
     window_usages,
     without_recent_usage,
 )
-from equipoise.scorer.state.band_rows import BandRows, requested
 from equipoise.scorer.state.cached_cluster_load import CachedClusterLoad
 from equipoise.scorer.state.daily_usage import DailyUsage
-from equipoise.scorer.state.further_rows import FurtherRows
 from equipoise.scorer.state.recent_placements import RecentPlacements
 from equipoise.scorer.state.reservations import NegativeReservation
-from equipoise.scorer.state.row_arrays import RowArrays
-from equipoise.scorer.state.row_index import RowIndex
+from equipoise.scorer.state.rows.band_rows import BandRows, requested
+from equipoise.scorer.state.rows.further_rows import FurtherRows
+from equipoise.scorer.state.rows.row_arrays import RowArrays
+from equipoise.scorer.state.rows.row_index import RowIndex
 
 UNCHANGED_BY_PODS: tuple[Statistic, ...] = ("deviation", "system")
 """Statistics that a pod does not change, or not in a known way."""

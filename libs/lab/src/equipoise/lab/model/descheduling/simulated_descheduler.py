@@ -27,7 +27,7 @@ from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, Watche
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.latest_messages import LatestMessages, with_recent_pods
 from equipoise.descheduler.state.lazy import LazyMapping
-from equipoise.descheduler.state.tracker import Tracker
+from equipoise.descheduler.state.moves.tracker import Tracker
 from equipoise.lab.model.descheduling.api_objects import ApiObjects
 from equipoise.lab.model.descheduling.movable_pods import movable_pods
 from equipoise.lab.model.descheduling.simulated_binder import EPOCH

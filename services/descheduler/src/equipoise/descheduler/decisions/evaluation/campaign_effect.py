@@ -3,7 +3,7 @@
 from equipoise.contracts.messages.descheduling import CampaignEffect
 from equipoise.descheduler.decisions.cluster import ClusterView, PodMove
 from equipoise.descheduler.decisions.evaluation.load_extremes import load_extremes
-from equipoise.descheduler.state.campaign_moves import CampaignMoves
+from equipoise.descheduler.state.moves.campaign_moves import CampaignMoves
 
 
 def campaign_effect(cluster: ClusterView, campaign: CampaignMoves) -> CampaignEffect:

@@ -17,7 +17,7 @@ from equipoise.descheduler.decisions.evaluation.messages import MAX_ENTRIES, pla
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
 from equipoise.descheduler.state.cooldowns import in_campaign
-from equipoise.descheduler.state.pending_moves import TrackedMove, planned, reported_dry_runs, reported_pending
+from equipoise.descheduler.state.moves.pending_moves import TrackedMove, planned, reported_dry_runs, reported_pending
 
 MAX_PLANS = 60
 """Evaluations in a plan: in the largest clusters, one takes more than a second."""

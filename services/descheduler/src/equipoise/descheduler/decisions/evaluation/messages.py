@@ -36,7 +36,7 @@ from equipoise.descheduler.decisions.planning.node_arrays import batch_work_amou
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, counted
 from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
 from equipoise.descheduler.state.draft import one_reason_per_pod
-from equipoise.descheduler.state.pending_moves import TrackedMove, real_moves, reported_dry_runs, reported_pending
+from equipoise.descheduler.state.moves.pending_moves import TrackedMove, real_moves, reported_dry_runs, reported_pending
 
 MAX_ENTRIES = 500
 """The maximum of each list: a message of the bus holds 1 MiB."""

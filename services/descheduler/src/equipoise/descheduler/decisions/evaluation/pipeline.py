@@ -21,7 +21,7 @@ from equipoise.descheduler.decisions.strategies import Strategy, name_of
 from equipoise.descheduler.state.abnormal_counts import abnormal_nodes, counted
 from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 from equipoise.descheduler.state.draft import name_of_pod, one_reason_per_pod
-from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation, dry_runs
+from equipoise.descheduler.state.moves.pending_moves import PendingMoves, PodLocation, dry_runs
 
 MAX_NAMED = 5
 """Objects with an unexpected annotation that /readyz names."""

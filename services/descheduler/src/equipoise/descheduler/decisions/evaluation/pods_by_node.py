@@ -14,7 +14,7 @@ from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.load.pod_priority import is_batch_work, priority_class_of, qos_of
 from equipoise.contracts.unreadable.known_amounts import unknown_pod, unknown_requests, with_known_amounts
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot
-from equipoise.descheduler.state.pending_moves import TrackedMove, dry_runs
+from equipoise.descheduler.state.moves.pending_moves import TrackedMove, dry_runs
 from equipoise.scheduling.model.pod_info import PodInfo, PodReader
 
 ByNode = Mapping[str, Sequence[Pod]]

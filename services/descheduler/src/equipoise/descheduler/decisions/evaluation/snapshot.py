@@ -25,9 +25,9 @@ from equipoise.descheduler.decisions.consolidation.consolidation_settings import
 from equipoise.descheduler.decisions.consolidation.emptying import EmptyingState
 from equipoise.descheduler.decisions.strategies import Strategy
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
-from equipoise.descheduler.state.campaign_moves import CampaignMoves
 from equipoise.descheduler.state.cooldowns import Cooldowns
-from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation
+from equipoise.descheduler.state.moves.campaign_moves import CampaignMoves
+from equipoise.descheduler.state.moves.pending_moves import PendingMoves, PodLocation
 
 if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
     from equipoise.scheduling.model.pod_info import PodInfo

@@ -41,7 +41,7 @@ from equipoise.descheduler.decisions.planning.pod_order import cost_of
 from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown
 from equipoise.descheduler.state.daily_usage import NodePods, RunningPod
 from equipoise.descheduler.state.lazy import LazySequence
-from equipoise.descheduler.state.pending_moves import (
+from equipoise.descheduler.state.moves.pending_moves import (
     PendingMoves,
     TrackedMove,
     created_at,

@@ -40,7 +40,7 @@ from equipoise.scorer.decisions.load_correction import base_of, included_usage, 
 from equipoise.scorer.decisions.neutral_scores import neutral
 from equipoise.scorer.decisions.node_messages import find_pod, latest_messages
 from equipoise.scorer.decisions.ranking import PREFERRED, Ranking, rank
-from equipoise.scorer.state.band_rows import requested
+from equipoise.scorer.state.rows.band_rows import requested
 from equipoise.scorer.state.scoring_state import ScoringState
 
 _MAX_LISTED = 10

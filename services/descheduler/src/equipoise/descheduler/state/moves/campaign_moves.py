@@ -2,7 +2,7 @@
 
 import msgspec
 
-from equipoise.descheduler.state.pending_moves import TrackedMove
+from equipoise.descheduler.state.moves.pending_moves import TrackedMove
 
 
 class CampaignMove(msgspec.Struct, frozen=True, kw_only=True):

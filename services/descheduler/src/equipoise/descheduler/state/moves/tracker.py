@@ -13,12 +13,13 @@ from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
 from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.decisions.consolidation.emptying import EmptyingState
-from equipoise.descheduler.state import cooldowns, load_reductions, pending_moves
+from equipoise.descheduler.state import cooldowns, load_reductions
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, counted
-from equipoise.descheduler.state.campaign_moves import CampaignMoves
 from equipoise.descheduler.state.cooldowns import MOVED, Cooldowns, CooldownSettings
 from equipoise.descheduler.state.load_reductions import ReductionTrials
-from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation, TrackedMove
+from equipoise.descheduler.state.moves import pending_moves
+from equipoise.descheduler.state.moves.campaign_moves import CampaignMoves
+from equipoise.descheduler.state.moves.pending_moves import PendingMoves, PodLocation, TrackedMove
 
 
 class TrackerSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,1 @@
+"""The tables of the nodes: which row a node has, and its values."""
