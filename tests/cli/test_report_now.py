@@ -325,7 +325,14 @@ async def in_cluster(cluster: Cluster) -> AsyncIterator[str]:
         "metadata": {"name": "prometheus-operated", "namespace": "default"},
         "spec": {"clusterIP": "None", "selector": labels, "ports": [{"port": 9090, "targetPort": "http-web"}]},
     }
-    container = {"name": "prometheus", "image": "p", "ports": [{"name": "http-web", "containerPort": 9090}]}
+    # A new pod counts with its request. Without one, it would count with as much as `calm` uses.
+    requests = {"cpu": "10m", "memory": "16Mi"}
+    container = {
+        "name": "prometheus",
+        "image": "p",
+        "ports": [{"name": "http-web", "containerPort": 9090}],
+        "resources": {"requests": requests},
+    }
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
