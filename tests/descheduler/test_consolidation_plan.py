@@ -19,6 +19,7 @@ from equipoise.contracts.configuration.settings import FurtherThresholds, Resour
 from equipoise.contracts.kubernetes.nodes.consolidation_taint import consolidation_taint
 from equipoise.contracts.kubernetes.objects.node import Taint
 from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster_node import MovablePod
 from equipoise.descheduler.decisions.consolidation.consolidation_settings import Consolidation, NodeGroup
 from equipoise.descheduler.decisions.consolidation.plan import ConsolidationPlan, NodeObstacle
@@ -50,13 +51,38 @@ def test_nodes_go_as_long_as_the_others_stay_below_the_threshold() -> None:
     assert (plan.hottest_before.load, plan.hottest_after.load) == (pytest.approx(0.2), pytest.approx(0.6))
 
 
-def test_a_threshold_of_a_further_resource_changes_no_plan() -> None:
-    """It has no day. Only its nodes above the threshold are no targets."""
+LIMITS = Thresholds(resources={"network": FurtherThresholds(high=70), "gpu": FurtherThresholds(high=70)})
+
+
+def test_a_further_resource_that_no_node_has_changes_no_plan() -> None:
     cluster = three_nodes(2.0).cluster()
-    limits = Thresholds(resources={"network": FurtherThresholds(high=70), "gpu": FurtherThresholds(high=70)})
-    limited = msgspec.structs.replace(cluster, thresholds=limits, further=("network", "gpu"))
+    limited = msgspec.structs.replace(cluster, thresholds=LIMITS, further=("network", "gpu"))
 
     assert names(consolidation_plan(limited, WITHOUT_MARGIN)) == names(consolidation_plan(cluster, WITHOUT_MARGIN))
+
+
+def test_a_further_resource_that_is_hot_or_unknown_now_is_named() -> None:
+    """It has no day: its present load counts."""
+    cluster = three_nodes(2.0).cluster()
+    capacity = Resources(cpu=10.0, memory=64 * GIB, further={"network": 100.0})
+    loads = {"node-0": {"network": 90.0}, "node-1": {"network": 10.0}, "node-2": {}}
+    nodes = [
+        msgspec.structs.replace(
+            node,
+            base=capacity,
+            resources={"network": ""},
+            usage={
+                window: msgspec.structs.replace(usage, further=loads[node.name]) for window, usage in node.usage.items()
+            },
+        )
+        for node in cluster.nodes
+    ]
+    plan = consolidation_plan(
+        msgspec.structs.replace(cluster, nodes=nodes, thresholds=LIMITS, further=("network",)), WITHOUT_MARGIN
+    )
+
+    assert plan.above == {"node-0": "90.0% network now"}
+    assert plan.staying["node-2"] == NodeObstacle(why="its usage of network is not known", unknown=True)
 
 
 def test_the_forecast_of_every_hour_decides_and_not_the_mean() -> None:

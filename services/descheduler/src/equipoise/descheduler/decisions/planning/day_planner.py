@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 
+import msgspec
+
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.numeric import Array, np
 from equipoise.descheduler.decisions.cluster import MovePlan
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod
 from equipoise.descheduler.decisions.planning.day_pool import DayPool
 from equipoise.descheduler.decisions.planning.node_arrays import row
-from equipoise.descheduler.decisions.planning.thresholds import shares_of
+from equipoise.descheduler.decisions.planning.target_selection import TargetNodes, is_within_limits, target_nodes
+from equipoise.descheduler.decisions.planning.thresholds import filling, shares_of
 from equipoise.descheduler.state.day_gain_table import MovePair, SingleMove
 from equipoise.descheduler.state.draft import MOVES_OF_NODE, PlanDraft, name_of_pod
 from equipoise.descheduler.state.projection import Projection
@@ -58,7 +61,10 @@ class DayPlanner:
         self._ceiling = np.maximum(thresholds[:, np.newaxis], above_mean)
         """resources × slots: the highest load of a target, unless the load of the source is higher at that time."""
 
-        self._allowed = np.array([not (node.target_refusal or node.unknown) for node in cluster.nodes], dtype=np.bool_)
+        self._targets = _present_targets(draft)
+        self._place = {int(row): place for place, row in enumerate(self._targets.rows)}
+        self._allowed = np.zeros(len(cluster.nodes), dtype=np.bool_)
+        self._allowed[self._targets.rows] = True
         self._unchanged: Callable[[], Projection] = cache(partial(Projection, cluster, window))
         """The cluster without the moves of this plan; computed only when it is needed."""
 
@@ -151,6 +157,8 @@ class DayPlanner:
                 continue
             if self._refuses(second, target, after, self._highest(second)):
                 continue
+            if self._exceeds_present_limits(second, target, leaving=self._table.pods[first]):
+                continue
             pod, why = self._table.pods[second], self._reason_of(second)
             name, node = name_of_pod(pod), self._nodes[target]
             self._draft.add(
@@ -185,6 +193,8 @@ class DayPlanner:
         if self._too_high(row, target, self._table.used[target] + self._table.day[row], self._highest(relieved)):
             return False
         pod, fit = self._table.pods[row], self._draft.projection.fit
+        if self._exceeds_present_limits(row, target):
+            return False
         if fit.refuses(pod, target):
             if not self._excluded_by_constraints(row, target):
                 self._table.exclude(row, target)
@@ -228,6 +238,14 @@ class DayPlanner:
         self._table.exclude(row, target)
         return True
 
+    def _exceeds_present_limits(self, row: int, target: int, *, leaving: MovablePod | None = None) -> bool:
+        """Whether the target would be above a threshold of what has no days. If so, it is excluded."""
+        place, pod, projection = self._place[target], self._table.pods[row], self._draft.projection
+        if is_within_limits(pod, place, self._targets, projection, leaving=leaving):
+            return False
+        self._table.exclude(row, target)
+        return True
+
     def _excluded_by_constraints(self, row: int, target: int) -> bool:
         """Whether the node refuses the pod for other reasons than requests: then all nodes that do are excluded."""
         fit, pod = self._draft.projection.fit, self._table.pods[row]
@@ -248,3 +266,13 @@ class DayPlanner:
 
     def _reason_of(self, row: int) -> str:
         return self._pool.reason(int(self._table.location[row]))
+
+
+def _present_targets(draft: PlanDraft) -> TargetNodes:
+    """The nodes to which pods may be moved, with the thresholds of what has no days: the present usage of further
+    resources and of production pods."""
+    cluster = draft.cluster
+    applied, production = filling(cluster.thresholds)
+    ceiling = {name: limit for name, limit in applied.ceiling.items() if name in cluster.further}
+    applied = msgspec.structs.replace(applied, ceiling=ceiling)
+    return target_nodes(cluster.nodes, draft.projection, applied, production, target_threshold=1.0)

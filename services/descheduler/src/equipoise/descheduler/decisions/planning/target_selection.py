@@ -189,18 +189,46 @@ def _within_limits(
 ) -> tuple[Flags, Array, Array | None]:
     """Whether each target, the pod's own node included, stays within these limits with the pod; and their loads and
     production loads."""
-    amount = projection.amount_of(pod)
-    rows, base = targets.rows, projection.base[targets.rows]
-    after: Array = (projection.amounts[rows] + projection.terminating[rows] + amount) / base
-    used: Array | None = None
-    if pod.production:
-        used = (projection.production[rows] + projection.terminating_production[rows] + amount) / base
+    after, used = _with_pod(pod, targets.rows, projection)
     candidates: Flags = np.ones(len(targets.nodes), dtype=np.bool_)
     elsewhere = targets.rows != source_row
     for mask, why in _above(after, used, limits, targets.production, projection.columns):
         refusals[why] += int((candidates & elsewhere & mask).sum())
         candidates &= ~mask
     return candidates, after, used
+
+
+def is_within_limits(
+    pod: MovablePod, place: int, targets: TargetNodes, projection: Projection, *, leaving: MovablePod | None = None
+) -> bool:
+    """Whether one target, by its place in `targets`, stays within its limits with the pod. `leaving`: a pod that leaves
+    it before."""
+    at = targets.rows[place : place + 1]
+    nothing = np.zeros(len(projection.columns))
+    left = nothing if leaving is None else projection.amount_of(leaving)
+    of_production = left if leaving is not None and leaving.production else nothing
+    after, used = _with_pod(pod, at, projection, left, of_production)
+    limits, caps = targets.limits[place : place + 1], targets.production[place : place + 1]
+    return not any(mask.any() for mask, _ in _above(after, used, limits, caps, projection.columns))
+
+
+def _with_pod(
+    pod: MovablePod,
+    rows: Indexes,
+    projection: Projection,
+    left: Array | float = 0.0,
+    of_production: Array | float = 0.0,
+) -> tuple[Array, Array | None]:
+    """The loads of these rows with the pod, and those of production if it is a production pod.
+
+    `left`, `of_production`: amounts that leave the rows before.
+    """
+    amount, base = projection.amount_of(pod), projection.base[rows]
+    after: Array = (projection.amounts[rows] + projection.terminating[rows] - left + amount) / base
+    if not pod.production:
+        return after, None
+    production = projection.production[rows] + projection.terminating_production[rows]
+    return after, (production - of_production + amount) / base
 
 
 def _above(

@@ -28,6 +28,7 @@ from equipoise.descheduler.decisions.cluster_node import ClusterNode
 from equipoise.descheduler.decisions.planning.day_planner import DayPlanner
 from equipoise.descheduler.decisions.planning.day_pool import DayPool
 from equipoise.descheduler.decisions.planning.pools import Selector, Weight
+from equipoise.descheduler.decisions.planning.thresholds import shares_of
 from equipoise.descheduler.state.draft import PlanDraft
 from equipoise.descheduler.state.projection import Projection
 
@@ -96,7 +97,8 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
     def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
         """The moves with the largest gain from hot nodes among `abnormal`, and moves that make room for them."""
         cluster = msgspec.structs.replace(cluster, nodes=sorted(cluster.nodes, key=lambda node: node.name))
-        draft = PlanDraft(cluster, self.windows_of(cluster))
+        limited = bool(shares_of(cluster.thresholds.prod_high))
+        draft = PlanDraft(cluster, self.windows_of(cluster), production=limited)
         pool = self._pool(cluster, draft.projection, with_room=True)
         if pool.unmeasured:
             return MovePlan(why=f"not planned: {pool.unmeasured}")

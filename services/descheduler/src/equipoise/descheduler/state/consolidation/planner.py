@@ -137,7 +137,7 @@ class _Planner:
         if why := settled(node):
             return NodeObstacle(why=why)
         if not self._days.known[index]:
-            return NodeObstacle(why=node.unknown or "its day is not measured yet", unknown=True)
+            return NodeObstacle(why=self._days.why_unknown(index), unknown=True)
         pods = list(pods_to_move(node))
         if why := pod_obstacle(node, pods):
             return NodeObstacle(why=why, bound="pods")
