@@ -34,7 +34,7 @@ chaos: ## Weekly: inject faults on real clusters (SEEDS=1-20 JOBS=2 FAULTS=name,
 	$(if $(PLANTED)$(SOAK)$(SEEDS)$(FAULTS)$(ARGS),,@./run pytest -m weekly)
 
 check: ## Check style, types, architecture, the links of the docs, and that docs/asyncapi.yaml, docs/events.md and the chart match the code
-	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports && pytest -q tests/cli/test_events.py tests/deployment/test_chart_generator.py && python docs/build_site.py'
+	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports && pytest -q tests/cli/events/test_events.py tests/deployment/test_chart_generator.py && python docs/build_site.py'
 
 lock: ## Write the versions and hashes in requirements/ after a change of dependencies (ARGS=--upgrade for the newest)
 	@requirements/lock.sh $(ARGS)

@@ -95,6 +95,25 @@ def test_no_folder_contains_too_many_modules() -> None:
     assert {} == {folder: count for folder, count in counts.items() if count > MOST_MODULES}
 
 
+def test_tests_mirror_the_source() -> None:
+    """A reader must find the tests of a module by its path."""
+    expected: dict[tuple[str, str], set[str]] = {}
+    for source in pkgutil.walk_packages(equipoise.__path__, "equipoise."):
+        parts = source.name.split(".")[1:]
+        folder = parts if source.ispkg else parts[:-1]
+        expected.setdefault((parts[0], f"test_{parts[-1]}.py"), set()).add("/".join(["tests", *folder]))
+
+    elsewhere = {}
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        folder_of_test = str(file.parent.relative_to(ROOT))
+        package = file.relative_to(ROOT).parts[1]
+        folders = expected.get((package, file.name), {folder_of_test})
+        if folder_of_test not in folders:
+            elsewhere[str(file.relative_to(ROOT))] = folders
+
+    assert {} == elsewhere
+
+
 def test_no_class_name_is_used_twice() -> None:
     """A reader who searches for a class must find one definition."""
     found: dict[str, list[str]] = {}

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from cli.live_pages import ShownCluster, shown_page
 from prometheus_client import CollectorRegistry
-from scorer.test_connections import scorer_process
+from scorer.shell.test_connections import scorer_process
 
 from equipoise.agent.shell.health import AgentHealth, HealthServer
 from equipoise.agent.shell.log import Log
@@ -63,7 +63,7 @@ PORTS: dict[str, Serving] = {"health": health_port, "agent": agent_port, "page":
 PORT_MODULES = {
     "libs/common/src/equipoise/runtime/http_server/connections.py": "health of services and scheduler, live page",
     "services/agent/src/equipoise/agent/shell/health.py": "health of the agent",
-    "services/scorer/src/equipoise/scorer/shell/connections.py": "extender: tests/scorer/test_connections.py",
+    "services/scorer/src/equipoise/scorer/shell/connections.py": "extender: tests/scorer/shell/test_connections.py",
     "libs/common/src/equipoise/runtime/kubernetes/port_forward.py": "a command, on 127.0.0.1",
 }
 """The only modules of the product that listen."""
@@ -223,7 +223,7 @@ async def test_a_used_connection_stays(name: str) -> None:
 
 
 async def test_the_extender_has_the_same_pool() -> None:
-    """Idle clients are closed, and scores served: the other cases are in tests/scorer/test_connections.py."""
+    """Idle clients are closed, and scores served: the other cases are in tests/scorer/shell/test_connections.py."""
     async with scorer_process() as scorer:
         await scorer.attack(["127.0.0.2"] * 100)
         assert await scorer.scored(3) == 3

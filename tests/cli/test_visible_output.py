@@ -16,10 +16,10 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from cli.buses import Bus
+from cli.explain.test_explain_eviction import HOT, INTENT, a_decision
 from cli.http_clusters import a_kubeconfig
 from cli.programs import invoke, run
-from cli.test_explain_eviction import HOT, INTENT, a_decision
-from cli.test_live_state import a_state
+from cli.views.test_live_state import a_state
 from rich.text import Text
 from textual.color import Color
 

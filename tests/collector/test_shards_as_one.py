@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 from builders import GIB
 from collector.collectors import NODE_USAGES, a_node
+from collector.shell.test_shard_ownership import COUNT, LOAD, SharedCluster, shard_of
 from collector.sources_in_memory import Usage
-from collector.test_shard_ownership import COUNT, LOAD, SharedCluster, shard_of
 
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
 from equipoise.contracts.kubernetes.objects.metadata import OwnerReference

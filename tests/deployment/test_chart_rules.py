@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from charts.generator.sections import has_rule, sections_of_document
-from contracts.test_conflicts import ACCEPTED, HEADER, REFUSED
+from contracts.configuration.test_conflicts import ACCEPTED, HEADER, REFUSED
 from deployment.helm import CHART, Helm, HelmError, documents_in
 
 from equipoise.cli.service_settings import SERVICE_SETTINGS

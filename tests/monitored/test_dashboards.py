@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from builders import NOW
-from collector.test_pressure_measurement import MEASURED
+from collector.shell.test_pressure_measurement import MEASURED
 from flow.loop import APPS, IDLE
 from monitored.exported import exported
 from monitored.promtool import needs_promtool

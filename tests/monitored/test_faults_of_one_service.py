@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 from annotator.worlds import World as Annotators
 from binder.campaigns import a_campaign, an_effect
+from binder.decisions.surge.test_surge import controllers_of, seconds, surging
 from binder.test_campaign_in_service import publish_evaluation
-from binder.test_surge import controllers_of, seconds, surging
 from binder.worlds import GENEROUS, OWN, World
 from builders import NOW, nodes_being_emptied
 from bus_worlds import NatsWorld, eventually, free_port
@@ -23,12 +23,12 @@ from monitored.promtool import needs_promtool
 from monitored.scrapes import Scrapes
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
-from runtime.test_bus_nats import signal_server
+from runtime.bus.test_bus_nats import signal_server
 from scorer.conftest import start
 from scorer.extender_bodies import a_body
 from scorer.running import Running, Start, fill, settings_for
-from scorer.test_tls import TWO_PERIODS
-from scorer.test_tls import World as Certificates
+from scorer.shell.test_tls import TWO_PERIODS
+from scorer.shell.test_tls import World as Certificates
 from tls_worlds import NOW as TODAY
 from tls_worlds import TlsWorld
 

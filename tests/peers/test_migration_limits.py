@@ -73,7 +73,7 @@ def test_limits_below_the_replicas_allow_an_eviction(case: Case) -> None:
 
 @peer_cases("migration.eviction_cost")
 def test_an_ordinary_eviction_cost_protects_no_pod(case: Case) -> None:
-    """Only the highest does: tests/contracts/test_opt_out.py."""
+    """Only the highest does: tests/contracts/eviction/test_opt_out.py."""
     pod = a_pod(metadata={"annotations": {EVICTION_COST: str(case.inputs["eviction_cost"])}})
     candidate = Candidate(pod=pod, namespace=Namespace(), workload=a_workload(), owners=(a_deployment(),))
 

@@ -12,8 +12,8 @@ from binder.worlds import GENEROUS, World
 from builders import GIB, a_placed_pod, a_workload
 from descheduler.cluster import Cluster
 from descheduler.cluster_states import a_cluster, a_node, a_pod, changed_node, changed_pod, names, pod_info
-from reclaimer.test_evaluation import a_node as a_reclaimed_node
-from reclaimer.test_evaluation import result_of
+from reclaimer.decisions.test_evaluation import a_node as a_reclaimed_node
+from reclaimer.decisions.test_evaluation import result_of
 from reclaimer.worlds import a_batch_pod
 
 from equipoise.agent.decisions.evictions import CpuEviction, cpu_victims
