@@ -172,10 +172,10 @@ def laws() -> dict[str, Any]:
     """The tests of the rules, for the new entry of each table."""
     passed, tests = Passed(), Path(__file__).parents[1]
     names = {
-        "scorer/test_laws.py": "least_used",
-        "descheduler/test_laws.py": f"strategy{len(STRATEGIES) - 1}",
-        "binder/test_laws.py": "evictionsPerNode",
-        "collector/test_profiles.py": "node-agent",
+        "scorer/decisions/test_laws.py": "least_used",
+        "descheduler/decisions/strategies/test_laws.py": f"strategy{len(STRATEGIES) - 1}",
+        "binder/decisions/limits/test_laws.py": "evictionsPerNode",
+        "collector/decisions/profiles/test_profiles.py": "node-agent",
     }
     files = [str(tests / file) for file in names]
     with redirect_stdout(sys.stderr):

@@ -136,6 +136,11 @@ def test_a_new_configuration_key_is_in_the_defaults_and_in_the_schema(extended: 
 
 def test_the_new_policy_strategy_limit_and_profile_are_tested_for_their_rules(extended: dict[str, Any]) -> None:
     """The tests of the rules include every entry of a table, and the examples pass them."""
-    files = ("scorer/test_laws.py", "descheduler/test_laws.py", "binder/test_laws.py", "collector/test_profiles.py")
+    files = (
+        "scorer/decisions/test_laws.py",
+        "descheduler/decisions/strategies/test_laws.py",
+        "binder/decisions/limits/test_laws.py",
+        "collector/decisions/profiles/test_profiles.py",
+    )
 
     assert {"code": 0, "files": list(files)} == extended["laws"]

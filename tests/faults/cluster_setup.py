@@ -5,6 +5,8 @@ from typing import Any
 
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.colocation.bands import RESOURCE_NAMES
+from equipoise.scorer.settings import ExtenderSettings
+from equipoise.scorer.shell.connections import MAX_NEW_CONNECTIONS
 from equipoise.testbed import objects
 from equipoise.testbed.objects import constant_usage_annotations
 from faults.history import Guarantees, Window
@@ -182,6 +184,7 @@ def guarantees() -> Guarantees:
             for name, limit in zip(names, (1_000 * CORES, MEMORY), strict=True)
         },
         nodes=len(NODES),
+        connections={"scorer": ExtenderSettings().max_connections + MAX_NEW_CONNECTIONS},
     )
 
 

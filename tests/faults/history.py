@@ -5,7 +5,7 @@ Nothing in it comes from metrics or logs of Equipoise. Times are Unix seconds on
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -364,6 +364,9 @@ class Guarantees(Value, frozen=True, kw_only=True):
 
     resident_per_hour: float = 2.0**20
     descriptors: int = 100
+    connections: Mapping[str, int] = {}
+    """By service: the connections of clients that it accepts. With them, it may have as many more descriptors."""
+
     tasks: int = 200
     warm_up: float = 10.0
     """Seconds after a process became ready in which its memory may grow."""

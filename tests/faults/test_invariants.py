@@ -50,6 +50,7 @@ GUARANTEES = Guarantees(
     migration_timeout=25.0,
     replicas={"web": 3, "db": 3},
     floors={"web": 2, "db": 2},
+    connections={"scorer": 10},
     protected=frozenset({"agent"}),
     node_amounts={BATCH_CPU: 10_000.0},
 )
@@ -91,10 +92,9 @@ def sampled(times: int, period: float = 1.0, **fields: Any) -> tuple[ProcessSamp
     return tuple(
         ProcessSample(
             at=number * period,
-            name="binder-0",
             pid=7,
             **{
-                "resident": 80 * 2**20, "descriptors": 20, "tasks": 40, "measured": 5,
+                "name": "binder-0", "resident": 80 * 2**20, "descriptors": 20, "tasks": 40, "measured": 5,
                 **{name: value(number * period) if callable(value) else value for name, value in fields.items()},
             },
         )
@@ -284,7 +284,14 @@ BAD: dict[str, tuple[str, History]] = {
         "I14",
         a_history(processes=sampled(300, 60.0, resident=lambda at: 80 * 2**20 + int(at / 3600 * 2 * 2**20))),
     ),
-    "too many file descriptors": ("I14", a_history(processes=sampled(3, descriptors=101))),
+    "too many file descriptors": (
+        "I14",
+        a_history(processes=sampled(3, descriptors=lambda at: 101 if at == 1 else 20)),
+    ),
+    "file descriptors that remain when the clients are gone": (
+        "I14",
+        a_history(processes=sampled(3, name="scorer-0", descriptors=101)),
+    ),
     "too many tasks": ("I14", a_history(processes=sampled(3, tasks=201))),
     "an event loop that is late": ("I14", a_history(processes=sampled(60, late=lambda at: at % 10 == 0, worst=0.4))),
     "a cache that stays different": (
@@ -366,6 +373,7 @@ def test_every_invariant_has_a_bad_history() -> None:
         a_history(processes=sampled(300, 60.0, resident=lambda at: (80 + (at % 1800 == 0) * 30) * 2**20)),
         a_history(processes=sampled(60, resident=lambda at: int(min(100, 40 + 8 * at)) * 2**20)),
         a_history(processes=sampled(60, resident=lambda at: int(min(45, at)) * 2**21, ready=lambda at: at > 40)),
+        a_history(processes=sampled(3, name="scorer-0", descriptors=lambda at: 110 if at == 1 else 20)),
         a_history(posts=(post("web-1", 131.5, sent=101),)),
         a_history(processes=sampled(60, late=lambda at: at == 10, worst=5.0)),
         a_history(convergences=(Convergence(at=110, seconds=59),)),
@@ -386,7 +394,7 @@ def test_every_invariant_has_a_bad_history() -> None:
         "forbidden since a read that may be so old",
         "another workload is forbidden", "forbidden no longer", "deleted by another client",
         "scores with coverage for scores only", "peaks of memory", "memory that grows during the start",
-        "memory that grows before it is ready", "a request on the way for 30 s",
+        "memory that grows before it is ready", "descriptors of a scorer with clients", "a request on the way for 30 s",
         "one late measurement", "convergence in time",
         "a scorer that refuses, or whose caller leaves", "a scorer that was suspended",
         "bound too late to be known", "a pod that has ended", "a pod of another node", "a refused amount",

@@ -46,9 +46,11 @@ def by_process(samples: Iterable[ProcessSample]) -> Mapping[tuple[str, int], lis
 
 def _bounds(name: str, samples: list[ProcessSample], guarantees: Guarantees) -> list[str]:
     wrong = []
+    connections = guarantees.connections.get(name.rpartition("-")[0], 0)
     for what, found, bound in (
         ("MiB of memory", max(sample.resident for sample in samples) / MIB, guarantees.resident / MIB),
-        ("file descriptors", max(sample.descriptors for sample in samples), guarantees.descriptors),
+        ("file descriptors", max(sample.descriptors for sample in samples), guarantees.descriptors + connections),
+        ("file descriptors at the end", samples[-1].descriptors, guarantees.descriptors),
         ("tasks", max(sample.tasks for sample in samples), guarantees.tasks),
     ):
         if found > bound:

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
+from equipoise.runtime.async_tools.thread_pool import started_thread_pool
 from equipoise.runtime.bus import connect
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import Configuration, ConfigurationError, load_configuration
@@ -159,10 +160,11 @@ async def _until_signalled(
 
     If the service does not start with a changed configuration, it starts again with the previous one.
     """
-    stop = asyncio.Event()
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.set)
     configuration, previous = load(), None
+    loop.set_default_executor(started_thread_pool())
     invalid: ConfigurationError | None = None
     while True:
         current = _Run(service, configuration, start, kube, bus, stop_limit)
