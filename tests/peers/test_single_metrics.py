@@ -17,7 +17,7 @@ from equipoise.contracts.load.metric_rule import MetricRule
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.scorer.decisions.arrays import CandidateNodes, FurtherLoads
+from equipoise.scorer.decisions.arrays import CandidateNodes, FurtherLoads, LoadRanges
 from equipoise.scorer.decisions.policies.load_aware import LoadAware, LoadAwareWeights
 from equipoise.scorer.decisions.policies.rules import MetricRules, Preference
 
@@ -54,7 +54,8 @@ def measured_nodes(metrics: dict[str, dict[str, float]], candidates: list[str]) 
     shares = (
         np.array([values_of(metrics[name], candidates) for name in further]).reshape(len(further), len(candidates)).T
     )
-    loads = FurtherLoads(names=tuple(further), load=shares, mean=np.zeros(len(further)))
+    nowhere = np.zeros(shares.shape, dtype=np.bool_)
+    loads = FurtherLoads(names=tuple(further), load=shares, lacking=nowhere, of_all=LoadRanges.of(shares))
     return msgspec.structs.replace(node_loads(load, names=candidates), further=loads)
 
 

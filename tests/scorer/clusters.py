@@ -15,7 +15,16 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
-from equipoise.scorer.decisions.arrays import BandRoom, CandidateNodes, ClusterLoad, DailyLoads, Demand, Statistic
+from equipoise.scorer.decisions.arrays import (
+    BandRoom,
+    CandidateNodes,
+    ClusterLoad,
+    DailyLoads,
+    Demand,
+    FurtherLoads,
+    LoadRanges,
+    Statistic,
+)
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
@@ -56,6 +65,13 @@ def node_loads(
         recent_placements=np.zeros((count, 2)) if recent_placements is None else recent_placements,
         daily=daily_loads(flat(load), flat(whole)),
         bands=bands,
+    )
+
+
+def further_loads(name: str, load: Array) -> FurtherLoads:
+    """The loads (nodes × 1) of one further resource, in a cluster of these nodes. All of them have it."""
+    return FurtherLoads(
+        names=(name,), load=load, lacking=np.zeros(load.shape, dtype=np.bool_), of_all=LoadRanges.of(load)
     )
 
 

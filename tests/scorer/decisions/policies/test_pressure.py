@@ -9,7 +9,7 @@ from scorer.clusters import a_demand, a_scoring_state, node_loads
 from equipoise.contracts.load.pressure import waiting_for_others
 from equipoise.contracts.messages.values.pressure import MeasuredPodPressure, NodePressure, Pressure
 from equipoise.contracts.numeric import Array
-from equipoise.scorer.decisions.arrays import CandidateNodes
+from equipoise.scorer.decisions.arrays import CandidateNodes, ClusterLoad
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart
 from equipoise.scorer.decisions.policies.pressure import PressurePolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
@@ -18,7 +18,8 @@ POLICY = PressurePolicy()
 
 
 def waiting_nodes(*waiting: float, load: float = 0.3) -> CandidateNodes:
-    return msgspec.structs.replace(node_loads(np.full((len(waiting), 4, 2), load)), waiting=np.array(waiting))
+    nodes, shares = node_loads(np.full((len(waiting), 4, 2), load)), np.array(waiting)
+    return msgspec.structs.replace(nodes, waiting=shares, cluster=ClusterLoad(nodes.cluster.load, shares))
 
 
 def scores(nodes: CandidateNodes, policy: PressurePolicy | Mix = POLICY) -> list[float]:
@@ -30,8 +31,9 @@ def test_a_node_whose_pods_wait_scores_less() -> None:
     assert [100.0, 50.5, 1.0, 1.0] == scores(waiting_nodes(0.0, 0.25, 0.5, 0.9))
 
 
-def test_unknown_pressure_is_between_none_and_much() -> None:
-    assert [100.0, 50.5, 1.0] == scores(waiting_nodes(0.0, np.nan, 0.9))
+def test_unknown_pressure_is_as_the_highest_of_all_nodes() -> None:
+    assert [100.0, 80.2, 80.2] == pytest.approx(scores(waiting_nodes(0.0, np.nan, 0.1)))
+    assert [50.5, 50.5] == scores(waiting_nodes(np.nan, np.nan))
 
 
 def test_without_measured_pressure_a_mix_ranks_nodes_as_its_other_part() -> None:

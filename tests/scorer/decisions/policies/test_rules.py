@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 from builders import GIB, NOW, a_node_utilization, a_placement
-from scorer.clusters import a_cycle, a_demand, a_pod, a_scoring_state, evenly, node_loads
+from scorer.clusters import a_cycle, a_demand, a_pod, a_scoring_state, evenly, further_loads, node_loads
 
 from equipoise.contracts.configuration.conflicts import configuration_conflicts
 from equipoise.contracts.configuration.settings import (
@@ -19,8 +19,9 @@ from equipoise.contracts.messages.score import ExplainRequest
 from equipoise.contracts.messages.utilization import NodeUtilization, ResourceStatus, WindowUsage
 from equipoise.contracts.messages.values.pressure import NodePressure, Pressure
 from equipoise.contracts.messages.values.resources import Resources
-from equipoise.scorer.decisions.arrays import CandidateNodes, FurtherLoads
+from equipoise.scorer.decisions.arrays import CandidateNodes
 from equipoise.scorer.decisions.explanations.explanation import explain
+from equipoise.scorer.decisions.policies.mix import Mix, MixPart
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.rules import MetricRules, Preference
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
@@ -35,9 +36,8 @@ UNKNOWN = float("nan")
 def nodes_with(network: list[float], cpu: list[float] | None = None) -> CandidateNodes:
     """Nodes with these loads of a further resource, in percent."""
     load = np.array(network)[:, np.newaxis] / 100
-    mean = np.nanmean(load, axis=0)
     nodes = node_loads(evenly(cpu or [50.0] * len(network)))
-    return msgspec.structs.replace(nodes, further=FurtherLoads(names=("network",), load=load, mean=mean))
+    return msgspec.structs.replace(nodes, further=further_loads("network", load))
 
 
 def test_nodes_that_match_are_avoided_and_refused_with_the_value() -> None:
@@ -56,12 +56,22 @@ def test_all_rules_or_any_of_them_have_to_match() -> None:
 
 
 def test_the_preferred_metric_is_the_score() -> None:
-    """A small difference is a small one; an unknown value scores 0, and one beyond 100 percent is as 100."""
+    """A small difference is a small one; one beyond 100 percent is as 100, and an unknown one as the worst."""
     nodes = nodes_with([30.0, 31.0, UNKNOWN, 150.0])
     lowest = MetricRules(prefer=Preference(metric="network")).score(nodes, a_demand(1.0))
     highest = MetricRules(prefer=Preference(metric="network", operator="GreaterThan")).score(nodes, a_demand(1.0))
     assert [70.0, 69.0, 0.0, 0.0] == lowest.tolist()
-    assert [30.0, 31.0, 0.0, 100.0] == highest.tolist()
+    assert [30.0, 31.0, 30.0, 100.0] == highest.tolist()
+
+
+def test_a_preferred_metric_that_is_known_of_no_node_decides_nothing() -> None:
+    """The other parts of a mix do."""
+    nodes, demand = nodes_with([UNKNOWN] * 3, cpu=[20.0, 50.0, 70.0]), a_demand(1.0)
+    prefer = MetricRules(prefer=Preference(metric="network"))
+    mix = Mix(parts=(MixPart(policy=prefer), MixPart(policy=ProfilePolicy())))
+
+    assert [50.0] * 3 == prefer.score(nodes, demand).tolist()
+    assert np.allclose((50.0 + ProfilePolicy().score(nodes, demand)) / 2, mix.score(nodes, demand))
 
 
 def test_a_node_of_unknown_load_scores_0() -> None:
@@ -94,13 +104,13 @@ def test_a_metric_that_nothing_measures_is_a_conflict() -> None:
     "policy", [WaterLevel(further_weights={"network": 1.0}), ProfilePolicy(further_weights={"network": 1.0})]
 )
 def test_a_further_resource_is_weighed_beside_cpu_and_memory(policy: WaterLevel | ProfilePolicy) -> None:
-    """Above the mean of all nodes a node loses points; a node of unknown load is as one at the mean."""
+    """Above the mean of all nodes a node loses points; a node of unknown load is as the one with the highest."""
     nodes = nodes_with([80.0, 20.0, 50.0, UNKNOWN])
     low, high, middle, unknown = policy.score(nodes, a_demand(1.0)).tolist()
     without = msgspec.structs.replace(policy, further_weights={}).score(nodes, a_demand(1.0))
 
     assert low < middle < high
-    assert unknown == pytest.approx(middle)
+    assert unknown == pytest.approx(low)
     assert middle == pytest.approx((without[2] + 50.0) / 2)
 
 
@@ -146,6 +156,21 @@ def test_loads_of_further_resources_come_from_the_messages_and_become_outdated()
 
     assert {"a", "d", "e"} == refused(NOW)
     assert {"a", "e"} == refused(NOW + 10)
+
+
+def test_a_node_that_does_not_have_a_resource_is_as_one_at_the_mean() -> None:
+    """Its message does not name the resource. One that names it without a value lacks the measurement."""
+    policy = WaterLevel(further_weights={"network": 1.0})
+    state = a_scoring_state({}, load=LOAD, policy=policy)
+    without = msgspec.structs.replace(a_utilization("d", None), resources={})
+    for utilization in (a_utilization("a", 90.0), a_utilization("b", 10.0), a_utilization("c", None), without):
+        state.on_placement(a_placement(utilization.node), NOW)
+        state.nodes.on_utilization(utilization, NOW)
+
+    demand, nodes, _ = state.inputs(a_pod(), [*"abcd"], NOW)
+    highest, lowest, unknown, lacking = policy.score(nodes, demand).tolist()
+    assert unknown == pytest.approx(highest)
+    assert lacking == pytest.approx((highest + lowest) / 2)
 
 
 def test_the_filter_refuses_nodes_above_the_threshold_of_a_resource() -> None:

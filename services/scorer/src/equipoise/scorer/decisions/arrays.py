@@ -14,7 +14,7 @@ from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.load.demand import EstimateSource
 from equipoise.contracts.messages.values.resources import Resources, bounded_resources
-from equipoise.contracts.numeric import Array, Rows, np
+from equipoise.contracts.numeric import Array, Flags, Rows, np
 
 Statistic = Literal["p95", "max", "deviation", "production", "system"]
 """What a policy may use besides the mean: 95th percentile, maximum and standard deviation of a window, the usage of
@@ -71,6 +71,27 @@ class BandRoom(msgspec.Struct, frozen=True, kw_only=True):
         return BandRoom(left=self.left[columns], capacity=self.capacity[columns])
 
 
+class LoadRanges(msgspec.Struct, frozen=True, kw_only=True):
+    """The loads of all nodes in short, by resource: NaN where none is known."""
+
+    mean: Array
+    """Unweighted."""
+
+    lowest: Array
+    highest: Array
+
+    @classmethod
+    def of(cls, load: Array) -> "LoadRanges":
+        """`load`: nodes × resources, NaN where it is unknown."""
+        known = ~np.isnan(load)
+        count, total = known.sum(axis=0), np.where(known, load, 0.0).sum(axis=0)
+        return cls(
+            mean=np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0),
+            lowest=np.fmin.reduce(load, axis=0, initial=np.nan),
+            highest=np.fmax.reduce(load, axis=0, initial=np.nan),
+        )
+
+
 class FurtherLoads(msgspec.Struct, frozen=True, kw_only=True):
     """The loads of further resources on the candidates."""
 
@@ -78,27 +99,48 @@ class FurtherLoads(msgspec.Struct, frozen=True, kw_only=True):
     load: Array
     """nodes × names: share in the shortest window; NaN is unknown."""
 
-    mean: Array
-    """names: the unweighted mean of all nodes of known load; NaN where there is none."""
+    lacking: Flags
+    """nodes × names: whether the node does not have the resource. Its load is NaN, but it is not unknown."""
 
-    def column(self, name: str) -> tuple[Array, float]:
-        """The loads of one resource, and the mean of all nodes; all NaN for a resource that is not measured."""
+    of_all: LoadRanges
+
+    def column(self, name: str) -> "FurtherColumn":
+        """The loads of one resource; all NaN for a resource that is not measured."""
         if name not in self.names:
-            return np.full(len(self.load), np.nan), np.nan
+            unknown = np.full(len(self.load), np.nan)
+            return FurtherColumn(load=unknown, lacking=np.zeros(len(unknown), dtype=np.bool_))
         index = self.names.index(name)
-        return self.load[:, index], float(self.mean[index])
+        return FurtherColumn(
+            load=self.load[:, index],
+            lacking=self.lacking[:, index],
+            mean=float(self.of_all.mean[index]),
+            lowest=float(self.of_all.lowest[index]),
+            highest=float(self.of_all.highest[index]),
+        )
 
     def take(self, columns: Rows) -> "FurtherLoads":
         """The values of the candidates in these columns."""
-        return FurtherLoads(names=self.names, load=self.load[columns], mean=self.mean)
+        return msgspec.structs.replace(self, load=self.load[columns], lacking=self.lacking[columns])
+
+
+class FurtherColumn(msgspec.Struct, frozen=True, kw_only=True):
+    """The loads of one further resource on the candidates, and those of all nodes; NaN where none is known."""
+
+    load: Array
+    lacking: Flags
+    mean: float = np.nan
+    lowest: float = np.nan
+    highest: float = np.nan
 
 
 class ClusterLoad:
     """The loads of all nodes; aggregates are computed on first use."""
 
-    def __init__(self, load: Array) -> None:
-        """`load` is nodes × windows × resources, in no particular order; NaN where it is not fresh."""
+    def __init__(self, load: Array, waiting: Array | None = None) -> None:
+        """`load` is nodes × windows × resources, in no particular order; NaN where it is not fresh. `waiting`: see
+        `CandidateNodes`."""
         self.load = load
+        self.waiting = waiting
 
     @cached_property
     def fresh_count(self) -> int:
@@ -113,6 +155,17 @@ class ClusterLoad:
         total = np.where(known, self.load, 0.0).sum(axis=0)
         mean: Array = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
         return mean
+
+    @cached_property
+    def maximum(self) -> Array:
+        """windows × resources; NaN where none is known."""
+        maximum: Array = np.fmax.reduce(self.load, axis=0, initial=np.nan)
+        return maximum
+
+    @cached_property
+    def highest_waiting(self) -> float:
+        """The longest share of time in which the pods of any node wait; NaN if it is known of none."""
+        return np.nan if self.waiting is None else float(np.fmax.reduce(self.waiting, initial=np.nan))
 
     @cached_property
     def minimum(self) -> Array:

@@ -44,7 +44,7 @@ def above_thresholds(
             if (threshold := getattr(high, resource)) is not None
         ]
         + [
-            (f"{name} load is", 100.0 * nodes.further.column(name)[0], limit)
+            (f"{name} load is", 100.0 * nodes.further.column(name).load, limit)
             for name, limit in limits.items()
             if nodes.further is not None
         ],

@@ -27,9 +27,11 @@ class CachedClusterLoad:
         changed = self._changes > nodes // 50 or not 0.0 <= now - self._computed_at < _LIFETIME
         if without is None and not changed:
             return self._cached
-        load = np.where(self._rows.usable(now)[:, :, np.newaxis], self._rows.load[:, 0], np.nan)
+        usable = self._rows.usable(now)
+        load = np.where(usable[:, :, np.newaxis], self._rows.load[:, 0], np.nan)
+        waiting = np.where(usable.any(axis=1), self._rows.waiting, np.nan)
         if without is not None:
             load[without.row] += without.load[0]
-            return ClusterLoad(load)
-        self._cached, self._computed_at, self._changes = ClusterLoad(load), now, 0
+            return ClusterLoad(load, waiting)
+        self._cached, self._computed_at, self._changes = ClusterLoad(load, waiting), now, 0
         return self._cached

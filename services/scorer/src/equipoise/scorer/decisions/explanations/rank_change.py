@@ -104,7 +104,7 @@ def _changed(nodes: CandidateNodes, pair: Rows, row: int, share: float) -> Candi
     return msgspec.structs.replace(
         both,
         load=shifted(both.load, 0),
-        cluster=nodes.cluster if row < 0 else ClusterLoad(shifted(nodes.cluster.load, row)),
+        cluster=nodes.cluster if row < 0 else ClusterLoad(shifted(nodes.cluster.load, row), nodes.cluster.waiting),
         statistics={
             name: values if name in UNCHANGED_BY_PODS else shifted(values, 0)
             for name, values in both.statistics.items()

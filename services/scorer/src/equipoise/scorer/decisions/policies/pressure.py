@@ -1,8 +1,8 @@
 """pressure: prefers nodes whose pods do not wait for CPU or disks; it is meant as a part of a `mix`.
 
 It knows nothing of the pod, and cannot predict the pressure after it: the other parts of the mix predict the load. A
-node of unknown pressure scores like one with half of `limit`. So where pressure is not measured, the policy changes no
-order.
+node of unknown pressure scores like the one with the highest pressure that is known: it is not better than any other,
+and no other part of a mix loses its say. Where no pressure is measured, the policy changes no order.
 """
 
 from typing import Annotated
@@ -29,6 +29,7 @@ class PressurePolicy(SingleWindowPolicy, frozen=True, kw_only=True, tag="pressur
 
     def score_window(self, nodes: CandidateNodes, demand: Demand, at: int) -> Array:
         waiting = np.full(len(nodes.load), np.nan) if nodes.waiting is None else nodes.waiting
+        waiting = np.where(np.isnan(waiting), nodes.cluster.highest_waiting, waiting)
         part = np.nan_to_num(np.minimum(waiting / (self.limit / 100.0), 1.0), nan=0.5)
         load = expected_load(nodes, demand)[:, at]
         usable = (load <= 1.0).all(axis=1)  # false for an unknown load

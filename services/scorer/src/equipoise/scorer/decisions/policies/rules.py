@@ -2,8 +2,9 @@
 
 After the strategies `dontschedule` and `scheduleonmetric` of Telemetry Aware Scheduling, with these differences. The
 score is the value itself and not the rank, so that a small difference is a small one, and no score is negative. A value
-that is unknown matches no rule, and scores 0 where it is preferred. Old values are unknown. Source:
-intel/platform-aware-scheduling, telemetry-aware-scheduling/pkg/strategies and pkg/telemetryscheduler.
+that is unknown matches no rule. Where the metric is preferred, it counts as the worst value of all nodes: no node is
+better because its metric has vanished, and the other parts of a mix decide where all have. Old values are unknown.
+Source: intel/platform-aware-scheduling, telemetry-aware-scheduling/pkg/strategies and pkg/telemetryscheduler.
 """
 
 from collections.abc import Sequence
@@ -16,9 +17,12 @@ from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.arrays import CandidateNodes, Demand
 from equipoise.scorer.decisions.policies.policy import SingleWindowPolicy
 
+NEUTRAL = 50.0
+"""The score where the preferred metric is known of no node."""
+
 
 class Preference(Section, frozen=True, kw_only=True):
-    """Which nodes come first."""
+    """Which nodes come first. A node whose metric is unknown is as the worst whose metric is known."""
 
     metric: str
     """See `avoid`."""
@@ -59,8 +63,11 @@ class MetricRules(SingleWindowPolicy, frozen=True, kw_only=True, tag="rules"):
         if self.prefer is None:
             points = np.full(len(nodes.load), 100.0)
         else:
-            value = np.clip(_percent(nodes, self.prefer.metric, at), 0.0, 100.0)
-            points = np.nan_to_num(100.0 - value if self.prefer.operator == "LessThan" else value)
+            lowest_first = self.prefer.operator == "LessThan"
+            percent = _percent(nodes, self.prefer.metric, at)
+            percent = np.where(np.isnan(percent), _worst_percent(nodes, self.prefer, at), percent)
+            value = np.clip(percent, 0.0, 100.0)
+            points = np.nan_to_num(100.0 - value if lowest_first else value, nan=NEUTRAL)
         points[[index for index, why in enumerate(self._matches(nodes, at)) if why]] = 0.0
         points[np.isnan(nodes.load[:, at]).all(axis=1)] = 0.0
         return points
@@ -90,4 +97,18 @@ def _percent(nodes: CandidateNodes, metric: str, at: int) -> Array:
         return percent
     if nodes.further is None:
         return np.full(len(nodes.load), np.nan)
-    return 100.0 * nodes.further.column(metric)[0]
+    return 100.0 * nodes.further.column(metric).load
+
+
+def _worst_percent(nodes: CandidateNodes, prefer: Preference, at: int) -> float:
+    """The least preferred value of all nodes; NaN if none is known."""
+    highest = prefer.operator == "LessThan"
+    if prefer.metric in RESOURCES:
+        values = nodes.cluster.maximum if highest else nodes.cluster.minimum
+        worst = float(values[at, RESOURCES.index(prefer.metric)])
+    elif nodes.further is None:
+        return np.nan
+    else:
+        column = nodes.further.column(prefer.metric)
+        worst = column.highest if highest else column.lowest
+    return 100.0 * worst if np.isfinite(worst) else np.nan

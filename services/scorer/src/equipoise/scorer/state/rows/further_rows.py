@@ -16,10 +16,10 @@ from equipoise.contracts.load.metric_rule import PRESSURE_METRICS
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.numeric import Array, Flags, Rows, np
-from equipoise.scorer.decisions.arrays import FurtherLoads
+from equipoise.scorer.decisions.arrays import FurtherLoads, LoadRanges
 
 _LIFETIME = 1.0
-"""Seconds for which the mean of all nodes is kept."""
+"""Seconds for which the ranges of all nodes are kept."""
 
 
 class FurtherRows:
@@ -33,8 +33,11 @@ class FurtherRows:
         """rows × names: shares. The last row of every array stays empty: row −1 is an unknown node."""
 
         self._sampled_at: Array = np.full((1, len(names)), -np.inf)
-        self._mean: Array = np.full(len(names), np.nan)
-        self._mean_at = -math.inf
+        self._lacking: Flags = np.zeros((1, len(names)), dtype=np.bool_)
+        """rows × names: see `FurtherLoads`."""
+
+        self._ranges = LoadRanges.of(self._load)
+        self._ranges_at = -math.inf
 
     def update(self, row: int, utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf) -> None:
         """Compute the row of a node from its latest messages."""
@@ -48,6 +51,7 @@ class FurtherRows:
                 sampled_at = status.sampled_at
             self._load[row, column] = math.nan if value is None else value
             self._sampled_at[row, column] = sampled_at
+            self._lacking[row, column] = name not in PRESSURE_METRICS and name not in utilization.resources
 
     def _loads(self, utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf) -> dict[str, float]:
         window = self._settings.shortest
@@ -66,26 +70,26 @@ class FurtherRows:
         return load_of(usage, utilization.base).further or {}
 
     def clear(self, row: int) -> None:
-        self._load[row], self._sampled_at[row] = np.nan, -np.inf
+        self._load[row], self._sampled_at[row], self._lacking[row] = np.nan, -np.inf, False
 
     def grow(self, rows: int) -> None:
         more = rows + 1 - len(self._load)
         self._load = np.concatenate([self._load, np.full((more, len(self._names)), np.nan)])
         self._sampled_at = np.concatenate([self._sampled_at, np.full((more, len(self._names)), -np.inf)])
+        self._lacking = np.concatenate([self._lacking, np.zeros((more, len(self._names)), dtype=np.bool_)])
 
     def loads(self, rows: Rows, now: float) -> FurtherLoads:
-        """The values of these nodes, and the mean of all nodes. An outdated value is unknown."""
+        """The values of these nodes, and the ranges of all nodes. An outdated value is unknown."""
         load = np.where(self._fresh(self._sampled_at.take(rows, axis=0), now), self._load.take(rows, axis=0), np.nan)
-        return FurtherLoads(names=self._names, load=load, mean=self._mean_of_all(now))
+        lacking = self._lacking.take(rows, axis=0)
+        return FurtherLoads(names=self._names, load=load, lacking=lacking, of_all=self._ranges_of_all(now))
 
     def _fresh(self, sampled_at: Array, now: float) -> Flags:
         fresh: Flags = (now - sampled_at <= self._settings.freshness.score) & (sampled_at <= now + FUTURE_TOLERANCE)
         return fresh
 
-    def _mean_of_all(self, now: float) -> Array:
-        if not 0.0 <= now - self._mean_at < _LIFETIME:
-            known = self._fresh(self._sampled_at, now) & ~np.isnan(self._load)
-            count, total = known.sum(axis=0), np.where(known, self._load, 0.0).sum(axis=0)
-            mean = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
-            self._mean, self._mean_at = mean, now
-        return self._mean
+    def _ranges_of_all(self, now: float) -> LoadRanges:
+        if not 0.0 <= now - self._ranges_at < _LIFETIME:
+            self._ranges = LoadRanges.of(np.where(self._fresh(self._sampled_at, now), self._load, np.nan))
+            self._ranges_at = now
+        return self._ranges
