@@ -23,6 +23,7 @@ CONSTANTS: Mapping[str, Any] = {
     "resources": THRESHOLD_RESOURCES,
     "minGap": MIN_GAP,
     "packingTarget": conflicts.PACKING_TARGET,
+    "fixedMetrics": list(conflicts.FIXED_METRICS),
     "headroom": conflicts.HEADROOM,
     "sparse": conflicts.SPARSE,
     "dynamic": conflicts.DYNAMIC,

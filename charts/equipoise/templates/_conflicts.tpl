@@ -50,12 +50,39 @@ config.descheduler.intentLifetime: {{ include "equipoise.duration" $lifetime }} 
 {{- if and (dig "descheduler" "requirePressure" false .document) (kindIs "invalid" (index $pressure "cpu")) (kindIs "invalid" (index $pressure "memory")) -}}
 config.descheduler.requirePressure: thresholds.pressure has no threshold for cpu, so it has no effect: set thresholds.pressure.cpu, the percentage of time above which waiting for CPU is too much
 {{ end }}
+{{- include "equipoise.unmeasured" (merge (dict "measured" (.document.load | default dict).resources) $given) }}
 {{- $windows := .constants.windows }}
 {{- with (.document.load | default dict).windows }}{{ $windows = list }}{{ range . }}{{ $windows = append $windows .name }}{{ end }}{{ end }}
 {{- range $strategy := $strategies }}
 {{- range .settings.windows }}{{ if not (has . $windows) }}{{ printf "%s.windows: %s is not measured: load.windows has %s\n" $strategy.path . (join ", " $windows) }}{{ end }}{{ end }}
 {{- end }}
-{{- range $strategies }}{{ if eq .settings.name "bin_pack" }}{{ include "equipoise.binPackConflicts" (merge (dict "path" .path "strategy" .settings) $given) }}{{ end }}{{ end }}
+{{- range $strategies }}
+{{- $of := merge (dict "path" .path "strategy" .settings) $given }}
+{{- if eq .settings.name "bin_pack" }}{{ include "equipoise.binPackConflicts" $of }}{{ end }}
+{{- include "equipoise.opposedStrategies" $of }}
+{{- include "equipoise.rulesBelowThresholds" $of }}
+{{- end }}
+{{- end }}
+
+{{- /* Thresholds, rules and weights of resources that nothing measures. */}}
+{{- define "equipoise.unmeasured" -}}
+{{- $measured := .measured | default dict }}
+{{- $known := keys $measured | sortAlpha | join ", " | default "none" }}
+{{- range $name, $_ := .shared.resources }}
+{{- if not (hasKey $measured $name) }}{{ printf "config.thresholds.resources.%s: load.resources measures no %s (but %s): add it there, or remove the threshold\n" $name $name $known }}{{ end }}
+{{- end }}
+{{- $fixed := .constants.fixedMetrics }}
+{{- range concat .policies .strategies }}
+{{- $path := .path }}
+{{- $metrics := keys (.settings.furtherWeights | default dict) }}
+{{- if eq .settings.name "rules" }}
+{{- range concat (.settings.avoid | default list) (.settings.rules | default list) }}{{ $metrics = append $metrics .metric }}{{ end }}
+{{- with .settings.prefer }}{{ $metrics = append $metrics .metric }}{{ end }}
+{{- end }}
+{{- range $metrics }}
+{{- if not (or (has . $fixed) (hasKey $measured .)) }}{{ printf "%s: load.resources measures no %s (but %s): add it there, or correct the name\n" $path . $known }}{{ end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- /* Of (list settings defaults). */}}
@@ -194,17 +221,6 @@ config.descheduler.requirePressure: thresholds.pressure has no threshold for cpu
 {{- range .constants.resources }}{{ $high := index $given.shared.high . }}{{ if not (kindIs "invalid" $high) }}{{ $_ := set $filled . (subf $high $headroom) }}{{ end }}{{ end }}
 {{- with include "equipoise.tooClose" (dict "low" $sparse "high" $filled "lowName" "thresholds" "highName" (printf "thresholds.high − headroom %.6g:" $headroom) "constants" .constants) }}{{ $given.path }}: {{ . }}
 {{ end }}
-{{- range .strategies }}
-{{- if ne .settings.name "bin_pack" }}
-{{- $one := (default dict $given.strategy.nodeSelector).matchLabels | default dict }}
-{{- $other := (default dict .settings.nodeSelector).matchLabels | default dict }}
-{{- $apart := false }}
-{{- range $name, $value := $one }}{{ if and (hasKey $other $name) (ne $value (get $other $name)) }}{{ $apart = true }}{{ end }}{{ end }}
-{{- if not $apart -}}
-{{ $given.path }}: bin_pack empties the nodes that {{ trimPrefix "config." .path }} ({{ .settings.name }}) fills: keep one of them, or give each a nodeSelector with matchLabels that name another value of one label
-{{ end }}
-{{- end }}
-{{- end }}
 {{- range .policies }}
 {{- $place := trimPrefix "config." .path }}
 {{- $target := hasKey .settings "targetUtilization" | ternary .settings.targetUtilization $given.constants.packingTarget }}
@@ -216,4 +232,73 @@ config.descheduler.requirePressure: thresholds.pressure has no threshold for cpu
 {{- end }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- /* Nodes that are used little are emptied by one strategy, and are the first targets of the others. */}}
+{{- define "equipoise.opposedStrategies" -}}
+{{- $given := . }}
+{{- $what := "" }}
+{{- if eq .strategy.name "bin_pack" }}{{ $what = "bin_pack" }}{{ end }}
+{{- if eq .strategy.name "rules" }}
+{{- $below := 0 }}{{ range .strategy.rules }}{{ if eq .operator "LessThan" }}{{ $below = add1 $below }}{{ end }}{{ end }}
+{{- if and $below (or (eq (int $below) (len .strategy.rules)) (ne (.strategy.match | default "any") "all")) }}{{ $what = "a rule with LessThan" }}{{ end }}
+{{- end }}
+{{- if $what }}
+{{- range .strategies }}
+{{- if not (or (eq .path $given.path) (eq .settings.name "bin_pack") (include "equipoise.areApart" (list $given.strategy .settings))) -}}
+{{ $given.path }}: {{ $what }} empties the nodes that {{ trimPrefix "config." .path }} ({{ .settings.name }}) fills: keep one of them, or give each a nodeSelector with matchLabels that name another value of one label
+{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Whether no node can match the selectors of both strategies. */}}
+{{- define "equipoise.areApart" -}}
+{{- $one := (default dict (index . 0).nodeSelector).matchLabels | default dict }}
+{{- $other := (default dict (index . 1).nodeSelector).matchLabels | default dict }}
+{{- $apart := "" }}
+{{- range $name, $value := $one }}{{ if and (hasKey $other $name) (ne $value (get $other $name)) }}{{ $apart = "true" }}{{ end }}{{ end }}
+{{- $apart }}
+{{- end }}
+
+{{- /* Rules with GreaterThan empty nodes that the other strategies fill up to a higher threshold. */}}
+{{- define "equipoise.rulesBelowThresholds" -}}
+{{- $given := . }}
+{{- $rules := list }}
+{{- if eq .strategy.name "rules" }}{{ $rules = .strategy.rules }}{{ end }}
+{{- if and (eq (.strategy.match | default "any") "all") (gt (len $rules) 1) }}{{ $rules = list }}{{ end }}
+{{- range $rule := $rules }}
+{{- if eq .operator "GreaterThan" }}
+{{- range $given.strategies }}
+{{- if not (or (has .settings.name (list "rules" "bin_pack")) (include "equipoise.areApart" (list $given.strategy .settings))) }}
+{{- $filled := include "equipoise.filledTo" (list . $rule.metric $given) | fromJson }}
+{{- if $filled.path }}
+{{- if lt (float64 $rule.target) (float64 $filled.load) }}
+{{- printf "%s.rules: nodes above %s %.6g%% are emptied, and %s (%s) fills them up to %s %.6g%%: raise the first to %.6g, or lower the second\n" $given.path $rule.metric (float64 $rule.target) (trimPrefix "config." .path) .settings.name (trimPrefix "config." $filled.path) (float64 $filled.load) (float64 $filled.load) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Of (list strategy metric given): the threshold up to which a strategy fills nodes with a metric, and its path; of pools, the highest. */}}
+{{- define "equipoise.filledTo" -}}
+{{- $strategy := index . 0 }}{{ $metric := index . 1 }}{{ $given := index . 2 }}
+{{- $filled := dict "path" "" "load" 0 }}
+{{- $further := $given.shared.resources | default dict }}
+{{- if hasKey $further $metric }}
+{{- $filled = dict "path" (printf "thresholds.resources.%s.high" $metric) "load" (get $further $metric).high }}
+{{- else if has $metric $given.constants.filtered }}
+{{- $load := index $given.shared.high $metric }}
+{{- if not (kindIs "invalid" $load) }}{{ $filled = dict "path" (printf "thresholds.high.%s" $metric) "load" $load }}{{ end }}
+{{- range $given.emptyings }}
+{{- $own := index .thresholds.high $metric }}
+{{- if and (hasPrefix (print $strategy.path ".pools") .path) (not (kindIs "invalid" $own)) }}
+{{- if gt (float64 $own) (float64 $filled.load) }}{{ $filled = dict "path" (printf "%s.high.%s" .path $metric) "load" $own }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $filled | toJson }}
 {{- end }}

@@ -283,6 +283,27 @@ shard '{{ .shard }}' would be shard {{ $number }} of a collector named '{{ trimS
 {{- end }}
 {{- end }}
 
+{{- /* The services check its PromQL, at their start: Helm cannot read it. */}}
+{{- define "equipoise.rule.FurtherResource" }}
+{{- if not (kindIs "string" .capacity) }}
+{{- if or (le (float64 .capacity) 0.0) (gt (float64 .capacity) 9007199254740992.0) }}{{ printf "capacity must be above 0: %.6g" (float64 .capacity) }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "equipoise.rule.FurtherThresholds" }}
+{{- if not (kindIs "invalid" .low) }}
+{{- if gt (addf .low .constants.minGap) (float64 .high) }}{{ printf "low (%.6g) must be at least %.6g points below high (%.6g)" .low .constants.minGap .high }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "equipoise.rule.MetricRule" }}
+{{- if not .metric }}metric must be {{ join ", " .constants.fixedMetrics }} or a name in load.resources{{ end }}
+{{- end }}
+
+{{- define "equipoise.rule.MetricRules" }}
+{{- if not (or .avoid .prefer) }}rules needs avoid or prefer (example: avoid: [{metric: cpu, operator: GreaterThan, target: 80}]){{ end }}
+{{- end }}
+
 {{- define "equipoise.rule.Requirement" }}
 {{- if and (has .operator (list "In" "NotIn")) (not .values) }}{{ .operator }} of {{ .key }} must name values
 {{- else if and (not (has .operator (list "In" "NotIn"))) .values }}{{ .operator }} of {{ .key }} must not name values

@@ -10,7 +10,8 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration import conflicts as ping_pong
-from equipoise.contracts.configuration.settings import ResourceThresholds
+from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
+from equipoise.descheduler.decisions.strategies import STRATEGIES
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.configuration import ConfigurationError, read_document, read_sections, validate_document
@@ -106,6 +107,37 @@ REFUSED = {
         PACKING + strategies("name: low_node_load", "name: bin_pack"),
         ["descheduler.strategies[1]: bin_pack empties the nodes that descheduler.strategies[0] (low_node_load) fills"],
     ),
+    "a rule that empties idle nodes beside a strategy that fills them": (
+        strategies(
+            "name: rules, rules: [{metric: cpu, operator: LessThan, target: 20}]",
+            "name: low_node_load",
+            "name: level_day",
+        ),
+        [
+            "descheduler.strategies[0]: a rule with LessThan empties the nodes that descheduler.strategies[1]",
+            "descheduler.strategies[0]: a rule with LessThan empties the nodes that descheduler.strategies[2]",
+        ],
+    ),
+    "a rule below the threshold up to which nodes are filled": (
+        strategies("name: low_node_load", "name: rules, rules: [{metric: cpu, operator: GreaterThan, target: 50}]"),
+        [
+            "descheduler.strategies[1].rules: nodes above cpu 50% are emptied, and descheduler.strategies[0] "
+            "(low_node_load) fills them up to thresholds.high.cpu 65%: raise the first to 65"
+        ],
+    ),
+    "a rule below the threshold of a pool": (
+        strategies(
+            "name: rules, rules: [{metric: cpu, operator: GreaterThan, target: 70}]",
+            f"name: low_node_load, {POOL}, high: {{cpu: 75}}}}]",
+        ),
+        ["fills them up to descheduler.strategies[1].pools[0].high.cpu 75%"],
+    ),
+    "a rule below the threshold of a further resource": (
+        "load: {resources: {network: {node: 'rate(x[$window])', capacity: 1}}}\n"
+        "thresholds: {resources: {network: {high: 80}}}\n"
+        + strategies("name: make_room", "name: rules, rules: [{metric: network, operator: GreaterThan, target: 60}]"),
+        ["nodes above network 60% are emptied", "(make_room) fills them up to thresholds.resources.network.high 80%"],
+    ),
     "emptying what was filled": (
         PACKING + strategies("name: bin_pack, thresholds: {cpu: 38}, headroom: 5"),
         ["descheduler.strategies[0].thresholds.cpu", "38%", "40% only"],
@@ -122,6 +154,21 @@ ACCEPTED = {
     "a pool below the shared marks without a filter": strategies(f"name: low_node_load, {POOL}, high: {{cpu: 55}}}}]"),
     "load_aware by the shared marks": scorer(FILTER, "policy: {name: load_aware}"),
     "load_aware without a filter": scorer("policy: {name: load_aware, usageThresholds: {cpu: 95}}"),
+    "a rule at the threshold up to which nodes are filled": strategies(
+        "name: low_node_load", "name: rules, rules: [{metric: cpu, operator: GreaterThan, target: 65}]"
+    ),
+    "a rule that empties idle nodes only if they are hot in another metric": strategies(
+        "name: low_node_load",
+        "name: rules, match: all, rules: [{metric: cpu, operator: GreaterThan, target: 50}, "
+        "{metric: pressure.io, operator: LessThan, target: 5}]",
+    ),
+    "a rule that empties idle nodes, alone": strategies(
+        "name: rules, rules: [{metric: cpu, operator: LessThan, target: 20}]"
+    ),
+    "a rule that empties idle nodes of another pool": strategies(
+        "name: rules, nodeSelector: {matchLabels: {pool: a}}, rules: [{metric: cpu, operator: LessThan, target: 20}]",
+        "name: level_day, nodeSelector: {matchLabels: {pool: b}}",
+    ),
     "packing well below the threshold": PACKING + strategies("name: low_node_load"),
     "packing beside the default strategy": PACKING,
     "packing in a pool that is not levelled": PACKING
@@ -147,6 +194,22 @@ def test_conflicting_settings_are_refused(text: str, expected: list[str]) -> Non
         validate_document(HEADER + text, SERVICE_SETTINGS)
 
     assert all(part in str(caught.value) for part in expected), str(caught.value)
+
+
+BELOW = "name: rules, rules: [{metric: memory, operator: LessThan, target: 5}]"
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("emptying", ["name: bin_pack", BELOW])
+def test_every_strategy_of_the_table_conflicts_with_one_that_empties_idle_nodes(name: str, emptying: str) -> None:
+    """All others move pods to the nodes that are used least. Two `bin_pack` agree."""
+    other = "name: rules, rules: [{metric: pressure.io, operator: GreaterThan, target: 90}]" if name == "rules" else (
+        f"name: {name}"
+    )  # fmt: skip
+    document = read_document(HEADER + scorer("neutral: true") + strategies(other, emptying))
+    conflicts = ping_pong.configuration_conflicts(document, Thresholds())
+
+    assert bool(conflicts) == (not name == "bin_pack" == emptying.removeprefix("name: "))
 
 
 @pytest.mark.parametrize("text", ACCEPTED.values(), ids=ACCEPTED)
@@ -180,6 +243,19 @@ def test_services_without_thresholds_start(service: ServiceName) -> None:
         {
             "descheduler": {
                 "strategies": [{"name": "bin_pack", "thresholds": 3, "headroom": "much", "nodeSelector": []}]
+            }
+        },
+        {
+            "descheduler": {
+                "strategies": [
+                    {"name": "low_node_load"},
+                    {
+                        "name": "rules",
+                        "rules": [1, {"metric": 3, "operator": "GreaterThan", "target": "x"}],
+                        "match": 4,
+                    },
+                    {"name": "rules", "rules": {"operator": "LessThan"}},
+                ]
             }
         },
         {"scorer": {"policy": {"name": "target_load_packing", "targetUtilization": None}}},

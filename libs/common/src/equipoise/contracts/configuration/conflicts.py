@@ -89,7 +89,9 @@ def configuration_conflicts(document: Mapping[str, Any], thresholds: Thresholds)
     faults += _window_faults(_mapping(document.get("load")), strategies)
     for path, strategy in strategies:
         if strategy.get("name") == "bin_pack":
-            faults += _bin_pack_faults(path, strategy, strategies, scorer, thresholds)
+            faults += _bin_pack_faults(path, strategy, scorer, thresholds)
+        faults += _opposed_strategies(path, strategy, strategies)
+        faults += _rules_below_thresholds(path, strategy, strategies, emptyings, thresholds)
     return faults
 
 
@@ -261,9 +263,7 @@ def _packing_faults(scorer: Section, emptyings: Sequence[EmptyingRule]) -> Itera
 # bin_pack, which fills and empties nodes
 
 
-def _bin_pack_faults(
-    path: str, strategy: Section, strategies: Sequence[tuple[str, Section]], scorer: Section, shared: Thresholds
-) -> Iterator[str]:
+def _bin_pack_faults(path: str, strategy: Section, scorer: Section, shared: Thresholds) -> Iterator[str]:
     sparse = _thresholds(strategy["thresholds"]) if strategy.get("thresholds") is not None else SPARSE
     headroom = strategy.get("headroom", HEADROOM)
     if isinstance(headroom, int | float):
@@ -272,12 +272,6 @@ def _bin_pack_faults(
         fault = too_close(sparse, filled, low_name="thresholds", high_name=f"thresholds.high − headroom {headroom:g}:")
         if fault:
             yield f"{path}: {fault}"
-    for other_path, other in strategies:
-        if other.get("name") != "bin_pack" and not _apart(strategy.get("nodeSelector"), other.get("nodeSelector")):
-            yield (
-                f"{path}: bin_pack empties the nodes that {other_path} ({other.get('name')}) fills: keep one of them, "
-                "or give each a nodeSelector with matchLabels that name another value of one label"
-            )
     if scorer.get("neutral") is True:
         return
     for policy_path, policy in _policies(scorer):
@@ -292,6 +286,80 @@ def _bin_pack_faults(
                 f"{path}.thresholds.cpu: nodes are sparse up to {sparse.cpu:g}%, {policy_path} fills to {target:g}% "
                 f"only: lower the first to {target - MIN_GAP:g} or raise targetUtilization to {sparse.cpu + MIN_GAP:g}"
             )
+
+
+# Strategies that empty what another one fills
+
+
+def _opposed_strategies(path: str, strategy: Section, strategies: Sequence[tuple[str, Section]]) -> Iterator[str]:
+    """Nodes that are used little are emptied by one strategy, and are the first targets of the others."""
+    what = _empties_idle_nodes(strategy)
+    for other_path, other in strategies if what else ():
+        same = other_path == path or other.get("name") == "bin_pack"
+        if not same and not _apart(strategy.get("nodeSelector"), other.get("nodeSelector")):
+            yield (
+                f"{path}: {what} empties the nodes that {other_path} ({other.get('name')}) fills: keep one of them, "
+                "or give each a nodeSelector with matchLabels that name another value of one label"
+            )
+
+
+def _empties_idle_nodes(strategy: Section) -> str:
+    """What empties the nodes that are used little; "" if nothing does."""
+    if strategy.get("name") == "bin_pack":
+        return "bin_pack"
+    if strategy.get("name") != "rules":
+        return ""
+    rules = _list(strategy.get("rules"))
+    below = [rule for rule in rules if rule.get("operator") == "LessThan"]
+    return "a rule with LessThan" if below and (len(below) == len(rules) or strategy.get("match") != "all") else ""
+
+
+def _rules_below_thresholds(
+    path: str,
+    strategy: Section,
+    strategies: Sequence[tuple[str, Section]],
+    emptyings: Sequence[EmptyingRule],
+    shared: Thresholds,
+) -> Iterator[str]:
+    """Rules with GreaterThan empty nodes that the other strategies fill up to a higher threshold."""
+    rules = _list(strategy.get("rules")) if strategy.get("name") == "rules" else []
+    if strategy.get("match") == "all" and len(rules) > 1:
+        return
+    for rule in rules:
+        metric, target = rule.get("metric"), rule.get("target")
+        if rule.get("operator") != "GreaterThan" or not isinstance(target, int | float):
+            continue
+        for other_path, other in strategies:
+            if other.get("name") in ("rules", "bin_pack") or _apart(
+                strategy.get("nodeSelector"), other.get("nodeSelector")
+            ):
+                continue
+            limit_path, limit = _filled_to(other_path, str(metric), emptyings, shared)
+            if limit is not None and target < limit:
+                yield (
+                    f"{path}.rules: nodes above {metric} {target:g}% are emptied, and {other_path} "
+                    f"({other.get('name')}) fills them up to {limit_path} {limit:g}%: raise the first to {limit:g}, or "
+                    "lower the second"
+                )
+
+
+def _filled_to(
+    path: str, metric: str, emptyings: Sequence[EmptyingRule], shared: Thresholds
+) -> tuple[str, float | None]:
+    """The threshold up to which a strategy fills nodes with a metric, and its path; None without a fixed one.
+
+    Of pools, the highest.
+    """
+    if metric in shared.resources:
+        return f"thresholds.resources.{metric}.high", shared.resources[metric].high
+    if metric not in FILTERED:
+        return "", None
+    highest: tuple[str, float | None] = (f"thresholds.high.{metric}", getattr(shared.high, metric))
+    for emptying in emptyings:
+        own = getattr(emptying.thresholds.high, metric)
+        if emptying.path.startswith(f"{path}.pools") and own is not None and own > (highest[1] or 0.0):
+            highest = f"{emptying.path}.high.{metric}", own
+    return highest
 
 
 def _resource_faults(load: Section, thresholds: Thresholds) -> Iterator[str]:
