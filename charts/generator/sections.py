@@ -13,6 +13,7 @@ from msgspec import inspect as types
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.contracts.configuration import conflicts
 from equipoise.contracts.configuration.settings import MIN_GAP, THRESHOLD_RESOURCES
+from equipoise.contracts.load.metric_rule import FIXED_METRICS
 from equipoise.descheduler.settings import WATCHABLE_WORKLOADS
 from equipoise.runtime.configuration import Shared
 from equipoise.runtime.configuration.errors import encode_value
@@ -23,7 +24,7 @@ CONSTANTS: Mapping[str, Any] = {
     "resources": THRESHOLD_RESOURCES,
     "minGap": MIN_GAP,
     "packingTarget": conflicts.PACKING_TARGET,
-    "fixedMetrics": list(conflicts.FIXED_METRICS),
+    "fixedMetrics": list(FIXED_METRICS),
     "headroom": conflicts.HEADROOM,
     "sparse": conflicts.SPARSE,
     "dynamic": conflicts.DYNAMIC,
