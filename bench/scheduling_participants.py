@@ -17,7 +17,7 @@ from aiohttp import web
 from bench.scheduling import FrozenCluster, bare_pod
 from equipoise.cli.demo.configuration import scheduler_configuration
 from equipoise.contracts.hints.definition import GROUP, KIND, VERSION
-from equipoise.contracts.hints.hints_object import stored_hints
+from equipoise.contracts.hints.hints_object import MAX_BYTES, stored_hints
 from equipoise.contracts.hints.policy import HINTED, NAME
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.placement_hints.terms import workload_hint
@@ -32,9 +32,6 @@ MANIFESTS = ROOT / "k8s" / "hints"
 SOURCES = Path(__file__).parent / "go"
 HASH = "5d4b"
 WORKLOADS = 50
-MAX_BYTES = 60 * 1024
-"""The maximum size of the hints of a namespace, as the annotator writes them."""
-
 HINTS_API = f"/apis/{GROUP}/{VERSION}"
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from rich.console import Console
 
+from equipoise.cli.terminal import VisibleConsole
+
 WIDTHS = (40, 60, 80)
 UNFOLDED = 1_000_000
 LONGEST = 20
@@ -13,8 +15,8 @@ LONGEST = 20
 
 def printed(show: Callable[[Console], object], width: int) -> str:
     text = io.StringIO()
-    show(Console(file=text, highlight=False, width=width))
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+    show(VisibleConsole(file=text, width=width))
+    return "\n".join(text.getvalue().splitlines())
 
 
 def assert_never_cut(show: Callable[[Console], object]) -> None:

@@ -136,9 +136,17 @@ def test_no_table_is_wider_than_the_terminal_or_loses_a_word(data: st.DataObject
     shown = printed(lambda to: to.print(made), width)
 
     assert all(len(line) <= width for line in shown.splitlines()), shown
+    assert all(line == line.rstrip() for line in shown.splitlines()), shown
     expected = sorted(word for row in rows for cell in row for word in cell.split())
     found = shown.split()
     assert all(found.count(word) >= expected.count(word) for word in expected), shown
+
+
+def test_commands_print_with_the_one_console() -> None:
+    """It makes control characters visible, and ends no line with spaces where the output is read by a program."""
+    root = Path(equipoise.cli.main.__file__).parent
+    files = (file for file in root.rglob("*.py") if re.search(r"(?<!\w)Console\(|import print\b", file.read_text()))
+    assert {str(file.relative_to(root)) for file in files} == set()
 
 
 def test_commands_make_tables_with_the_one_renderer() -> None:

@@ -98,13 +98,15 @@ def rfc3339(seconds: float) -> str:
 
 
 class VisibleConsole(Console):
-    """Control characters in text are made visible, and text is no markup: `[/x]` is printed as it is."""
+    """Control characters in text are made visible, and text is no markup: `[/x]` is printed as it is. In a pipe or
+    file, no line ends with spaces."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**({"highlight": False, "markup": False, "emoji": False} | options))
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        return visible_segments(super().render(renderable, options))
+        segments = visible_segments(super().render(renderable, options))
+        return segments if self.is_terminal else without_line_end_spaces(segments)
 
 
 def visible_segments(segments: Iterable[Segment]) -> Iterable[Segment]:
@@ -117,6 +119,26 @@ def visible_segments(segments: Iterable[Segment]) -> Iterable[Segment]:
         if style is not None and style.link:
             style = style.update_link(None)
         yield Segment(visible(segment.text), style)
+
+
+def without_line_end_spaces(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """The segments without the spaces with which rich fills lines to the width of a table."""
+    spaces: list[Segment] = []
+    for segment in segments:
+        if segment.control:
+            yield segment
+            continue
+        text = re.sub(" +\n", "\n", segment.text)
+        if text.startswith("\n"):
+            spaces.clear()
+        words = text.rstrip(" ")
+        if words:
+            yield from spaces
+            spaces.clear()
+            yield Segment(words, segment.style)
+        if len(words) < len(text):
+            spaces.append(Segment(text[len(words) :], segment.style))
+    yield from spaces
 
 
 def result_console() -> Console:

@@ -20,7 +20,6 @@ from equipoise.testbed.real_nodes.addresses import MAXIMUM_NODES
 CHECK_SECONDS = 1.0
 STOP_SECONDS = 60.0
 """The time in which a cluster must stop. It first removes the files of real nodes, which are gigabytes."""
-PIPE_COLUMNS = 1000
 
 kubernetes_option = click.option(
     "--kubernetes",
@@ -243,15 +242,10 @@ def _rows(cluster: running_clusters.RunningCluster) -> list[list[str]]:
 
 
 def _table(columns: list[str], rows: list[list[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    Console(highlight=False, width=PIPE_COLUMNS).print(table)
+    lines = [columns, *rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    for line in lines:
+        click.echo("  ".join(map(str.ljust, line, widths)).rstrip())
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:
