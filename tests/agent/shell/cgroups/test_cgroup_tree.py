@@ -164,6 +164,27 @@ def test_a_group_without_a_set_of_cpus_gets_none(tmp_path: Path) -> None:
     assert cgroups.get("kubepods/besteffort", "cpuset.cpus") == ""
 
 
+@pytest.mark.parametrize(
+    ("shared", "limited", "used"),
+    [("0,2-3", "2-3", "2-3"), ("0,3", "0-3", "0,3"), ("0", "0-3", "0")],
+    ids=["one exclusive CPU", "two exclusive CPUs", "three exclusive CPUs"],
+)
+def test_a_set_of_cpus_never_contains_those_of_a_pod_with_exclusive_cpus(
+    tmp_path: Path, shared: str, limited: str, used: str
+) -> None:
+    """The kernel gives a container the CPUs of the group above it if its own set has none of them."""
+    cgroups, agent = cpuset_world(tmp_path, 1)
+    cgroups.put("kubepods/besteffort", "cpuset.cpus", "2-3")
+    container = f"kubepods/besteffort/pod{uid(1)}/{CONTAINER}"
+    cgroups.make(container)
+    cgroups.put(container, "cpuset.cpus", shared)
+    agent.round()
+
+    assert cgroups.get("kubepods/besteffort", "cpuset.cpus") == limited
+    assert cgroups.read(str(cgroups.path(container, "cpuset.cpus").with_name("cpuset.cpus.effective"))) == used
+    assert cgroups.get(container, "cpuset.cpus") == shared, "of the kubelet"
+
+
 def test_a_node_with_too_few_cpus_for_a_set_is_a_problem(tmp_path: Path) -> None:
     """Two CPUs are the least that best-effort pods get: on a node with two nothing would ever be limited."""
     cgroups, agent = cpuset_world(tmp_path, 1)

@@ -26,6 +26,15 @@ def format_cpus(cpus: Collection[int]) -> str:
     return ",".join(parts)
 
 
+def shared_cpus(of_pods: frozenset[int], of_containers: Iterable[frozenset[int]]) -> frozenset[int]:
+    """The CPUs of all pods that each best-effort container may use.
+
+    The static CPU manager of the kubelet excludes those that it has given to another container alone. `of_containers`:
+    the set that the kubelet has given to each best-effort container; an empty one excludes nothing.
+    """
+    return of_pods.intersection(*(cpus for cpus in of_containers if cpus))
+
+
 def choose_cpus(available: Collection[int], siblings: Iterable[frozenset[int]], count: int) -> frozenset[int]:
     """`count` of the available CPUs: whole cores from the last one down, so that no core is shared with others.
 

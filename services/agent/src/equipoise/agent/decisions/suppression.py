@@ -42,7 +42,7 @@ class CpuSuppression(Section, frozen=True, kw_only=True):
 
     policy: Policy = "quota"
     """quota: of CPU time. cpuset: fewer CPUs, which also keeps caches and sibling threads free; not with the static CPU
-    manager of the kubelet, which writes the same files."""
+    manager of the kubelet on cgroup v1, where it writes the same files."""
 
     pressure_threshold: Annotated[float, Meta(gt=0, le=100)] | None = 10.0
     """Percent of the time in which a latency-sensitive pod waits for CPU time (PSI), above which best-effort pods are

@@ -8,7 +8,7 @@ treats sets of CPUs the same way. So limits grow from the parent down, and shrin
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from equipoise.agent.decisions.cpu_sets import format_cpus, parse_cpus
+from equipoise.agent.decisions.cpu_sets import format_cpus, parse_cpus, shared_cpus
 from equipoise.agent.decisions.pod_values import KUBELET_VALUES, PERIOD, PodValues, weight_of
 from equipoise.agent.shell.cgroups.cgroup_files import CgroupFiles, Result
 from equipoise.agent.shell.cgroups.cgroup_tree import CgroupTree, Controller, PodCgroup, PodGroups
@@ -91,6 +91,22 @@ class LimitWriter:
     def available_cpus(self, groups: PodGroups) -> frozenset[int]:
         """The CPUs of all pods."""
         return self._cpus(groups.kubepods)
+
+    def shared_cpus(self, groups: PodGroups) -> frozenset[int]:
+        """The CPUs of all pods without those that the kubelet has given to a container alone.
+
+        On v1 the agent writes the sets of containers, so it cannot know what the kubelet has given them.
+        """
+        available = self.available_cpus(groups)
+        if self._tree.version == 1:
+            return available
+        texts = (
+            self._files.read(self._path("cpuset", path, "cpuset.cpus"))
+            for group in groups.pods.values()
+            if group.qos == "besteffort"
+            for path in self._tree.containers("cpuset", group.path)
+        )
+        return shared_cpus(available, (parse_cpus(text or "") for text in texts))
 
     def best_effort_cpus(self, groups: PodGroups) -> frozenset[int]:
         return self._cpus(groups.best_effort or groups.kubepods)

@@ -20,7 +20,7 @@ class SharedLimit:
         self._writer = writer
         self._system = system
         self.too_few_cpus: int | None = None
-        """The number of CPUs of all pods, if it is too small for a set of CPUs to limit anything."""
+        """The number of CPUs that all pods share, if it is too small for a set of CPUs to limit anything."""
 
     def current_limit(self, groups: PodGroups) -> CpuLimit:
         """The limit of this policy that the cgroups contain now. After a restart, the agent continues from it."""
@@ -75,7 +75,7 @@ class SharedLimit:
         return CpuLimit() if quota is None else msgspec.structs.replace(target, cores=quota / PERIOD)
 
     def _write_cpus(self, groups: PodGroups, target: CpuLimit, before: CpuLimit) -> CpuLimit:
-        available = self._writer.available_cpus(groups)
+        available = self._writer.shared_cpus(groups)
         count = len(available)
         self.too_few_cpus = count if count <= MIN_CPUS else None
         if target.cores is not None:
