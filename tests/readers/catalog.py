@@ -503,7 +503,7 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.lab.formats.tables": (),
     "equipoise.lab.record.checkpoint": (),  # what `record` has written
     "equipoise.lab.sweep": (),  # what `sweep` has written
-    "equipoise.lab.simulated_deletion_costs": (),  # messages of the replay itself
+    "equipoise.lab.simulated.deletion_costs": (),  # messages of the replay itself
     "equipoise.runtime.bus.codec": ("message NodeUtilization",),
     "equipoise.runtime.bus.dev_server": (),  # what its nats-server has written
     "equipoise.runtime.bus.inspection": (),  # responses of nats-server itself

@@ -20,9 +20,9 @@ from equipoise.lab.model.descheduling.simulated_binder import EPOCH, SimulatedBi
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.trace import Trace, TraceBudget
 from equipoise.lab.schedulers import SimulatedScheduler
-from equipoise.lab.simulated_cluster import SimulatedCluster, SimulatedPod
-from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
-from equipoise.lab.simulated_requests import SimulatedRequests
+from equipoise.lab.simulated.cluster import SimulatedCluster, SimulatedPod
+from equipoise.lab.simulated.collector import SimulatedCollector, load_settings
+from equipoise.lab.simulated.requests import SimulatedRequests
 
 ORIGIN = 1_800_000_000.0
 LIMITS = Limits(

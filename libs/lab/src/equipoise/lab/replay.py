@@ -34,11 +34,11 @@ from equipoise.lab.replayed_trace import replayed_trace
 from equipoise.lab.results import GREEDY, Run, RunFigures
 from equipoise.lab.scenarios import DAY, DAYS_BEFORE_MEASUREMENT, SCENARIOS
 from equipoise.lab.schedulers import GreedyScheduler, SimulatedScheduler
-from equipoise.lab.simulated_cluster import SimulatedCluster
-from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
-from equipoise.lab.simulated_deletion_costs import SimulatedDeletionCosts
-from equipoise.lab.simulated_hints import SimulatedHints
-from equipoise.lab.simulated_requests import SimulatedRequests
+from equipoise.lab.simulated.cluster import SimulatedCluster
+from equipoise.lab.simulated.collector import SimulatedCollector, load_settings
+from equipoise.lab.simulated.deletion_costs import SimulatedDeletionCosts
+from equipoise.lab.simulated.hints import SimulatedHints
+from equipoise.lab.simulated.requests import SimulatedRequests
 from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.plugin_loading import load_plugins
 from equipoise.scheduling.scheduler import Extender

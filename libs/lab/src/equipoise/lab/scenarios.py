@@ -8,7 +8,7 @@ from functools import partial
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.results import Scenario
-from equipoise.lab.simulated_cluster import SimulatedCluster
+from equipoise.lab.simulated.cluster import SimulatedCluster
 
 DAY = 86_400.0
 DAYS_BEFORE_MEASUREMENT = 2

@@ -19,7 +19,7 @@ from equipoise.lab.model.cluster_objects import node_labels, node_object, pod_te
 from equipoise.lab.model.cluster_usage import MIB, UsageCurves
 from equipoise.lab.model.descheduling.api_objects import ApiObjects
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.simulated_collector import limits_of, requests_of, workload_of
+from equipoise.lab.simulated.collector import limits_of, requests_of, workload_of
 
 HOUR = 3_600.0
 HOURS = 24

@@ -11,7 +11,7 @@ from equipoise.contracts.messages.utilization import NodeUtilization, Utilizatio
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.simulated_collector import SimulatedCollector, load_settings, workload_of
+from equipoise.lab.simulated.collector import SimulatedCollector, load_settings, workload_of
 
 WEB = workload_of(a_trace().workloads[0])
 ORIGIN = 1_767_225_600.0

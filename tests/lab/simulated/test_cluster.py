@@ -10,8 +10,8 @@ from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.trace import AntiAffinity, Trace, TraceBudget
 from equipoise.lab.schedulers import SimulatedScheduler
-from equipoise.lab.simulated_cluster import SimulatedCluster
-from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
+from equipoise.lab.simulated.cluster import SimulatedCluster
+from equipoise.lab.simulated.collector import SimulatedCollector, load_settings
 
 
 def a_full_node() -> tuple[SimulatedCluster, EventQueue]:

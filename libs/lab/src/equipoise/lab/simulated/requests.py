@@ -8,7 +8,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.trace import TraceNode
 from equipoise.lab.schedulers import SimulatedScheduler
-from equipoise.lab.simulated_cluster import SimulatedCluster, SimulatedPod
+from equipoise.lab.simulated.cluster import SimulatedCluster, SimulatedPod
 
 
 @dataclass

@@ -18,7 +18,7 @@ from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUt
 from equipoise.descheduler.state.lazy import LazyMapping
 from equipoise.lab.model.replicas.autoscaling import pods_by_hour
 from equipoise.lab.model.trace import Array, Trace
-from equipoise.lab.simulated_cluster import SimulatedCluster
+from equipoise.lab.simulated.cluster import SimulatedCluster
 
 
 @dataclass(kw_only=True)

@@ -17,7 +17,7 @@ from equipoise.lab.model.replicas.replica_gaps import ReplicaGaps
 from equipoise.lab.model.replicas.replica_set import RankedPod, pods_to_delete
 from equipoise.lab.model.trace import Trace, TraceBudget
 from equipoise.lab.schedulers import Choice, SimulatedScheduler
-from equipoise.lab.simulated_collector import SimulatedCollector, limits_of, requests_of
+from equipoise.lab.simulated.collector import SimulatedCollector, limits_of, requests_of
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scorer.decisions.demand import demand_of_placed
 
