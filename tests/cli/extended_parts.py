@@ -23,7 +23,7 @@ from equipoise.cli.doctor.environment import Environment
 from equipoise.cli.main import main
 from equipoise.cli.service_settings import AllSettings
 from equipoise.cli.views.rows import NodeRow
-from equipoise.cli.views.screen_text import NODE_COLUMNS, node_cells
+from equipoise.cli.views.terminal.screen_text import NODE_COLUMNS, node_cells
 from equipoise.contracts.bus.subjects import eviction_outcome
 from equipoise.contracts.messages.eviction import EVICTION_OUTCOME
 from equipoise.contracts.messages.example import POD

@@ -20,13 +20,13 @@ from builders import GIB, a_placed_pod, a_workload, an_intent
 from cli.browsers import chromium
 
 from equipoise.binder.decisions.status import LimitUsage
-from equipoise.cli.views.dashboard import LIMITS, LOCAL, serving
 from equipoise.cli.views.explanations import Explanations
 from equipoise.cli.views.feed import plan_row
-from equipoise.cli.views.page_server import application
+from equipoise.cli.views.page.dashboard import LIMITS, LOCAL, serving
+from equipoise.cli.views.page.page_server import application
+from equipoise.cli.views.page.viewers import Viewers
 from equipoise.cli.views.rows import Connection, LimitsRow, SavingsRow
 from equipoise.cli.views.state import LiveState
-from equipoise.cli.views.viewers import Viewers
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome

@@ -27,7 +27,7 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.main import COMMANDS, main
 from equipoise.cli.tap.text import describe
 from equipoise.cli.terminal import VisibleConsole, json_line, print_section, result_console, table, yaml_text
-from equipoise.cli.views.screen import TopApp, VisibleText
+from equipoise.cli.views.terminal.screen import TopApp, VisibleText
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.channels import CHANNELS, Channel
 from equipoise.contracts.messages.descheduling import RefusedMove

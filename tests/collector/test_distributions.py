@@ -14,7 +14,7 @@ from collector.exporter import Exporter, prometheus
 from collector.scraped_pages import DROPPED, MEMORY, cadvisor, kube_state_metrics, node_exporter, resource_page
 
 from equipoise.cli.cluster_now.reading import ClusterNow, connected, read_cluster
-from equipoise.cli.doctor.checks.prometheus import prometheus as check_prometheus
+from equipoise.cli.doctor.checks.measurements.prometheus import prometheus as check_prometheus
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.service_settings import AllSettings

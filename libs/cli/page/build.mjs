@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const out = process.argv[2] ?? join(here, "../src/equipoise/cli/views/static");
+const out = process.argv[2] ?? join(here, "../src/equipoise/cli/views/page/static");
 mkdirSync(out, { recursive: true });
 
 // A test compares this hash with the sources: it needs no Node.

@@ -29,7 +29,14 @@ from equipoise.cli.doctor.checks.extender import (
     entry_finding,
     score_finding,
 )
-from equipoise.cli.doctor.checks.nodes import FIXES, UnknownNode, coverage_finding, node_finding, window_finding
+from equipoise.cli.doctor.checks.measurements.nodes import (
+    FIXES,
+    UnknownNode,
+    coverage_finding,
+    node_finding,
+    window_finding,
+)
+from equipoise.cli.doctor.checks.measurements.prometheus import ProfileMatch, match_profile, profile_finding
 from equipoise.cli.doctor.checks.permissions import (
     AGENT_EVICT,
     EVICT,
@@ -40,7 +47,6 @@ from equipoise.cli.doctor.checks.permissions import (
     is_required,
     service_finding,
 )
-from equipoise.cli.doctor.checks.prometheus import ProfileMatch, match_profile, profile_finding
 from equipoise.cli.doctor.checks.streams import permission_differences, permission_findings, stream_finding
 from equipoise.cli.doctor.checks.versions import (
     PROGRAM_FIX,

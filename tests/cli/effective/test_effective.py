@@ -22,7 +22,7 @@ from equipoise.cli.hints.run import why_no_hints
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.cli.status.in_effect import effective_lines, restriction
 from equipoise.cli.views.rows import Changes, ClusterSummary, LimitsRow
-from equipoise.cli.views.screen_text import show
+from equipoise.cli.views.terminal.screen_text import show
 from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, EffectiveConfiguration, Heartbeat
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay

@@ -14,8 +14,8 @@ from equipoise.cli.views import state as live
 from equipoise.cli.views.feed import plan_row
 from equipoise.cli.views.nodes import NO_USAGE, NO_WINDOW, NOT_MEASURED, NOT_READY, TOO_OLD
 from equipoise.cli.views.rows import Changes, MoveRow, NodeRow
-from equipoise.cli.views.screen_text import move_cells, planned_lines
 from equipoise.cli.views.state import LiveState
+from equipoise.cli.views.terminal.screen_text import move_cells, planned_lines
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings
 from equipoise.contracts.kubernetes.nodes.consolidation_taint import consolidation_taint

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from equipoise.contracts.bus.streams import WORKERS
+from equipoise.contracts.bus.channels import CHANNELS
+from equipoise.contracts.bus.streams import WORKERS, stream_of
 from faults import cluster_setup
 from faults.catalog.deschedulers import descheduling
 from faults.catalog.fault import Extent, fault
@@ -112,14 +113,19 @@ async def _restart_with_losses(rig: Rig) -> None:
     rig.recorder.streams_emptied()
 
 
+FOLLOWED_BY_BINDERS = {
+    stream.name
+    for channel in CHANNELS
+    if "binder" in channel.subscribers and (stream := stream_of(channel.pattern)) is not None
+}
+
+
 async def _repair(rig: Rig, binders: Sequence[Program]) -> None:
     """As an administrator does who reads /readyz."""
     max_pending = rig.descheduler.max_pending
     rig.descheduler.max_pending = 0  # new messages may end the problem before it is named
     missing = await rig.missing_streams()
-    # Nothing subscribes to these two while no scorer and no descheduler runs.
-    followed = [stream for stream in missing if stream not in ("EQUIPOISE_DECISION", "EQUIPOISE_ADVICE")]
-    for stream in followed[:1]:  # setup then repairs all
+    for stream in [stream for stream in missing if stream in FOLLOWED_BY_BINDERS][:1]:  # setup then repairs all
         await _alarm(rig, f"{stream} after the loss", stream, binders)
     if missing:
         await rig.repair_streams()

@@ -11,7 +11,7 @@ from kube_objects import a_pod
 
 from equipoise.binder.shell.ledger_store import KEY, NAME
 from equipoise.binder.state.ledger_json import encode
-from equipoise.cli.doctor.checks.detached_pods import MOST_PODS, detached_pods
+from equipoise.cli.doctor.checks.evictions.detached_pods import MOST_PODS, detached_pods
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.eviction.detached import DETACHED_HASH

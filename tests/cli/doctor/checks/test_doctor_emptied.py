@@ -2,7 +2,7 @@
 
 from builders import NOW, nodes_being_emptied
 
-from equipoise.cli.doctor.checks.emptied_nodes import emptied_nodes, taint_findings
+from equipoise.cli.doctor.checks.evictions.emptied_nodes import emptied_nodes, taint_findings
 from equipoise.cli.doctor.environment import Environment
 from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.kubernetes.nodes.consolidation_taint import CONSOLIDATION, consolidation_taint

@@ -35,7 +35,7 @@ def dashboard(
 
     from equipoise.cli.bus.access import reached
     from equipoise.cli.consolidate.prices import read_prices
-    from equipoise.cli.views.dashboard import run_dashboard
+    from equipoise.cli.views.page.dashboard import run_dashboard
 
     table = None if prices is None else read_prices(prices)
 

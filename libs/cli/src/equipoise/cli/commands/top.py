@@ -23,7 +23,7 @@ def top(once: bool, wait: float, bus: BusOptions, cluster: ClusterOptions, as_js
     The same view as that of `equipoise dashboard`. It changes nothing. -o json implies --once.
     """
     from equipoise.cli.bus.access import run_with_bus
-    from equipoise.cli.views.top import run_once, run_top
+    from equipoise.cli.views.terminal.top import run_once, run_top
 
     if once or as_json:
         run_with_bus(bus, cluster, lambda server: run_once(server, cluster, wait=wait, as_json=as_json))

@@ -10,7 +10,7 @@ from equipoise.cli.cluster_now.nodes import NodeNow, counted, nodes_now
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.cluster_now.spread import Spread, spread_of
 from equipoise.cli.cluster_now.waiting import LoadAndPressure, NodesThatWait, nodes_that_wait
-from equipoise.cli.doctor.checks.nodes import FIXES
+from equipoise.cli.doctor.checks.measurements.nodes import FIXES
 from equipoise.cli.report.now.next_steps import NextStep, next_steps
 from equipoise.cli.report.now.oversized import OversizedWorkload, oversized
 from equipoise.cli.terminal import count

@@ -1,1 +1,1 @@
-"""Checks of what is measured beside usage."""
+"""Checks of what Prometheus has: its series, the load of the nodes, and pressure."""

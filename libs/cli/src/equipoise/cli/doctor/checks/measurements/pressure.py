@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from equipoise.cli.doctor.checks.nodes import selected
+from equipoise.cli.doctor.checks.measurements.nodes import selected
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.terminal import count, listed
 from equipoise.collector.decisions.node_names import node_names, texts_of

@@ -9,8 +9,8 @@ from aiohttp import web
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.views.explanations import Explanations, kind_of
+from equipoise.cli.views.page.viewers import Viewers
 from equipoise.cli.views.state import LiveState
-from equipoise.cli.views.viewers import Viewers
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -137,7 +137,7 @@ def host_of(header: str) -> str:
 
 
 def _static(file: str, content_type: str) -> Handler:
-    body = files("equipoise.cli.views").joinpath("static", file).read_bytes()
+    body = files("equipoise.cli.views.page").joinpath("static", file).read_bytes()
 
     async def on_file(_request: web.Request) -> web.StreamResponse:
         return web.Response(body=body, content_type=content_type, charset="utf-8")

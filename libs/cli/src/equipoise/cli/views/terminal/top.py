@@ -7,8 +7,8 @@ from equipoise.cli.options import ClusterOptions
 from equipoise.cli.terminal import print_result
 from equipoise.cli.views.explanations import Explanations
 from equipoise.cli.views.feed import LiveFeed
-from equipoise.cli.views.screen import TopApp
-from equipoise.cli.views.screen_text import show
+from equipoise.cli.views.terminal.screen import TopApp
+from equipoise.cli.views.terminal.screen_text import show
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging

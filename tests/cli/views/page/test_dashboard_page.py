@@ -15,10 +15,10 @@ import pytest
 from cli.browsers import Browser, chromium, needs_chromium
 from cli.live_pages import ShownCluster, publish, shown_page
 
-from equipoise.cli.views.viewers import Viewers
+from equipoise.cli.views.page.viewers import Viewers
 from equipoise.runtime.process.clock import SystemClock
 
-PAGE = Path(__file__).parents[3] / "libs/cli/page"
+PAGE = Path(__file__).parents[4] / "libs/cli/page"
 ENTER, ESCAPE, RIGHT = "\ue007", "\ue00c", "\ue014"
 PAINTED = "window.equipoise && window.equipoise.firstPaint > 0 && document.querySelectorAll('.map canvas').length"
 
@@ -182,7 +182,7 @@ def test_building_the_page_again_gives_the_same_files(node_modules: Path, tmp_pa
     subprocess.run([node, "build.mjs", str(tmp_path)], cwd=node_modules, check=True, timeout=100, env=os.environ)
 
     for file in sorted(tmp_path.iterdir()):
-        shipped = files("equipoise.cli.views").joinpath("static", file.name).read_bytes()
+        shipped = files("equipoise.cli.views.page").joinpath("static", file.name).read_bytes()
         assert shipped == file.read_bytes(), f"{file.name}: cd libs/cli/page && npm ci && npm run build"
 
 

@@ -17,7 +17,8 @@ from equipoise.binder.decisions.status import allowed_text, rule_text
 from equipoise.cli.terminal import time_of_day, visible_segments
 from equipoise.cli.views.explanations import Explained, Kind
 from equipoise.cli.views.rows import Changes
-from equipoise.cli.views.screen_text import (
+from equipoise.cli.views.state import LiveState
+from equipoise.cli.views.terminal.screen_text import (
     folded_rows,
     measured_columns,
     mode_line,
@@ -28,7 +29,6 @@ from equipoise.cli.views.screen_text import (
     sorted_rows,
     summary_line,
 )
-from equipoise.cli.views.state import LiveState
 
 Run = Callable[[Callable[[], object]], Awaitable[None]]
 """A function that keeps the state up to date, and calls its argument each second."""

@@ -12,8 +12,8 @@ from equipoise.cli.exit_codes import CommandFailed, cancel_on_signals
 from equipoise.cli.options import ClusterOptions
 from equipoise.cli.views.explanations import Explanations
 from equipoise.cli.views.feed import LiveFeed
-from equipoise.cli.views.page_server import application
-from equipoise.cli.views.viewers import Viewers
+from equipoise.cli.views.page.page_server import application
+from equipoise.cli.views.page.viewers import Viewers
 from equipoise.contracts.configuration.prices import PriceTable
 from equipoise.contracts.connection_limits import ConnectionLimits
 from equipoise.runtime.configuration import Logging, Nats

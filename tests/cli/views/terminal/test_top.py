@@ -23,9 +23,9 @@ from textual.widgets import DataTable, Static
 
 from equipoise.cli.views.explanations import Explained
 from equipoise.cli.views.rows import NodeRow
-from equipoise.cli.views.screen import MAX_ROWS, TopApp
-from equipoise.cli.views.screen_text import bar, node_cells, show, sorted_rows, state_words, summary_line
 from equipoise.cli.views.state import LiveState
+from equipoise.cli.views.terminal.screen import MAX_ROWS, TopApp
+from equipoise.cli.views.terminal.screen_text import bar, node_cells, show, sorted_rows, state_words, summary_line
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.utilization import NodeUtilization

@@ -20,9 +20,9 @@ from cli.programs import invoke, run, started
 from cli.views.test_live_state import a_decision, an_outcome
 
 from equipoise.cli.exit_codes import TERMINATED
-from equipoise.cli.views.dashboard import allowed_hosts, is_local
-from equipoise.cli.views.page_server import CONTENT_SECURITY_POLICY, FILES, host_of
-from equipoise.cli.views.viewers import MAX_KEPT, MAX_VIEWERS, MAX_VIEWERS_PER_ADDRESS, MAX_WAITING, Viewers
+from equipoise.cli.views.page.dashboard import allowed_hosts, is_local
+from equipoise.cli.views.page.page_server import CONTENT_SECURITY_POLICY, FILES, host_of
+from equipoise.cli.views.page.viewers import MAX_KEPT, MAX_VIEWERS, MAX_VIEWERS_PER_ADDRESS, MAX_WAITING, Viewers
 from equipoise.contracts.bus.subjects import PLAN_CONSOLIDATION
 from equipoise.contracts.messages.consolidation import (
     CONSOLIDATION_REQUEST,
@@ -34,7 +34,7 @@ from equipoise.runtime.bus import Endpoint, connect
 from equipoise.runtime.process.clock import SystemClock
 
 NODES = 12
-PAGE = Path(__file__).parents[3] / "libs/cli/page"
+PAGE = Path(__file__).parents[4] / "libs/cli/page"
 
 
 class Page:
@@ -102,7 +102,7 @@ def test_the_page_names_no_foreign_address() -> None:
     """No script, style or font of another server. The namespace of SVG is no address."""
     for file, _ in FILES.values():
         if file != "licenses.txt":
-            text = files("equipoise.cli.views").joinpath("static", file).read_text()
+            text = files("equipoise.cli.views.page").joinpath("static", file).read_text()
             assert {"http://www.w3.org"} >= set(re.findall(r"https?://[\w.-]+", text)), file
 
 
@@ -356,9 +356,9 @@ def test_the_built_page_is_that_of_the_sources() -> None:
     for name in sources:
         digest.update(f"{name}\0".encode() + (PAGE / name).read_bytes() + b"\0")
     for file in ("app.js", "app.css"):
-        built = files("equipoise.cli.views").joinpath("static", file).read_text()
+        built = files("equipoise.cli.views.page").joinpath("static", file).read_text()
         assert digest.hexdigest() in built[:400], f"{file} is older than its sources: cd libs/cli/page && npm run build"
-    assert (PAGE / "src/index.html").read_text() == files("equipoise.cli.views").joinpath(
+    assert (PAGE / "src/index.html").read_text() == files("equipoise.cli.views.page").joinpath(
         "static", "index.html"
     ).read_text()
 

@@ -1,0 +1,1 @@
+"""The page: what the browsers receive, and the server that sends it."""
