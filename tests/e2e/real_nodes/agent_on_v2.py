@@ -18,6 +18,7 @@ from deployment.kustomize import read_documents
 from e2e.real_nodes.installation import machine_load, note, print_result
 from e2e.real_nodes.manifests import HOSTNAME
 from e2e.real_nodes.virtual_node import (
+    LIMIT_FILES,
     NAMESPACE,
     POLL_SECONDS,
     SHELL,
@@ -41,8 +42,8 @@ AGENTS = "equipoise-agent"
 AGENT_PODS = f"/api/v1/namespaces/{AGENTS}/pods"
 OFFERED = {"kubernetes.io/batch-cpu": "2000", "kubernetes.io/batch-memory": "512Mi"}
 AMOUNTS = {"kubernetes.io/batch-cpu": "200", "kubernetes.io/batch-memory": "32Mi"}
-LIMITS = ("20000 100000", "8", str(32 << 20))
-"""`cpu.max`, `cpu.weight` and `memory.high` of a pod with these amounts."""
+LIMITS = {1: ("20000", "204", str(32 << 20)), 2: ("20000 100000", "8", str(32 << 20))}
+"""Quota, weight and memory limit of a pod with these amounts, by the version of cgroups."""
 
 OF_KUBELET = ("max 100000", "1", "max")
 NO_LIMIT = "max 100000"
@@ -136,9 +137,16 @@ def _restarts(pod: Manifest) -> int:
     return sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
 
 
-def limits(files: GroupFiles, uid: str) -> tuple[str, str, str]:
-    """`cpu.max`, `cpu.weight` and `memory.high` of a pod."""
-    return (of_pod(files, uid, "cpu.max"), of_pod(files, uid, "cpu.weight"), of_pod(files, uid, "memory.high"))
+def limits(files: GroupFiles, uid: str, version: int = 2) -> tuple[str, ...]:
+    """The quota, the weight and the memory limit of a pod."""
+    return tuple(of_pod(files, uid, name) for name in LIMIT_FILES[version])
+
+
+def used_cpus(files: GroupFiles, uid: str) -> set[str]:
+    """The CPUs that the containers of a pod use, without its sandbox, to which the kubelet gives no CPUs."""
+    given = {path.rpartition("/")[0] for path, text in files.items() if text and path.endswith("/cpuset.cpus")}
+    effective = {path: text for path, text in files.items() if path.rpartition("/")[0] in given}
+    return set(of_containers(effective, uid, "cpuset.cpus.effective"))
 
 
 def burning(count: int) -> list[str]:
@@ -169,9 +177,15 @@ class Steps:
         uid = await self.node.start_pod("limited", busybox(["sleep", "100000"], resources))
         return uid, await self.node.group_files()
 
-    async def start_burner(self) -> None:
-        """Batch work without a limit of its own."""
-        await self.node.start_pod("burner", busybox(burning(BURNERS), {"requests": AMOUNTS}))
+    async def start_burner(self) -> str:
+        """Batch work without a limit of its own. Returns the UID of its pod."""
+        return await self.node.start_pod("burner", busybox(burning(BURNERS), {"requests": AMOUNTS}))
+
+    async def start_exclusive(self, name: str, cpus: int) -> str:
+        """A pod to which the static CPU manager gives CPUs alone. Returns its UID."""
+        amounts = {"cpu": str(cpus), "memory": "64Mi"}
+        resources = {"requests": amounts, "limits": amounts}
+        return await self.node.start_pod(name, busybox(["sleep", "100000"], resources))
 
     async def start_sensitive(self) -> None:
         """A pod that waits for CPU time, whatever the weights are: it has more threads than there are CPUs."""
@@ -181,20 +195,23 @@ class Steps:
     async def is_limited(self, uid: str) -> float:
         """Waits until the limits of the pod are those of its amounts. Returns the seconds."""
         began = time.monotonic()
-        await self.node.group_files_when("the batch pod is limited", lambda files: limits(files, uid) == LIMITS)
+        await self.node.group_files_when(
+            "the batch pod is limited", lambda files: self._limits(files, uid) == LIMITS[self.node.version]
+        )
         return round(time.monotonic() - began, 1)
 
     async def change_is_reverted(self, uid: str, files: GroupFiles) -> None:
         """Writes another quota, as the kubelet does, and waits until the agent has written its own again."""
-        path = next(path for path in files if path.endswith("/cpu.max") and of_pod({path: "this"}, uid, "cpu.max"))
-        await self.node.write(path, "max")
+        name = LIMIT_FILES[self.node.version][0]
+        path = next(path for path in files if of_pod({path: "this"}, uid, name))
+        await self.node.write(path, "max" if self.node.version == 2 else "-1")
         await self.is_limited(uid)
 
     async def killed(self, uid: str) -> dict[str, Any]:
         """The limits while no agent runs, after SIGKILL. The next one continues."""
         files = await self.agent.killed()
         await self.change_is_reverted(uid, files)
-        return {"limits": limits(files, uid), "again": limits(await self.node.group_files(), uid)}
+        return {"limits": self._limits(files, uid), "again": self._limits(await self.node.group_files(), uid)}
 
     async def kubelet_restarted(self, uid: str) -> float:
         """systemd applies its values again, and the kubelet restarts. Returns the seconds until the limits hold."""
@@ -211,6 +228,9 @@ class Steps:
 
         await until("another kubelet runs", runs)
         return await self.is_limited(uid)
+
+    def _limits(self, files: GroupFiles, uid: str) -> tuple[str, ...]:
+        return limits(files, uid, self.node.version)
 
     async def pressure(self) -> dict[str, Any]:
         """Batch work is limited while a latency-sensitive pod waits, and later no more."""
@@ -236,6 +256,23 @@ class Steps:
             "batch pods have fewer CPUs", lambda files: best_effort(files, "cpuset.cpus") not in ("", "0-3")
         )
         return best_effort(files, "cpuset.cpus")
+
+    async def cpuset_beside_exclusive(self, burner: str, exclusive: str) -> dict[str, Any]:
+        """The CPUs of containers with the policy cpuset: beside one exclusive CPU, and then beside those of a core."""
+        await self.agent.deploy(CPUSET)
+        one = await self.node.group_files_when(
+            "batch pods have fewer CPUs", lambda files: used_cpus(files, burner) == {"2-3"}
+        )
+        await self.node.remove_pods("exclusive")
+        core = await self.start_exclusive("core", 2)
+        both = await self.node.group_files_when(
+            "batch pods have the other core", lambda files: used_cpus(files, burner) == {"0-1"}
+        )
+        return {
+            "exclusive": [sorted(used_cpus(one, exclusive)), sorted(used_cpus(both, core))],
+            "best_effort": [best_effort(files, "cpuset.cpus") for files in (one, both)],
+            "problems": (await self.agent.get("readyz"))["problems"],
+        }
 
     async def restored(self, uid: str) -> dict[str, Any]:
         """The agent ends. What the groups have then."""
@@ -275,23 +312,24 @@ async def with_systemd(steps: Steps) -> dict[str, Any]:
 
 async def with_static_cpus(steps: Steps) -> dict[str, Any]:
     """The limits beside a kubelet that gives CPUs to a pod alone and writes `memory.high` of containers."""
-    amounts = {"cpu": "1", "memory": "64Mi"}
-    exclusive = await steps.node.start_pod(
-        "exclusive", busybox(["sleep", "100000"], {"requests": amounts, "limits": amounts})
-    )
+    exclusive = await steps.start_exclusive("exclusive", 1)
     uid, before = await steps.limited_pod()
     await steps.agent.deploy(QUOTA)
     await steps.is_limited(uid)
-    await steps.start_burner()
+    burner = await steps.start_burner()
     await steps.change_is_reverted(uid, before)
     during = await steps.node.group_files()
     problems = (await steps.agent.get("readyz"))["problems"]
     restored = await steps.restored(uid)
     after = await steps.node.group_files()
+    cpuset = await steps.cpuset_beside_exclusive(burner, exclusive)
+    restored_again = await steps.restored(uid)
     return {
         "before": limits(before, uid),
         "problems": problems,
         "restored": restored,
+        "cpuset": cpuset,
+        "restored_again": restored_again,
         "exclusive_cpus": [of_containers(files, exclusive, "cpuset.cpus") for files in (before, during, after)],
         "shared_cpus": [of_containers(files, uid, "cpuset.cpus") for files in (before, during, after)],
         "memory_high_of_containers": [of_containers(files, uid, "memory.high") for files in (before, during, after)],

@@ -191,8 +191,8 @@ class Agent:
         self._health.set_problem("pressure", problem)
         cpus = self._shared.too_few_cpus
         problem = (
-            f"suppression.policy cpuset limits nothing here: best-effort pods keep at least {MIN_CPUS} CPUs, and this "
-            f"node gives {cpus} to pods. Set agent.suppression.policy: quota"
+            f"suppression.policy cpuset limits nothing here: best-effort pods keep at least {MIN_CPUS} CPUs, and all "
+            f"pods share {cpus} on this node. Set agent.suppression.policy: quota"
         )
         self._health.set_problem("cpuset", None if cpus is None else problem)
 

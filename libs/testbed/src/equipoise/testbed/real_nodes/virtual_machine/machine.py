@@ -15,8 +15,9 @@ LINE_LENGTH = 100
 """Characters of a line that shows progress."""
 
 START_SCRIPT = Path(__file__).with_name("start.sh")
-CPUS = 4
-"""The number of CPUs. Of two, the agent could take none away: it always leaves two to best-effort pods."""
+CPUS = "4,cores=2,threads=2"
+"""Two cores with two threads each. Of two CPUs, the agent could take none away: it always leaves two to best-effort
+pods. The static CPU manager gives a pod with two CPUs the last core, which the agent would also give to batch pods."""
 
 MEMORY_MEBIBYTES = 2048
 KERNEL_ARGUMENTS = (
@@ -35,6 +36,8 @@ class VirtualMachine:
     number: int
     folder: Path
     disk: MachineDisk
+    kernel: tuple[str, ...] = ()
+    """Further arguments of the kernel."""
 
     @property
     def console(self) -> Path:
@@ -87,10 +90,11 @@ class VirtualMachine:
 
     def _qemu(self) -> list[str]:
         return [
-            "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", str(CPUS),
+            "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", CPUS,
             "-m", str(MEMORY_MEBIBYTES), "-display", "none", "-monitor", "none", "-no-reboot",
             "-serial", f"file:{self.console}", "-serial", f"file:{self.journal}",
-            "-kernel", str(self.disk.kernel), "-initrd", str(self.disk.initrd), "-append", " ".join(KERNEL_ARGUMENTS),
+            "-kernel", str(self.disk.kernel), "-initrd", str(self.disk.initrd),
+            "-append", " ".join((*KERNEL_ARGUMENTS, *self.kernel)),
             "-drive", f"file={self._own_disk},if=virtio,format=raw,cache=unsafe",
             "-drive", f"file={self._files},if=virtio,format=raw,readonly=on",
             "-netdev", f"tap,id=network,ifname={node_name(self.number)},script=no,downscript=no",
