@@ -1,7 +1,6 @@
 """Services are stopped in order, and started again."""
 
 import asyncio
-import signal
 
 from faults.catalog.fault import Extent, fault
 from faults.catalog.metrics import real_services
@@ -33,10 +32,10 @@ async def _with_a_post_in_flight(rig: Rig, binder: Program) -> None:
     rule = rig.proxy.rule(hold, method="POST", path=EVICTION, token=rig.tokens[binder.name], times=1)
     await rig.until(lambda: rule.taken > 0, f"{binder.name} evicts")
     rig.descheduler.epoch = None
-    binder.send(signal.SIGTERM)
-    await asyncio.sleep(0.5)
-    rule.lift()
-    await binder.terminate()
+    async with asyncio.TaskGroup() as ending:
+        ending.create_task(binder.terminate())
+        await asyncio.sleep(0.5)
+        rule.lift()
     await binder.start()
 
 
