@@ -190,6 +190,23 @@ def test_time_above_the_thresholds_is_summed_over_hours() -> None:
     assert report.skipped == 3
 
 
+@pytest.mark.parametrize(("required", "hot"), [(False, {"busy", "hurt", "waits"}), (True, {"hurt", "waits"})])
+def test_a_node_is_hot_by_load_and_pressure_as_for_the_descheduler(required: bool, hot: set[str]) -> None:
+    """With `requirePressure`, the time in which a node is only busy does not count."""
+    totals = ReportTotals()
+    totals.add_review(
+        a_review(
+            HOUR, HOUR + 3_600,
+            over={"busy": 600.0, "hurt": 600.0}, over_without_pressure={"busy": 600.0, "hurt": 60.0},
+            under_with_pressure={"waits": 300.0},
+        )
+    )  # fmt: skip
+    report = totals.report(HOUR, HOUR + 3_600, require_pressure=required)
+
+    assert {each.node for each in report.above_threshold} == hot
+    assert {each.seconds for each in report.above_threshold if each.node == "hurt"} == {540.0 if required else 600.0}
+
+
 def test_reviews_of_several_scorers_count_once() -> None:
     """Of overlapping parts the one that observed most counts; a restarted scorer adds its part."""
     whole = a_review(HOUR, HOUR + 3_600)

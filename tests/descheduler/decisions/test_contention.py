@@ -9,14 +9,17 @@ from descheduler.cluster_states import a_cluster, a_loaded_node, a_node, a_pod, 
 from descheduler.snapshots import a_pod as a_running_pod
 from descheduler.snapshots import a_snapshot, evaluation_settings
 from descheduler.state.test_cluster_builder import a_move
+from hypothesis import given
+from hypothesis import strategies as st
 
+from equipoise.cli.report.now.figures import hot_nodes
 from equipoise.contracts.configuration.settings import (
     FurtherThresholds,
     PressureThresholds,
     ResourceThresholds,
     Thresholds,
 )
-from equipoise.contracts.load.pressure import contention, uncontended
+from equipoise.contracts.load.pressure import contention, is_hot, uncontended
 from equipoise.contracts.messages.values.pressure import MeasuredPodPressure, NodePressure, Pressure
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.cluster import ClusterView, MovePlan
@@ -46,6 +49,25 @@ def under_pressure(
 
 def seen(*nodes: ClusterNode, **fields: Any) -> ClusterView:
     return a_cluster(*nodes, **({"thresholds": THRESHOLDS} | fields))
+
+
+LOADS = st.sampled_from([0.3, 0.5, 0.7, 0.9])
+WAITING = st.none() | st.sampled_from([0.1, 0.4])
+
+
+@given(cpu=LOADS, memory=LOADS, waiting=st.builds(Pressure, cpu=WAITING, memory=WAITING, io=WAITING),
+       throttled=st.booleans(), required=st.booleans())  # fmt: skip
+def test_reports_call_the_nodes_hot_that_the_descheduler_relieves(
+    cpu: float, memory: float, waiting: Pressure, throttled: bool, required: bool
+) -> None:
+    """The rule of a single node, by which reviews and reports count, and that of the arrays of a plan."""
+    pods = {"uid": MeasuredPodPressure(cpu=0.4, throttled=0.5)} if throttled else {}
+    shares = {name: share for name in ("cpu", "memory", "io") if (share := getattr(waiting, name)) is not None}
+    node = under_pressure(a_loaded_node("node", cpu, memory), pods, **shares)
+    over = [name for name, load, high in (("cpu", cpu, 0.65), ("memory", memory, 0.8)) if load > high]
+    classified = STRATEGY.classify(seen(node, require_pressure=required))
+
+    assert hot_nodes([classified]) == (["node"] if is_hot(over, node.pressure, PRESSURE, required=required) else [])
 
 
 def planned(cluster: ClusterView) -> MovePlan:

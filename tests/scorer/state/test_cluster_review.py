@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from equipoise.contracts.configuration.settings import ResourceThresholds
+from equipoise.contracts.configuration.settings import PressureThresholds, ResourceThresholds
 from equipoise.contracts.messages.advice import ClusterReview
+from equipoise.contracts.messages.values.pressure import NodePressure, Pressure
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.contracts.numeric import Array
 from equipoise.scorer.state.cluster_review import ClusterReviewer
@@ -40,6 +41,19 @@ def test_the_time_above_a_threshold_is_summed_per_node() -> None:
     assert last.over == {"a": 1_200.0, "b": 2_400.0}
     assert last.high == Resources(cpu=0.65, memory=0.8)
     assert last.nodes == 3
+
+
+def test_time_with_and_without_pressure_is_summed_apart() -> None:
+    """a is above its threshold and its pods wait, b only above it, and c waits below it."""
+    reviewer = ClusterReviewer(ResourceThresholds(cpu=65), PressureThresholds(cpu=20))
+    pressures = {name: NodePressure(sampled_at=HOUR, waiting=Pressure(cpu=share)) for name, share in
+                 (("a", 0.4), ("b", 0.1), ("c", 0.4))}  # fmt: skip
+    for second in range(0, 301, 10):
+        reviews = reviewer.observe(NAMES, loads(0.9, 0.9, 0.2), HOUR + second, known=True, pressures=pressures)
+
+    assert reviews[-1].over == {"a": 300.0, "b": 300.0}
+    assert reviews[-1].over_without_pressure == {"b": 300.0}
+    assert reviews[-1].under_with_pressure == {"c": 300.0}
 
 
 def test_the_spread_is_the_mean_over_time() -> None:

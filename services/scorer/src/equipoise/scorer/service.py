@@ -69,7 +69,7 @@ class Scorer:
         if self.hints and not self.settings.neutral:
             self._hints = HintPublisher(self._state, self.settings.hints, self.clock, self._metrics, self.identity)
         self._shadow_failed = False
-        self._reviewer = ClusterReviewer(self.thresholds.high)
+        self._reviewer = ClusterReviewer(self.thresholds.high, self.thresholds.pressure)
         advice_per_second = self.settings.advice.per_second
         self._placed = asyncio.Queue[tuple[str, PlacedPod]](max(1, math.ceil(advice_per_second)))
         self._attached = False
@@ -271,7 +271,10 @@ class Scorer:
     async def _review(self, now: float) -> None:
         names, load = self._state.nodes.current_load(now)
         self._metrics.on_cluster(load, self._state.nodes.requested())
-        for review in self._reviewer.observe(names, load, now, known=not self._state.coverage_problem(now)):
+        known = not self._state.coverage_problem(now)
+        for review in self._reviewer.observe(
+            names, load, now, known=known, pressures=self._state.nodes.pressures(names, now)
+        ):
             message = msgspec.structs.replace(review, scores=self._metrics.scores_followed())
             # If a review is dropped, the next one includes it, unless it was the last of its hour.
             await self._publish(cluster_review(int(review.since // HOUR), int(review.since)), message)

@@ -35,9 +35,8 @@ from equipoise.cli.terminal import (
     table,
     time_of_day,
 )
-from equipoise.cli.views.nodes import URGENCY
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
-from equipoise.contracts.messages.descheduling import RefusedMove
+from equipoise.contracts.messages.descheduling import URGENCY, RefusedMove
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanRequest, PlanResponse
 from equipoise.contracts.messages.values.resources import Resources

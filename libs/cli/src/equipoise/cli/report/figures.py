@@ -111,7 +111,8 @@ class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds during which enough of the cluster was measured."""
 
     above_threshold: list[NodeAboveThreshold]
-    """Longest first."""
+    """The nodes that were hot, longest first: above a threshold of load or pressure, and with `requirePressure` not
+    only busy."""
 
     spread: Resources
     """Highest − lowest load (0..1) of all nodes, mean over the observed time."""
@@ -206,13 +207,17 @@ class ReportTotals:
         self._reviews[review.since, review.until] = review
         self._high = review.high
 
-    def report(self, since: float, until: float) -> PlacementReport:
+    def report(self, since: float, until: float, *, require_pressure: bool = False) -> PlacementReport:
+        """`require_pressure`: whether the descheduler moves no pod away from a node that is only busy."""
         reviews = without_overlap(self._reviews.values())
         observed = sum(review.seen for review in reviews)
         over: defaultdict[str, float] = defaultdict(float)
         for review in reviews:
-            for node, seconds in review.over.items():
+            busy_only = review.over_without_pressure if require_pressure else {}
+            for node, seconds in (*review.over.items(), *review.under_with_pressure.items()):
                 over[node] += seconds
+            for node, seconds in busy_only.items():
+                over[node] -= seconds
         regrets = sorted(self._regrets)
         buckets = Counter(min(9, int(regret / _BUCKET)) for regret in regrets)
         return PlacementReport(
@@ -243,6 +248,7 @@ class ReportTotals:
             above_threshold=[
                 NodeAboveThreshold(node=node, seconds=round(seconds, 1), share=round(seconds / observed, 4))
                 for node, seconds in sorted(over.items(), key=lambda item: (-item[1], item[0]))
+                if seconds > 0.0
             ],
             spread=_mean((review.spread, review.seen) for review in reviews),
             deviation=_mean((review.deviation, review.seen) for review in reviews),

@@ -48,10 +48,12 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
             f"no advice within the last {since}: scorers publish it for every placed pod, and a review every five "
             "minutes. Check that a scorer is running and ready (/readyz), and that scorer.advice.perSecond is above 0"
         )
+    waiting = await _waiting(server, clock)
+    required = waiting is not msgspec.UNSET and waiting.required
     report = msgspec.structs.replace(
-        totals.report(now - since, now),
+        totals.report(now - since, now, require_pressure=required),
         idle=await _idle(server, clock),
-        waiting=await _waiting(server, clock),
+        waiting=waiting,
         next_level=await _next_level(server, clock),
     )
     if html is not None:

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from equipoise.cli.cluster_now.waiting import contention_limits
 from equipoise.cli.cluster_now.waiting import sentences as waiting_sentences
 from equipoise.cli.report.figures import MIN_REGRET, PlacementReport
 from equipoise.cli.terminal import RESOURCES, amounts, count, duration, percent
@@ -141,7 +142,10 @@ def tables(report: PlacementReport) -> Iterator[ReportTable]:
     above = [((each.node, duration(each.seconds), f"{each.share:.1%}"), each.share) for each in report.above_threshold]
     if above:
         high = [f"{name} {value:.0%}" for name in RESOURCES if (value := getattr(report.high, name)) is not None]
-        title = f"Nodes above their high threshold ({', '.join(high) or 'none'})"
+        waiting = report.waiting if report.waiting is not msgspec.UNSET and report.waiting.configured else None
+        pressure = "" if waiting is None else f"; or pods waited {contention_limits(waiting.thresholds)}"
+        left_out = "; without those that were only busy" if waiting is not None and waiting.required else ""
+        title = f"Nodes above their high threshold ({', '.join(high) or 'none'}{pressure}{left_out})"
         yield ReportTable(title, "red", ("node", "for", "of the time"), above)
 
 

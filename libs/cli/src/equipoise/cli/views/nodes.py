@@ -9,7 +9,7 @@ from equipoise.cli.views.rows import NodeRow, PodRow
 from equipoise.contracts.kubernetes.nodes.consolidation_taint import tainted_text
 from equipoise.contracts.load.correction import base_problem, is_fresh, known, load_of
 from equipoise.contracts.load.latest import supersedes_placement, supersedes_utilization
-from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
+from equipoise.contracts.messages.descheduling import NodeClassification, NodeState, most_urgent
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization
@@ -26,9 +26,6 @@ DIGITS = 3
 
 PLAN_LIFETIME = 90.0
 """Seconds for which the loads of a plan are shown; while the view is watched, there is one every half a minute."""
-
-URGENCY: tuple[NodeState, ...] = ("hot", "sparse", "idle", "between", "unknown")
-"""The states by urgency: if strategies classify a node differently, the first of these is shown."""
 
 _PODS = msgspec.msgpack.Decoder(list[tuple[str, str, str, str, float | None, float | None, bool]])
 _USAGE = msgspec.msgpack.Decoder(dict[str, tuple[float | None, float | None]])
@@ -192,7 +189,7 @@ class KnownNode:
     def row(self, now: float, max_age: float) -> NodeRow:
         """`max_age`: seconds for which a sample is used."""
         load, why = self._known_load(now, max_age)
-        state = next((state for state in URGENCY if state in self._classified.values()), None)
+        state = most_urgent(self._classified.values())
         return NodeRow(
             self.name, _rounded(load.cpu), _rounded(load.memory), why,
             _rounded(self._requests.cpu), _rounded(self._requests.memory), self.pod_count, state, self._set_apart,

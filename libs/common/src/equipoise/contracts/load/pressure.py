@@ -4,7 +4,7 @@ The kernel counts a process that its own CPU limit has stopped as one that waits
 node. So the CPU pressure of a node with throttled pods counts only if pods that are not throttled wait, too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, get_args
 
 from equipoise.contracts.configuration.settings import Freshness, PressureThresholds
@@ -14,6 +14,10 @@ from equipoise.contracts.messages.values.pressure import MeasuredPodPressure, No
 
 ContendedResource = Literal["cpu", "memory", "io"]
 CONTENDED_RESOURCES: tuple[ContendedResource, ...] = get_args(ContendedResource)
+
+RELIEVED: tuple[ContendedResource, ...] = ("cpu", "io")
+"""The resources for which waiting alone makes a node hot. Memory is none of them: a pod that reaches its own memory
+limit waits for memory as well, and no metric distinguishes this from contention."""
 
 THROTTLED = 0.05
 """The share of periods in which a limit stops a pod, above which the pod's waiting for CPU shows nothing about its
@@ -72,6 +76,18 @@ def uncontended(pressure: NodePressure | None, thresholds: PressureThresholds) -
         for resource in CONTENDED_RESOURCES
         if pressure_state(pressure, resource, thresholds) in ("low", "throttled")
     )
+
+
+def is_hot(
+    over: Collection[str], pressure: NodePressure | None, thresholds: PressureThresholds, *, required: bool
+) -> bool:
+    """Whether pods are moved away from a node that is above its load thresholds in these resources.
+
+    `required`: whether it must be known for one of them that pods may wait for others
+    (`descheduler.requirePressure`). With pressure, a node is hot also below its load thresholds.
+    """
+    busy_only = uncontended(pressure, thresholds) if required and over else frozenset()
+    return bool(set(over) - busy_only) or not contention(pressure, thresholds).keys().isdisjoint(RELIEVED)
 
 
 def fresh_pressure(

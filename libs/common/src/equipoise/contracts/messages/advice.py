@@ -100,6 +100,12 @@ class ClusterReview(Message, frozen=True, kw_only=True):
     over: dict[str, Seconds] = {}
     """The seconds that each node was above its high threshold in any resource."""
 
+    over_without_pressure: dict[str, Seconds] = {}
+    """The part of `over` in which no pod waited for others: with `descheduler.requirePressure`, the node is not hot."""
+
+    under_with_pressure: dict[str, Seconds] = {}
+    """The seconds that each node was at or below its high thresholds, and hot because pods waited for others."""
+
     high: Resources = Resources()
     """The high thresholds, as load 0..1; None: this resource has none."""
 
@@ -144,6 +150,7 @@ CLUSTER_REVIEW = ClusterReview(
     seen=600,
     nodes=39.5,
     over={HOT_NODE: 240.0},
+    over_without_pressure={HOT_NODE: 60.0},
     high=Resources(cpu=0.65, memory=0.8),
     spread=Resources(cpu=0.42, memory=0.31),
     deviation=Resources(cpu=0.11, memory=0.08),

@@ -1,5 +1,6 @@
 """`decision.descheduler.>`: what each evaluation of the descheduler found, proposed and rejected."""
 
+from collections.abc import Collection
 from typing import ClassVar, Literal
 
 from equipoise.contracts.bounds import Count, Time
@@ -21,6 +22,14 @@ from equipoise.contracts.messages.values.pressure import Pressure
 from equipoise.contracts.messages.values.resources import Resources
 
 NodeState = Literal["hot", "idle", "between", "sparse", "unknown"]
+
+URGENCY: tuple[NodeState, ...] = ("hot", "sparse", "idle", "between", "unknown")
+"""A node that several strategies classify has the first of their states."""
+
+
+def most_urgent(states: Collection[NodeState]) -> NodeState | None:
+    """The state of a node by all strategies: status, page, `top` and report count hot nodes by it. None without any."""
+    return next((state for state in URGENCY if state in states), None)
 
 
 class NodeClassification(Value, frozen=True, kw_only=True):

@@ -15,10 +15,11 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.cluster_messages import ClusterMessages
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, UsageOf, is_fresh, usage_on_node
 from equipoise.contracts.load.demand import EstimateSource, fresh_windows, pod_usage
-from equipoise.contracts.load.pressure import waiting_for_others
+from equipoise.contracts.load.pressure import fresh_pressure, waiting_for_others
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.messages.values.pressure import NodePressure
 from equipoise.contracts.numeric import Array, Flags, Rows, np
 from equipoise.scorer.decisions.arrays import BandRoom, CandidateNodes, ClusterLoad, Statistic, shortest_known
 from equipoise.scorer.decisions.headroom import fits, headroom
@@ -326,6 +327,14 @@ class NodeTable:
                 if (uncounted := self._uncounted.get(name)) is not None:
                     load[index] += uncounted
         return names, shortest_known(load)
+
+    def pressures(self, names: Sequence[str], now: float) -> dict[str, NodePressure | None]:
+        """The pressure of these nodes as far as moves may be decided by it."""
+        utilizations = ((name, self.messages.utilizations.get(name)) for name in names)
+        return {
+            name: None if latest is None else fresh_pressure(latest, self._settings.freshness, now)
+            for name, latest in utilizations
+        }
 
     def requested(self) -> Array:
         """nodes × resources, in the order of `current_load`: what the pods request, as a share of the base."""

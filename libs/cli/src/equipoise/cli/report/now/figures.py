@@ -1,6 +1,8 @@
 """The figures of `report`. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -17,6 +19,7 @@ from equipoise.cli.terminal import count
 from equipoise.collector.decisions.validation.usage import Reason
 from equipoise.contracts.load.correction import total_of
 from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.contracts.messages.descheduling import NodeClassification, NodeState, most_urgent
 from equipoise.contracts.messages.plan import PlannedMove
 from equipoise.contracts.messages.values.lease import LeaseEpoch
 from equipoise.descheduler.decisions.cluster import IntentLimits
@@ -77,7 +80,7 @@ class NowReport(msgspec.Struct, frozen=True, kw_only=True):
     window: str
     nodes: int
     hot: int
-    """Nodes above their high threshold."""
+    """Nodes away from which pods would be moved, if they stay as they are."""
 
     set_apart: int
     """Nodes that do not count for the spread: of the control plane, virtual, cordoned, or not Ready."""
@@ -130,8 +133,6 @@ def now_report(
         (node for node in counting if getattr(node.load, resource) is not None),
         key=lambda node: (-getattr(node.load, resource), node.node),
     )
-    hot = {node.node for result in (evaluation.results if evaluation else ()) for node in result.classifications
-           if node.over}  # fmt: skip
     running = [
         (node, pod.uid) for node, placement in now.placements.items() for pod in placement.pods if pod.running_since
     ]
@@ -147,7 +148,7 @@ def now_report(
         at=snapshot.now,
         window=window,
         nodes=len(all_nodes),
-        hot=len(hot),
+        hot=len(hot_nodes(result.classifications for result in evaluation.results)) if evaluation else 0,
         set_apart=sum(bool(node.set_apart) for node in all_nodes),
         pods=len(running),
         pods_measured=measured,
@@ -174,6 +175,14 @@ def now_report(
             uneven, too_large, now.placements, snapshot.watched.pods, options, unknown=bool(now.unknown or now.problem)
         ),
     )
+
+
+def hot_nodes(classifications: Iterable[Iterable[NodeClassification]]) -> list[str]:
+    """The nodes that are hot by all strategies together. `classifications`: those of each strategy."""
+    states: defaultdict[str, list[NodeState]] = defaultdict(list)
+    for node in chain.from_iterable(classifications):
+        states[node.node].append(node.state)
+    return [name for name, of_node in states.items() if most_urgent(of_node) == "hot"]
 
 
 def _prospect(

@@ -74,7 +74,7 @@ def _title(to: Console, title: str) -> None:
 def _uneven(report: NowReport) -> Iterator[str]:
     yield from spread_text(report.before)
     if report.hot:
-        yield f"{count(report.hot, 'node')} above the high threshold."
+        yield f"{count(report.hot, 'node')} hot: above a threshold of load or pressure."
     if report.set_apart:
         yield f"{count(report.set_apart, 'node')} not counted: control plane, virtual, cordoned or not Ready."
 

@@ -8,7 +8,7 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import PressureThresholds, ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.load.pressure import CONTENDED_RESOURCES, ContendedResource, contention_text, waiting_of
+from equipoise.contracts.load.pressure import CONTENDED_RESOURCES, RELIEVED, contention_text, waiting_of
 from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
 from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, Resource
@@ -31,10 +31,6 @@ from equipoise.descheduler.decisions.planning.thresholds import (
 )
 
 ONLY_EXPECTED = "only by what is expected of pods that are not measured yet"
-
-RELIEVED: tuple[ContendedResource, ...] = ("cpu", "io")
-"""The resources for which waiting alone makes a node hot. Memory is none of them: a pod that reaches its own memory
-limit waits for memory as well, and no metric distinguishes this from contention."""
 
 Scope = Literal["node", "prod"]
 """The usage that is compared with thresholds: of the whole node, or of its production pods."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from equipoise.contracts.configuration.settings import PressureThresholds
 from equipoise.contracts.load.correction import known
-from equipoise.contracts.load.pressure import threshold_of
+from equipoise.contracts.load.pressure import RELIEVED, threshold_of
 from equipoise.descheduler.decisions.cluster_node import ClusterNode, MovablePod, Resource
-from equipoise.descheduler.decisions.planning.classification import RELIEVED, contended_reason
+from equipoise.descheduler.decisions.planning.classification import contended_reason
 from equipoise.descheduler.decisions.planning.pod_order import importance, in_order
 from equipoise.descheduler.decisions.planning.target_selection import TargetNodes, least_loaded_target
 from equipoise.descheduler.state.draft import MOVES_OF_ALL, PlanDraft
