@@ -16,6 +16,7 @@ from equipoise.binder.state.ledger_json import encode
 from equipoise.cli.bus.access import SECRETS, SecretObject
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.prepare.created_objects import LABELS
+from equipoise.cli.uninstall.prepare_rights import RIGHTS
 from equipoise.cli.uninstall.release import RELEASE, Installed, helm_command, installed, remove_release
 from equipoise.cli.uninstall.run import find_all, preview, remaining, remove_all, require_no_moves, require_only_one
 from equipoise.cli.uninstall.written_amounts import ManagedFields, ManagedMeta, ManagedNode
@@ -30,7 +31,7 @@ from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.kubernetes.objects.storage import PersistentVolumeClaim
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.runtime.configuration import Kubernetes
-from equipoise.runtime.kubernetes.client import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, HINTS, LEASES, NODES, PODS
+from equipoise.runtime.kubernetes.client import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, HINTS, LEASES, NODES, PODS, ROLES
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -96,6 +97,21 @@ async def test_it_removes_all_that_equipoise_has_written_and_nothing_else(capsys
     assert "deleted Secret equipoise-system/equipoise-nats\n" in capsys.readouterr().out
     found = await find_all(world.kube, NAMESPACE, crane=False)
     assert list(preview(found, NAMESPACE)) == ["nothing of Equipoise is in this cluster"]
+
+
+async def test_the_rights_of_a_job_that_was_refused_are_removed_and_named() -> None:
+    """Helm leaves them. Objects of the same name without the label are of somebody else."""
+    world = World()
+    for resource, name in RIGHTS:
+        labels = {} if resource is ROLES else {"app.kubernetes.io/component": "prepare"}
+        namespace = NAMESPACE if resource.namespaced else ""
+        world.kube.put(resource, resource.model(metadata=meta(name, namespace, labels=labels)))
+    found = await find_all(world.kube, NAMESPACE, crane=False)
+    lines = [line.strip() for line in preview(found, NAMESPACE)]
+    assert {"ClusterRole equipoise-prepare", f"ServiceAccount {NAMESPACE}/equipoise-prepare"} <= {*lines}
+
+    assert await world.removed() == []
+    assert [resource.kind for resource, _ in RIGHTS if world.kube.stored(resource)] == ["Role"]
 
 
 async def test_it_names_what_remains() -> None:

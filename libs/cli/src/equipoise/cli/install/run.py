@@ -129,8 +129,7 @@ def job_quota_problem(quotas: Iterable[ResourceQuota]) -> str:
         if refuses:
             return (
                 f"ResourceQuota {quota.metadata.name} allows {JOB_COUNT} {hard}, of which {used or '0'} exist: Helm "
-                f"creates {JOBS} at once. With room for one only, the permissions of the Job equipoise-prepare remain "
-                "when it is refused. Raise the quota, or delete Jobs that have ended"
+                f"creates {JOBS} at once. Raise the quota, or delete Jobs that have ended"
             )
     return ""
 

@@ -7,12 +7,12 @@ import msgspec
 
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.helm import run_helm
-from equipoise.cli.uninstall.written_objects import PART_OF
 from equipoise.contracts.bus.subjects import ALL_SERVICES
 from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, Kube, metadata_of
 
+PART_OF = "app.kubernetes.io/part-of"
 COMPONENT = "app.kubernetes.io/component"
 NAME = "app.kubernetes.io/name"
 RELEASE = "meta.helm.sh/release-name"

@@ -10,6 +10,8 @@ from equipoise.binder.shell.ledger_store import NAME as LEDGER
 from equipoise.cli.bus.access import SECRETS
 from equipoise.cli.prepare.created_objects import DISCOVERED, LABELS
 from equipoise.cli.prepare.storage import CLAIM
+from equipoise.cli.uninstall.prepare_rights import find_rights
+from equipoise.cli.uninstall.release import PART_OF
 from equipoise.contracts.kubernetes.objects.metadata import Object
 from equipoise.runtime.kubernetes.client import (
     CLAIMS,
@@ -23,7 +25,6 @@ from equipoise.runtime.kubernetes.client import (
     metadata_of,
 )
 
-PART_OF = "app.kubernetes.io/part-of"
 PREFIX = "equipoise-"
 
 
@@ -36,7 +37,11 @@ class WrittenObject(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
 
     def __str__(self) -> str:
-        return f"{self.resource.kind} {self.namespace}/{self.name}"
+        return (
+            f"{self.resource.kind} {self.namespace}/{self.name}"
+            if self.namespace
+            else f"{self.resource.kind} {self.name}"
+        )
 
 
 class FoundObjects(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +58,8 @@ async def find_written(kube: Kube, namespace: str) -> FoundObjects:
     for name in (LEDGER, DISCOVERED):
         config_map = await find(kube, metadata_of(CONFIG_MAPS), name, namespace)
         written += _written(CONFIG_MAPS, [] if config_map is None else [config_map])
+    async for resource, left in find_rights(kube, namespace):
+        written += _written(resource, [left])
     claim = await find(kube, CLAIMS, CLAIM, namespace)
     if claim is not None and claim.metadata.labels.get(PART_OF) == LABELS[PART_OF]:  # else it is of another NATS
         written += _written(CLAIMS, [claim])

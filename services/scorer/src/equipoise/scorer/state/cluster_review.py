@@ -54,7 +54,7 @@ class ClusterReviewer:
         known: bool,
         pressures: Mapping[str, NodePressure | None] = MappingProxyType({}),
     ) -> list[ClusterReview]:
-        """Add the load since the last call: nodes × resources, 0..1, NaN if unknown. Returns the reviews to publish.
+        """Adds the load since the last call: nodes × resources, 0..1, NaN if unknown. Returns the reviews to publish.
 
         `known`: whether coverage is sufficient. If not, the time counts as not observed. `pressures`: by node.
         """
