@@ -118,8 +118,8 @@ async def test_every_pod_moves_without_a_gap() -> None:
 @pytest.mark.weekly
 async def test_a_campaign_fills_new_nodes_and_ends() -> None:
     """All moves are without a gap. Each new node needs a pod before the spread can fall: with ten of them beside forty,
-    it is halved within a third of the moves; beside twelve, that takes half of them. On a machine that freezes,
-    loads are measured late, replacements are not where they were planned, and the campaign may stop.
+    it is halved within a third of the moves; beside twelve, that takes half of them. The loads do not change, so that
+    no move does harm, and the campaign does not stop before its end.
     """
     console = Console(file=io.StringIO(), force_terminal=False, width=200)
     options = DemoOptions(nodes=NODES, surge=True, rebalance=True)
@@ -127,11 +127,10 @@ async def test_a_campaign_fills_new_nodes_and_ends() -> None:
     output = console.file.getvalue()  # type: ignore[attr-defined]
 
     assert result.nodes == NODES + result.new_nodes
-    assert result.ended.startswith(("nothing more to gain", "used its budget", "stopped: the spread of cpu"))
-    if not result.ended.startswith("stopped"):
-        assert result.moves_until_half is not None
-        assert result.moves_until_half < result.moves
-        assert result.spread_after < result.spread_before / 2
+    assert result.ended.startswith(("nothing more to gain", "used its budget"))
+    assert result.moves_until_half is not None
+    assert result.moves_until_half < result.moves
+    assert result.spread_after < result.spread_before / 2
     assert result.surge.moved == result.surge.without_gap >= result.moves > 0
     assert (result.surge.seconds_with_fewer_ready, result.surge.detached_left_over) == (0.0, 0)
     assert result.same_node_returns == 0

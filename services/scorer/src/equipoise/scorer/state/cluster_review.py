@@ -56,7 +56,8 @@ class ClusterReviewer:
     ) -> list[ClusterReview]:
         """Adds the load since the last call: nodes × resources, 0..1, NaN if unknown. Returns the reviews to publish.
 
-        `known`: whether coverage is sufficient. If not, the time counts as not observed. `pressures`: by node.
+        `known`: whether coverage is sufficient. If not, the time counts as not observed. `pressures`: the pressure
+        of each node, by its name.
         """
         states = self._states(names, load, pressures)
         period = self._period
