@@ -148,6 +148,10 @@ def test_the_settings_that_matter_first_are_few_and_documented() -> None:
             )
             for service in ("annotator", "scorer")
         ),
+        (
+            HEADER + "thresholds: {high: {gpu: 80}}",
+            "allowed are cpu, memory, pods. Of a resource of load.resources it is thresholds.resources.gpu.high",
+        ),
         (HEADER + "descheduler: {interval: soon}", "descheduler.interval:"),
         ("a: [", "line 1, column 5"),
         ("kind: Pod", 'kind: "Pod" is not allowed: expected EquipoiseConfiguration'),
@@ -170,6 +174,20 @@ def test_an_invalid_configuration_is_reported_with_path_value_and_what_is_allowe
     assert (2, "") == (result.exit_code, result.stdout)
     assert error in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("nodes",), ("pods",), ("report",), ("doctor",), ("up",), ("lab", "record", "--out", "week")]
+)
+@pytest.mark.parametrize("url", ["prometheus:9090", "ftp://prometheus", "", "http://prometheus:99999", "http://[::1"])
+def test_an_invalid_url_of_prometheus_is_reported_with_the_form_that_it_must_have(
+    command: tuple[str, ...], url: str
+) -> None:
+    """On stderr, with exit code 2 and no traceback, before anything is read."""
+    result = invoke(*command, "--prometheus", url)
+
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert f"'--prometheus': url {url!r} must have the form http://prometheus:9090" in result.stderr
 
 
 OPEN_EXTENDER = "scorer: {listen: ':8888', extender: {allowUnauthenticated: true}}"
@@ -205,7 +223,7 @@ A_CONTEXT = {"name": "home", "context": {"cluster": "castle", "user": "me"}}
             "no kubeconfig at /nowhere: use --kubeconfig",
         ),
         (["up", "--prometheus", "http://p:9090", "--context", "away"], "no context 'away' (it has: home)"),
-        (["up", "--prometheus", "prometheus"], "collector.prometheus"),
+        (["up", "--prometheus", "prometheus"], "must have the form http://prometheus:9090"),
         (["pause", "--context", "away"], "no context 'away' (it has: home)"),
         (["tap", "nonsense"], "no service publishes on 'nonsense'"),
         (["tap", "--nats", "http://x"], "url must begin with nats://"),

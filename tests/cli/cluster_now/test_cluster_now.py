@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import GIB, a_node_utilization, a_placed_pod, a_placement, a_workload
+from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_workload
 from cli.programs import invoke
 from descheduler.snapshots import a_pod, a_snapshot, cluster_of, evaluation_settings, placements_of
 from hypothesis import given
@@ -14,6 +14,8 @@ from rich.console import Console
 
 from equipoise.cli.cluster_access.kubeconfig import ClusterName
 from equipoise.cli.cluster_now.causes import UnevenWorkload, causes, most_uneven
+from equipoise.cli.cluster_now.node_list import NodeList
+from equipoise.cli.cluster_now.node_list import show as show_nodes
 from equipoise.cli.cluster_now.nodes import NodeNow, counted, known_text, nodes_now
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.cluster_now.spread import spread_of
@@ -23,6 +25,7 @@ from equipoise.cli.report.now.figures import NowReport, now_report
 from equipoise.cli.report.now.show import reason, show
 from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.contracts.kubernetes.objects.node import Taint
+from equipoise.contracts.messages.utilization import ResourceStatus
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 
@@ -269,6 +272,21 @@ def test_what_is_not_known_has_a_reason_and_a_fix() -> None:
     assert "21 of the past 24 hours" in text
     assert "memory of pods: too slow" in text
     assert report.next[0].command == "equipoise doctor --prometheus http://prometheus"
+
+
+def test_a_further_resource_that_is_not_known_is_named_with_the_reason() -> None:
+    """Also if no threshold of it exists: in the report, and as a column of the list of nodes."""
+    nodes = {
+        name: msgspec.structs.replace(a_node_utilization(name, cpu=8.0), resources={"gpu": ResourceStatus(unknown=why)})
+        for name, why in (("node-a", "no sample"), ("node-b", "its capacity is 0"))
+    }
+    report = the_report(snapshot=msgspec.structs.replace(a_snapshot(), nodes=nodes))
+    to = io.StringIO()
+    listed = NodeList(cluster=CLUSTER, at=NOW, window="5m", spread=report.before, nodes=report.hottest)
+    show_nodes(listed, Console(file=to, width=400), wide=False)
+
+    assert "the gpu load of 2 nodes: node-a: no sample; node-b: its capacity is 0" in text_of(report)
+    assert "gpu load" in to.getvalue()
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 200])

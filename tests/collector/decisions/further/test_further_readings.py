@@ -49,7 +49,7 @@ def test_a_node_is_found_by_its_address() -> None:
 @pytest.mark.parametrize(
     ("mean", "newest", "oldest", "why"),
     [
-        ([], None, None, "no value"),
+        ([], None, None, "no series of the result names this node"),
         ([a_sample(1.0), a_sample(1.0, device="b")], None, None, "2 series claim to be this node"),
         ([a_sample(math.nan)], None, None, "value is nan"),
         ([a_sample(-1.0)], None, None, "value is -1"),
@@ -127,7 +127,7 @@ def test_far_more_series_than_nodes_are_refused_with_advice() -> None:
     [
         ([a_sample(100.0)], (100.0, "")),
         ([a_sample(0.0)], (None, "its capacity is 0")),
-        ([], (None, "its capacity is unknown: no value")),
+        ([], (None, "its capacity is unknown: no series of the result names this node")),
         ([a_sample(1.0), a_sample(2.0, device="b")], (None, "its capacity is unknown: 2 series claim to be this node")),
     ],
 )

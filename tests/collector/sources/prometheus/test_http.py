@@ -289,6 +289,8 @@ async def test_concurrent_queries_are_limited(server: Server) -> None:
     [
         ({"url": "prometheus:9090"}, "must have the form"),
         ({"url": "file:///etc/passwd"}, "must have the form"),
+        ({"url": "http://prometheus:port"}, "must have the form"),
+        ({"url": "http://prometheus:0"}, "must have the form"),
         ({"url": "http://eve:secret@prometheus"}, "basicAuthentication"),
         (
             {"bearerTokenFile": "t", "basicAuthentication": {"username": "u", "passwordFile": "p"}},

@@ -76,10 +76,22 @@ password_option = click.option(
     help="File with the password of --user. Defaults, without --nats, to the Secret in the cluster.",
 )
 
+
+def _checked_prometheus(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """The URL, as the configuration accepts it. Raises click.BadParameter."""
+    from equipoise.collector.settings import PrometheusSettings
+
+    try:
+        return value if value is None else PrometheusSettings(url=value).url
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 prometheus_option = click.option(
     "--prometheus",
     "prometheus_url",
     metavar="URL",
+    callback=_checked_prometheus,
     help="URL of Prometheus; a Service of the cluster, http://NAME.NAMESPACE.svc:9090, is reached through the API "
     "server. Defaults to the configuration, then to the Prometheus that is found in the cluster.",
 )

@@ -153,8 +153,12 @@ class LoadWatcherSettings(Section, frozen=True, kw_only=True):
 
 
 def _check_url(url: str, example: str, advice: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of the port, or of an IPv6 address
+        valid = False
+    if not valid:
         raise ValueError(f"url {url!r} must have the form {example}")
     if parts.username is not None or parts.password is not None:
         raise ValueError(f"url must hold no user and password: {advice}")

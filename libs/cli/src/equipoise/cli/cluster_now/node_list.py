@@ -49,7 +49,7 @@ def show(listed: NodeList, to: Console, *, wide: bool) -> None:
     to.print(Text(known_text(listed.nodes), style="yellow" if unknown else ""))
     to.print()
     columns = ["node", "cpu load>", "cpu requested>", "memory load>", "memory requested>", "pods>"]
-    further = sorted({name for node in listed.nodes for name in node.load.further or {}})
+    further = sorted({name for node in listed.nodes for name in (*(node.load.further or {}), *node.unknown_resources)})
     columns += [f"{name} load>" for name in further]
     waits = any(waiting_text(node.pressure) for node in listed.nodes)
     columns += ["waits for"] if waits else []

@@ -41,6 +41,9 @@ class NodeNow(msgspec.Struct, frozen=True, kw_only=True):
     unknown: str = ""
     """Why the load of CPU or memory is unknown; empty if both are known."""
 
+    unknown_resources: dict[str, str] = {}
+    """Why the load of further resources (`load.resources`) is unknown, by name."""
+
     no_target: str = ""
     """Why no pod may be moved to this node."""
 
@@ -79,6 +82,7 @@ def nodes_now(
                 sampled_at=node.sampled_at.get(window),
                 pressure=None if node.pressure is None else msgspec.structs.replace(node.pressure, pods={}),
                 unknown=(why or base_problem(node.base) or f"no value of {' and '.join(missing)}") if missing else "",
+                unknown_resources={name: why for name, why in node.resources.items() if why},
                 no_target=node.target_refusal,
                 set_apart="" if node.name not in placements else placements[node.name].set_apart,
             )

@@ -23,6 +23,9 @@ MOVED = {
 }
 """Settings of earlier versions, and the settings that replace them."""
 
+FURTHER_THRESHOLDS = {"thresholds.high": "high", "thresholds.low": "low"}
+"""Sections with thresholds of some resources only, and the name of such a threshold of a further resource."""
+
 
 class ConfigurationError(Exception):
     """The configuration cannot be used. The message has a line per fault, with its path, the value, and what is
@@ -74,8 +77,11 @@ def explain(message: str, document: Any, kind: Any, where: str) -> str:
             value = None
     allowed = [field for candidate in types for field in field_types(candidate)]
     if unknown := _UNKNOWN.fullmatch(what):
-        setting = f"{setting}.{unknown[1]}"
-        return f"{setting}: {unknown_name(unknown[1], allowed, moved=MOVED.get(setting, ''))}"
+        name, section, setting = unknown[1], setting, f"{setting}.{unknown[1]}"
+        text = unknown_name(name, allowed, moved=MOVED.get(setting, ""))
+        if threshold := FURTHER_THRESHOLDS.get(section):
+            text += f". Of a resource of load.resources it is thresholds.resources.{name}.{threshold}"
+        return f"{setting}: {text}"
     if missing := _MISSING.fullmatch(what):
         return f"{setting}.{missing[1]}: is missing"
     if "is not a duration" in what:

@@ -170,7 +170,11 @@ def now_report(
             required=settings.require_pressure,
         ),
         prospect=_prospect(now, settings, evaluation, {node.node for node in counting}, resource),
-        unknown=[*_unknown_nodes(all_nodes, now), *_other_unknowns(now, len(running), measured)],
+        unknown=[
+            *_unknown_nodes(all_nodes, now),
+            *_unknown_resources(all_nodes),
+            *_other_unknowns(now, len(running), measured),
+        ],
         next=next_steps(
             uneven, too_large, now.placements, snapshot.watched.pods, options, unknown=bool(now.unknown or now.problem)
         ),
@@ -224,12 +228,28 @@ def _unknown_nodes(nodes: Sequence[NodeNow], now: ClusterNow) -> list[NotKnown]:
             groups.setdefault(reason, []).append(node)
     unknown = []
     for why, members in sorted(groups.items(), key=lambda item: -len(item[1])):
-        named = "; ".join(f"{node.node}: {node.unknown}" for node in members[:MOST])
-        more = f"; and {len(members) - MOST} more" if len(members) > MOST else ""
         what = f"the load of {count(len(members), 'node')}"
         fix = "" if why is None else FIXES[why]
-        unknown.append(NotKnown(what=what, why=named + more, fix=fix))
+        unknown.append(NotKnown(what=what, why=_first_of({node.node: node.unknown for node in members}), fix=fix))
     return unknown
+
+
+def _unknown_resources(nodes: Sequence[NodeNow]) -> list[NotKnown]:
+    """One entry for each further resource, with up to three of the nodes on which its load is unknown."""
+    reasons: dict[str, dict[str, str]] = {}
+    for node in nodes:
+        for name, why in node.unknown_resources.items():
+            reasons.setdefault(name, {})[node.node] = why
+    return [
+        NotKnown(what=f"the {name} load of {count(len(by_node), 'node')}", why=_first_of(by_node))
+        for name, by_node in sorted(reasons.items())
+    ]
+
+
+def _first_of(reasons: Mapping[str, str]) -> str:
+    """The reasons by node, of up to three nodes."""
+    named = "; ".join(f"{node}: {why}" for node, why in list(reasons.items())[:MOST])
+    return f"{named}; and {len(reasons) - MOST} more" if len(reasons) > MOST else named
 
 
 def _other_unknowns(now: ClusterNow, pods: int, measured: int) -> list[NotKnown]:

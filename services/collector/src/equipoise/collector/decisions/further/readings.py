@@ -117,7 +117,7 @@ def _lowest(values: Sequence[float]) -> float:
 def single_amount(values: Sequence[float]) -> tuple[float | None, str]:
     """The amount if there is exactly one valid value, else None and why."""
     if not values:
-        return None, "no value"
+        return None, "no series of the result names this node"
     if len(values) > 1:
         return None, f"{len(values)} series claim to be this node"
     if not 0 <= values[0] <= MAX_BYTES:  # NaN is not, either
