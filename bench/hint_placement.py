@@ -17,12 +17,14 @@ from pathlib import Path
 from statistics import median, pstdev
 from typing import Any
 
+import msgspec
 import yaml
 
 from bench.output import progress, report
 from bench.scheduling import CORES, GIB, PODS, FrozenCluster, bare_pod, frozen_cluster
 from equipoise.contracts.bus.subjects import eviction_intent, eviction_outcome
 from equipoise.contracts.hints.definition import GROUP, PLURAL, VERSION
+from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.hints.policy import HINTED, NAME, SWITCH
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
@@ -93,7 +95,9 @@ def active(pods: Sequence[Document]) -> list[Document]:
 async def hinted(api: Api, names: Sequence[str]) -> None:
     """Returns when the API server has a hint for each of these Deployments."""
     keys = {f"Deployment.{name}" for name in names}
-    await api.wait(OBJECT, lambda found: keys <= found.get("hints", {}).keys(), timeout=180.0, what="hints are written")
+    await api.wait(
+        OBJECT, lambda found: keys <= found.get("workloads", {}).keys(), timeout=180.0, what="hints are written"
+    )
 
 
 # Burst
@@ -204,9 +208,8 @@ def an_intent(pod: Document, name: str, target: str) -> EvictionIntent:
 
 def nodes_of(found: Document, name: str, weight: int) -> set[str]:
     """The nodes of the terms with this weight."""
-    hint = found.get("hints", {}).get(f"Deployment.{name}", {})
-    return {found["hostnames"][place] for term in hint.get("prefer", ()) if term["weight"] == weight
-            for place in term["nodes"]}  # fmt: skip
+    hint = msgspec.convert(found, HintsObject).hint(f"Deployment.{name}")
+    return {node for term in (hint.prefer if hint else ()) if term.weight == weight for node in term.hostnames}
 
 
 async def fill(api: Api, names: Sequence[str]) -> None:

@@ -35,17 +35,17 @@ BUCKET = re.compile(
 
 
 def hints() -> dict[str, Any]:
-    terms = [
-        {"weight": weight, "nodes": list(range(at, at + 12))} for at, weight in ((0, 32), (6, 16), (12, 8), (18, 4))
-    ]
-    hint = {"prefer": terms, "avoid": {"weight": 50, "nodes": list(range(40, 65))}}
+    terms = ((32, 0, 12), (16, 6, 18), (8, 12, 24), (4, 18, 30), (-50, 40, 65))
+    hint = " ".join(f"{weight}:{','.join(map(str, range(first, end)))}" for weight, first, end in terms)
     return {
         "apiVersion": "equipoise.dev/v1alpha1",
         "kind": "PlacementHints",
         "metadata": {"name": NAME, "namespace": "shop"},
         "until": "2036-01-01T00:00:00Z",
-        "hostnames": [f"ip-10-0-{number}-17.eu-west-1.compute.internal" for number in range(100)],
-        "hints": {f"StatefulSet.db-{number}": hint for number in range(WORKLOADS)},
+        "nodes": " ".join(f"ip-10-0-{number}-17.eu-west-1.compute.internal" for number in range(100)),
+        # Each is another hint: a workload has its own where the object has space for it.
+        "distinctHints": [f"{hint},{65 + number % 35}" for number in range(WORKLOADS)],
+        "workloads": {f"StatefulSet.db-{number}": number for number in range(WORKLOADS)},
     }
 
 

@@ -115,14 +115,14 @@ def hints_of_all(nodes: Sequence[str]) -> Document:
         assert hint is not None
         hints[f"Deployment.{workload(number)}"] = hint
     stored = stored_hints(hints, MAX_BYTES)
-    if len(stored.hints) < WORKLOADS:
-        raise ValueError(f"{MAX_BYTES} bytes hold the hints of {len(stored.hints)} of {WORKLOADS} workloads")
-    return {
+    if len(stored.keys) < WORKLOADS:
+        raise ValueError(f"{MAX_BYTES} bytes hold the hints of {len(stored.keys)} of {WORKLOADS} workloads")
+    hinted: Document = msgspec.to_builtins(stored)
+    return hinted | {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": KIND,
         "metadata": {"name": NAME, "namespace": "default"},
         "until": datetime(2036, 1, 1, tzinfo=UTC).isoformat(),
-        **msgspec.to_builtins(stored),
     }
 
 

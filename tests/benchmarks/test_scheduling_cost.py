@@ -114,7 +114,7 @@ def test_the_hints_are_valid_and_of_the_default_size() -> None:
 
 def test_every_pod_has_a_hint() -> None:
     """By the workload that Equipoise finds for it."""
-    hints = hints_of_all(NODES)["hints"]
+    hints = hints_of_all(NODES)["workloads"]
     for number in range(max(count for count, _ in LOADS.values())):
         workload = workload_from_pod(msgspec.convert(owned_pod(number), Pod))
 

@@ -17,7 +17,7 @@ HINTED_KEYS: Mapping[str, Document] = {
     "Job.import": {"owner": "Job/import"},
     "CronJob.backup": {"owner": "Job/backup-29123456"},
     "CloneSet.cloned": {"owner": "CloneSet/cloned"},
-    "StatefulSet.sharing": {"owner": "StatefulSet/sharing"},
+    "StatefulSet.earlier": {"owner": "StatefulSet/earlier"},
 }
 """By the key of their workload."""
 
@@ -58,19 +58,14 @@ UNTOUCHED: Mapping[str, Document] = {
     "annotations without room in bytes": _WEB | {"annotations": {"example.com/a": "ä" * 131_000}},
     "workload without hints": {"owner": "StatefulSet/unknown"},
     "names of nodes that are not listed": {"owner": "StatefulSet/broken"},
-    "workload that shares a hint with nodes that are not listed": {"owner": "StatefulSet/sharing-broken"},
-    "workload that shares a hint that is not listed": {"owner": "StatefulSet/sharing-none"},
+    "names of nodes that are not listed, of an earlier version": {"owner": "StatefulSet/earlier-broken"},
+    "workload with a hint that is not listed": {"owner": "StatefulSet/unlisted"},
 }
 """Pods in a namespace with fresh hints for every key above, for DaemonSet.agent and for Node.alpha."""
 
-SHARING: Mapping[str, int] = {
-    "StatefulSet.sharing": 0,
-    "StatefulSet.sharing-broken": 1,
-    "StatefulSet.sharing-none": 7,
-    "StatefulSet.db": 1,
-}
-"""The workloads that share a hint, with its place among two of which only the first can be used. The last workload also
-has a hint of its own, which counts."""
+EARLIER = ("StatefulSet.earlier", "StatefulSet.earlier-broken", "StatefulSet.db")
+"""The workloads with a hint as earlier versions wrote it. The last one also has an unusable hint of this version: the
+other one counts."""
 
 GROUPS = {"StatefulSet": "apps/v1", "ReplicaSet": "apps/v1", "DaemonSet": "apps/v1", "Job": "batch/v1", "Node": "v1"}
 

@@ -72,7 +72,7 @@ def all_hints() -> Document:
     hints: Document = dict.fromkeys(KEYS, HINT)
     hints["StatefulSet.preferring"] = {"prefer": HINT["prefer"]}
     hints["StatefulSet.avoiding"] = {"avoid": HINT["avoid"]}
-    hints["StatefulSet.broken"] = UNLISTED
+    hints["StatefulSet.broken"] = hints["StatefulSet.earlier-broken"] = UNLISTED
     return hints_object("shop", hints)
 
 

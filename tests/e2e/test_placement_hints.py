@@ -13,7 +13,7 @@ from cli.programs import run
 from cluster_fixtures import StartCluster
 from deployment.base import NAMESPACE, ROOT, base_documents
 from deployment.kustomize import read_documents
-from e2e.hinted_pods import AFFINITIES, HINTED_KEYS, OWN_TERM, SHARING, UNTOUCHED, Document, pod_of, preferred_terms
+from e2e.hinted_pods import AFFINITIES, EARLIER, HINTED_KEYS, OWN_TERM, UNTOUCHED, Document, pod_of, preferred_terms
 from prometheus_client import CollectorRegistry
 
 from equipoise.annotator.service import Annotator
@@ -71,16 +71,31 @@ UNLISTED = {"prefer": [{"weight": 50, "nodes": [4]}]}
 def hints_object(
     place: str, hints: Mapping[str, Any], *, until: datetime = datetime(2036, 1, 1, tzinfo=UTC)
 ) -> Document:
+    """With hints of this version, except for the workloads `EARLIER`."""
+    texts = {key: hint_text(hint) for key, hint in hints.items() if key not in EARLIER}
+    distinct = [*dict.fromkeys([*texts.values(), hint_text(UNLISTED)])]
+    places = {key: distinct.index(text) for key, text in texts.items()}
     return {
         "apiVersion": "equipoise.dev/v1alpha1",
         "kind": "PlacementHints",
         "metadata": {"name": NAME, "namespace": place},
         "until": until.isoformat(),
+        "nodes": "alpha beta gamma delta",
+        "distinctHints": distinct,
+        "workloads": places
+        | {"StatefulSet.unlisted": len(distinct), "StatefulSet.db": distinct.index(hint_text(UNLISTED))},
         "hostnames": ["alpha", "beta", "gamma", "delta"],
-        "hints": {key: hint for key, hint in hints.items() if key not in SHARING or key == "StatefulSet.db"},
-        "sharedHints": [HINT, UNLISTED],
-        "workloads": dict(SHARING),
+        "hints": {key: hint for key, hint in hints.items() if key in EARLIER},
     }
+
+
+def hint_text(hint: Document) -> str:
+    """A hint of an earlier version as this version writes it."""
+    terms = [
+        *hint.get("prefer", ()),
+        *([hint["avoid"] | {"weight": -hint["avoid"]["weight"]}] if "avoid" in hint else ()),
+    ]
+    return " ".join(f"{term['weight']}:{','.join(map(str, term['nodes']))}" for term in terms)
 
 
 def manifests(policy: str = "policy.yaml") -> list[Document]:
@@ -136,7 +151,8 @@ async def install(cluster: Cluster, policy: str = "policy.yaml") -> None:
     await cluster.apply(manifests(policy))
     await cluster.wait(API, lambda found: bool(found["resources"]), what="the kind of the hints is served")
     keys = [*HINTED_KEYS, "DaemonSet.agent", "Node.alpha"]
-    await cluster.apply([hints_object("shop", dict.fromkeys(keys, HINT) | {"StatefulSet.broken": UNLISTED})])
+    broken = dict.fromkeys(("StatefulSet.broken", "StatefulSet.earlier-broken"), UNLISTED)
+    await cluster.apply([hints_object("shop", dict.fromkeys(keys, HINT) | broken)])
 
 
 @pytest.fixture(scope="module")
@@ -252,28 +268,49 @@ INVALID: Mapping[str, Callable[[Document], object]] = {
     "no nodes": lambda hints: term(hints).update(nodes=[]),
     "51 nodes": lambda hints: term(hints).update(nodes=[0] * 51),
     "a place before the first": lambda hints: term(hints).update(nodes=[-1]),
-    "11 terms": lambda hints: hints["hints"]["Deployment.web"].update(prefer=[{"weight": 1, "nodes": [0]}] * 11),
-    "a shared hint before the first": lambda hints: hints["workloads"].update({"Deployment.web": -1}),
-    "a shared hint beyond all": lambda hints: hints["workloads"].update({"Deployment.web": 500}),
-    "an empty shared hint": lambda hints: hints.update(sharedHints=[{}]),
-    "shared weight 101": lambda hints: hints.update(sharedHints=[{"avoid": {"weight": 101, "nodes": [0]}}]),
-    "an empty hint": lambda hints: hints["hints"].update({"Deployment.web": {}}),
+    "11 terms": lambda hints: hints["hints"][EARLIER[0]].update(prefer=[{"weight": 1, "nodes": [0]}] * 11),
+    "an empty hint": lambda hints: hints["hints"].update({EARLIER[0]: {}}),
     "no label value": lambda hints: hints.update(hostnames=["-alpha"]),
     "a long label value": lambda hints: hints.update(hostnames=["a" * 64]),
+    "a hint before the first": lambda hints: hints["workloads"].update({"Deployment.web": -1}),
+    "a hint beyond all": lambda hints: hints["workloads"].update({"Deployment.web": 5_000}),
+    **{
+        f"the hint '{text:.20}'": lambda hints, text=text: hints.update(distinctHints=[text])
+        for text in (
+            "",
+            "0:0",
+            "101:0",
+            "-101:0",
+            "5.5:0",
+            "1:",
+            "1:-1",
+            "1:0,",
+            "1:10000",
+            "1:0  1:0",
+            "-1:0 1:0",
+            "-1:0 -1:0",
+            " ".join(["1:0"] * 11),
+            "1:" + "0," * 1_500 + "0",
+        )
+    },
+    **{
+        f"the names '{names:.20}'": lambda hints, names=names: hints.update(nodes=names)
+        for names in ("", "-alpha", "alpha  beta", "alpha ", "a" * 64)
+    },
     "no time": lambda hints: hints.update(until="tomorrow"),
     "without a time": lambda hints: hints.pop("until"),
 }
 
 
 def term(hints: Document) -> Document:
-    found: Document = hints["hints"]["Deployment.web"]["prefer"][0]
+    found: Document = hints["hints"][EARLIER[0]]["prefer"][0]
     return found
 
 
 @pytest.mark.parametrize("change", INVALID)
 async def test_hints_that_would_make_a_pod_invalid_are_refused(api: Api, cluster: Cluster, change: str) -> None:
     """When they are written: a policy cannot ignore later what it produced."""
-    hints = yaml.safe_load(yaml.safe_dump(hints_object("quiet", {"Deployment.web": HINT})))
+    hints = json.loads(json.dumps(hints_object("quiet", {"Deployment.web": HINT, EARLIER[0]: HINT})))
     path = f"{API}/namespaces/quiet/placementhints?dryRun=All"
     await api.request("POST", path, hints)
     INVALID[change](hints)
@@ -439,7 +476,7 @@ async def test_new_pods_of_a_deployment_go_where_its_hint_leads(
         await scorer.publish("led", {f"Deployment.{app}": prefers(*nodes)}, ago=ago)
         stored = await cluster.wait(
             f"{API}/namespaces/led/placementhints/{NAME}",
-            lambda found, app=app: f"Deployment.{app}" in found.get("hints", {}),
+            lambda found, app=app: f"Deployment.{app}" in found.get("workloads", {}),
             what="the annotator has written the hint",
         )
         await Pods(api).until(True, "led", owner=f"ReplicaSet/{app}-1", labels={"pod-template-hash": "1"})
@@ -487,11 +524,11 @@ async def test_what_somebody_else_changed_is_written_again(api: Api, scorer: Sco
     path = f"{API}/namespaces/edited/placementhints/{NAME}"
     await api.apply([namespace("edited")])
     await scorer.publish("edited", {"Deployment.web": prefers("alpha")}, ago=60)
-    await cluster.wait(path, lambda found: found["hostnames"] == ["alpha"])
-    await api.patch(f"{path}?fieldManager=kubectl-edit", {"hostnames": ["delta"]})
+    await cluster.wait(path, lambda found: found["nodes"] == "alpha")
+    await api.patch(f"{path}?fieldManager=kubectl-edit", {"nodes": "delta"})
     await scorer.publish("edited", {"Deployment.web": prefers("beta")})
 
-    await cluster.wait(path, lambda found: found["hostnames"] == ["beta"])
+    await cluster.wait(path, lambda found: found["nodes"] == "beta")
 
 
 async def test_with_the_policy_all_hints_are_deleted(

@@ -12,13 +12,14 @@ from annotator.reviews import a_review
 from e2e.hinted_pods import AFFINITIES, HINTED_KEYS, Document
 
 from equipoise.annotator.decisions.hint_admission import Admission, NewPod, admit
-from equipoise.contracts.hints.hints_object import Hint, HintsObject, HintTerm
+from equipoise.contracts.hints.hints_object import HintsObject
 
 AT = datetime(2026, 11, 27, 9, tzinfo=UTC)
 HINT = {"prefer": [{"weight": 50, "nodes": [0, 1]}], "avoid": {"weight": 30, "nodes": [2]}}
 
 
 def stored(hints: Document, *, until: datetime = AT + timedelta(minutes=5)) -> HintsObject:
+    """With hints as earlier versions wrote them, which have the same effect."""
     document = {
         "metadata": {"name": "equipoise-hints", "namespace": "shop", "resourceVersion": "17"},
         "until": until.isoformat(),
@@ -47,31 +48,37 @@ def test_a_pod_gets_the_hint_of_its_workload_only(key: str) -> None:
     assert ("no_hint_of_workload", ()) == (other.result, other.patch)
 
 
-def test_a_pod_gets_the_hint_that_its_workload_shares_with_others() -> None:
-    """One that is not listed is no hint."""
-    hints = stored({})
-    terms = (Hint(prefer=(HintTerm(weight=50, nodes=(0, 1)),)),)
-    sharing = msgspec.structs.replace(hints, shared_hints=terms, workloads={"StatefulSet.db": 0})
-    unlisted = msgspec.structs.replace(sharing, workloads={"StatefulSet.db": 1})
-    own = stored({"StatefulSet.db": HINT} | {"Deployment.other": HINT})
-
-    assert "hinted" == admission(sharing, owner="StatefulSet/db").result
-    assert "no_hint_of_workload" == admission(unlisted, owner="StatefulSet/db").result
-    assert admission(own, owner="StatefulSet/db") == admission(
-        msgspec.structs.replace(own, shared_hints=terms, workloads={"StatefulSet.db": 0}), owner="StatefulSet/db"
+def with_text(hints: HintsObject, *texts: str, index: int = 0) -> HintsObject:
+    """With these hints beside those of an earlier version; StatefulSet.db has that with this index."""
+    return msgspec.structs.replace(
+        hints, nodes="alpha beta gamma", distinct_hints=texts, workloads={"StatefulSet.db": index}
     )
 
 
-def test_terms_name_the_nodes_of_the_hint() -> None:
+def test_a_hint_of_an_earlier_version_counts_before_one_of_this_version() -> None:
+    earlier = stored({"StatefulSet.db": HINT})
+
+    assert admission(earlier, owner="StatefulSet/db") == admission(with_text(earlier, "1:0"), owner="StatefulSet/db")
+
+
+@pytest.mark.parametrize(("text", "index"), [("1:3", 0), ("-1:0,-1", 0), ("1:0", 1)])
+def test_a_hint_that_is_not_listed_or_names_such_a_node_is_not_given(text: str, index: int) -> None:
+    found = admission(with_text(stored({}), text, index=index), owner="StatefulSet/db")
+
+    assert Admission(result="unlisted_node") == found
+
+
+@pytest.mark.parametrize("hints", [stored({"StatefulSet.db": HINT}), with_text(stored({}), "50:0,1 -30:2")])
+def test_terms_name_the_nodes_of_the_hint(hints: HintsObject) -> None:
     terms = [
         (each.value["weight"], *each.value["preference"]["matchExpressions"][0].values())
-        for each in admission(stored({"StatefulSet.db": HINT}), owner="StatefulSet/db").patch
+        for each in admission(hints, owner="StatefulSet/db").patch
         if each.path.endswith("/-")
     ]
 
     assert terms == [
-        (50, "kubernetes.io/hostname", "In", ["alpha", "beta"]),
-        (30, "kubernetes.io/hostname", "NotIn", ["gamma"]),
+        (50, "kubernetes.io/hostname", "In", ("alpha", "beta")),
+        (30, "kubernetes.io/hostname", "NotIn", ("gamma",)),
     ]
 
 

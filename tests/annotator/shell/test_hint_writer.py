@@ -317,13 +317,13 @@ async def test_a_shared_hint_is_written_once_for_all_workloads(world: HintWorld)
     assert "" == world.problems()
 
 
-async def test_a_definition_without_shared_hints_is_reported(world: HintWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_earlier_definition_is_reported(world: HintWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """The API server drops fields that it does not know. The problem ends with a write that it keeps."""
     create = world.kube.create
 
     async def drop(resource: Any, value: Any, **options: Any) -> Any:
         if isinstance(value, HintsObject):
-            value = msgspec.structs.replace(value, shared_hints=(), workloads={})
+            value = msgspec.structs.replace(value, nodes="", distinct_hints=())
         return await create(resource, value, **options)
 
     monkeypatch.setattr(world.kube, "create", drop)

@@ -36,12 +36,10 @@ HINTS = {
 
 
 def stored() -> HintsObject:
-    contents = stored_hints(HINTS, 10_000)
-    return HintsObject(
+    return msgspec.structs.replace(
+        stored_hints(HINTS, 10_000),
         metadata=ObjectMeta(resource_version="812"),
         until=datetime.fromtimestamp(NOW + 200, UTC),
-        hostnames=contents.hostnames,
-        hints=contents.hints,
     )
 
 
@@ -256,7 +254,7 @@ async def test_the_state_of_hints_is_unknown_if_they_may_not_be_listed() -> None
 
 def stored_until(until: float, hints: int = 3) -> HintsObject:
     return msgspec.structs.replace(
-        stored(), until=datetime.fromtimestamp(until, UTC), hints=dict(list(stored().hints.items())[:hints])
+        stored(), until=datetime.fromtimestamp(until, UTC), workloads=dict(list(stored().workloads.items())[:hints])
     )
 
 

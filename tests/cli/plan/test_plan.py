@@ -31,7 +31,7 @@ from equipoise.cli.plan.waiting import waiting_nodes
 from equipoise.cli.status.in_effect import InEffect
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
-from equipoise.contracts.hints.hints_object import HintsObject, stored_hints
+from equipoise.contracts.hints.hints_object import stored_hints
 from equipoise.contracts.hints.policy import NAME
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node
@@ -427,13 +427,8 @@ async def test_a_plan_shows_whether_hints_lead_replacements_to_their_targets() -
         labels = {"kubernetes.io/hostname": f"host-{name}"}
         kube.put(NODES, Node(metadata=ObjectMeta(name=name, labels=labels)))
     hint = WorkloadHint(prefer=(WeightedNodes(weight=100, hostnames=("host-node-b",)),))
-    contents = stored_hints({"Deployment.web": hint}, 1_000)
-    kube.put(
-        HINTS,
-        HintsObject(
-            metadata=ObjectMeta(name=NAME, namespace="shop"), hostnames=contents.hostnames, hints=contents.hints
-        ),
-    )
+    stored = stored_hints({"Deployment.web": hint}, 1_000)
+    kube.put(HINTS, msgspec.structs.replace(stored, metadata=ObjectMeta(name=NAME, namespace="shop")))
     plan = a_plan(pending=PENDING)
     pending = await target_hints(kube, plan)
     text = shown(plan, PlanHints(status=HintsState(state="on"), pending=pending))

@@ -86,7 +86,7 @@ def test_hints_have_the_space_that_the_names_of_workloads_leave(workloads: int, 
 
 @pytest.mark.parametrize("nodes", [100, 1_000])
 def test_the_size_of_hints_is_estimated_like_the_stored_one(nodes: int) -> None:
-    """Within a third, for hints of a usual size: the rest of the object has space for it."""
+    """For hints of a usual size, as large or up to half larger: what was decided to be shared has space."""
     settings = HintSettings()
     points = np.random.default_rng(1).uniform(1.0, 99.0, (20, nodes)).astype(np.float32)
     selection = select(points, np.ones((20, nodes), np.bool_), settings)
@@ -98,7 +98,6 @@ def test_the_size_of_hints_is_estimated_like_the_stored_one(nodes: int) -> None:
         assert hint is not None
         hints[f"Job.{row}"] = hint
     stored = stored_hints(hints, 2**20)
-    entries = [term.nodes for hint in stored.hints.values() for term in (*hint.prefer, hint.avoid) if term]
 
     assert MAX_BYTES > bytes_of_hints(selection).sum()
-    assert bytes_of_hints(selection).sum() == pytest.approx(sum(len(str(each)) + 30 for each in entries), rel=0.33)
+    assert 0.9 < bytes_of_hints(selection).sum() / sum(map(len, stored.distinct_hints)) < 1.5

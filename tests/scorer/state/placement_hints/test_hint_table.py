@@ -316,13 +316,13 @@ def test_one_object_has_space_for_the_hints_of_a_namespace_with_many_workloads()
     cluster = HintedCluster(LoadAware(window="5m"))
     for number in range(8):
         cluster.node(f"node-{number}", 1.0 + number)
-    for namespace, count in (("shop", 600), ("small", 3)):
+    for namespace, count in (("shop", 800), ("small", 3)):
         for number in range(count):
             cluster.measured(msgspec.structs.replace(a_workload(f"web-{number}"), namespace=namespace), 0.1)
     hints = cluster.update()
     by_key = {hint_key(workload): hint for workload, hint in hints.items() if workload.namespace == "shop"}
 
-    assert 600 == len(by_key) == len(workload_hints(stored_hints(by_key, MAX_BYTES)))
+    assert 800 == len(by_key) == len(workload_hints(stored_hints(by_key, MAX_BYTES)))
     assert 2 > len({id(hint) for hint in by_key.values()})
     assert 3 == len({id(hint) for workload, hint in hints.items() if workload.namespace == "small"})
 

@@ -20,10 +20,18 @@ MAX_WORKLOADS = 5_000
 MAX_TABLE = 5_000
 """The maximum number of nodes in the hints of one namespace."""
 
-MAX_SHARED = 500
-"""The maximum number of hints in one namespace that several workloads have."""
+_MAX_TEXT = 65_536
+"""The maximum number of characters of the names of all nodes: more than an object has."""
 
-LABEL_VALUE = "^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$"
+_MAX_HINT = 3_000
+"""The maximum number of characters of a hint: terms of `MAX_HOSTNAMES` nodes."""
+
+_LABEL = "[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"
+LABEL_VALUE = f"^{_LABEL}$"
+
+_WEIGHTED = "([1-9][0-9]?|100):[0-9]{1,4}(,[0-9]{1,4})*"
+_HINT_TEXT = f"^({_WEIGHTED}( {_WEIGHTED}){{0,{MAX_TERMS - 1}}}( -{_WEIGHTED})?|-{_WEIGHTED})$"
+"""Terms of preferred nodes, and then at most one of avoided nodes."""
 
 _TERM: dict[str, Any] = {
     "type": "object",
@@ -59,32 +67,41 @@ _SCHEMA: dict[str, Any] = {
             "type": "string",
             "format": "date-time",
         },
+        "nodes": {
+            "description": "Values of the label kubernetes.io/hostname, separated by spaces. The hints name nodes by "
+            "their place here, from 0.",
+            "type": "string",
+            "maxLength": _MAX_TEXT,
+            "pattern": f"^{_LABEL}( {_LABEL})*$",
+        },
+        "distinctHints": {
+            "description": "Each different hint once: weights and the places of nodes. Nodes of a weight with a minus "
+            "are avoided: all others get the weight.",
+            "type": "array",
+            "maxItems": MAX_WORKLOADS,
+            "items": {"type": "string", "maxLength": _MAX_HINT, "pattern": _HINT_TEXT},
+        },
+        "workloads": {
+            "description": "The place of the hint of each workload in `distinctHints`, from 0. By kind and name of the "
+            "workload, for example Deployment.web.",
+            "type": "object",
+            # The map has one writer. If it were not atomic, managedFields would repeat every key.
+            "x-kubernetes-map-type": "atomic",
+            "maxProperties": MAX_WORKLOADS,
+            "additionalProperties": {"type": "integer", "minimum": 0, "maximum": MAX_WORKLOADS - 1},
+        },
         "hostnames": {
-            "description": "Values of the label kubernetes.io/hostname. The hints name nodes by their place here.",
+            "description": "Of earlier versions: the nodes of `hints`.",
             "type": "array",
             "maxItems": MAX_TABLE,
             "items": {"type": "string", "maxLength": 63, "pattern": LABEL_VALUE},
         },
         "hints": {
-            "description": "By kind and name of the workload, for example Deployment.web.",
+            "description": "Of earlier versions: hints by kind and name of the workload.",
             "type": "object",
-            # The map has one writer. If it were not atomic, managedFields would repeat every key.
             "x-kubernetes-map-type": "atomic",
             "maxProperties": MAX_WORKLOADS,
             "additionalProperties": _HINT,
-        },
-        "sharedHints": {
-            "description": "Hints that several workloads have. `workloads` has their places here, from 0.",
-            "type": "array",
-            "maxItems": MAX_SHARED,
-            "items": _HINT,
-        },
-        "workloads": {
-            "description": "By kind and name of the workload: the place of its hint in `sharedHints`.",
-            "type": "object",
-            "x-kubernetes-map-type": "atomic",
-            "maxProperties": MAX_WORKLOADS,
-            "additionalProperties": {"type": "integer", "minimum": 0, "maximum": MAX_SHARED - 1},
         },
     },
 }

@@ -66,12 +66,14 @@ variables.owner.kind == 'ReplicaSet' && variables.owner.name.endsWith(variables.
 : variables.owner.kind == 'Job' && variables.owner.name.matches('^.+-[0-9]{8}$')
 ? 'CronJob.' + variables.owner.name.substring(0, variables.owner.name.size() - 9)
 : variables.owner.kind + '.' + variables.owner.name""",
-    # The hint of this workload alone, or the one that it shares with others.
-    "hint": """\
-params.?hints[?variables.key].hasValue() ? params.hints[variables.key]
-: params.?workloads[?variables.key].hasValue()
-? params.?sharedHints[?params.workloads[variables.key]].orValue({})
-: {}""",
+    # The terms of the hint, each as text.
+    "terms": """\
+params.?workloads[?variables.key].hasValue()
+? params.?distinctHints[?params.workloads[variables.key]].orValue('').split(' ').filter(term, term != '')
+: []""",
+    "nodes": "params.?nodes.orValue('').split(' ')",
+    # The hint as earlier versions wrote it.
+    "earlier": "params.?hints[?variables.key].orValue({})",
 }
 
 _NODE_AFFINITY = "spec.affinity.nodeAffinity"
@@ -82,19 +84,30 @@ def _path(field: str) -> str:
     return "/" + field.replace(".", "/")
 
 
-def _term(operator: str) -> str:
-    """The patch that adds the variable `term` as a preferred term, with the names of its nodes."""
+def _term(weight: str, operator: str, nodes: str) -> str:
+    """The patch that adds a preferred term with these expressions."""
     return f"""\
 JSONPatch{{op: 'add', path: '{_path(_PREFERRED)}/-',
   value: Object.{_PREFERRED}{{
-    weight: term.weight,
+    weight: {weight},
     preference: Object.{_PREFERRED}.preference{{
       matchExpressions: [Object.{_PREFERRED}.preference.matchExpressions{{
-        key: 'kubernetes.io/hostname', operator: '{operator}', values: term.nodes.map(node, params.hostnames[node])
+        key: 'kubernetes.io/hostname', operator: {operator}, values: {nodes}
       }}]
     }}
   }}
 }}"""
+
+
+_TERM = _term(
+    "int(term.split(':')[0].replace('-', ''))",
+    "term.startsWith('-') ? 'NotIn' : 'In'",
+    "term.split(':')[1].split(',').map(node, variables.nodes[int(node)])",
+)
+
+
+def _earlier_term(operator: str) -> str:
+    return _term("term.weight", f"'{operator}'", "term.nodes.map(node, params.hostnames[node])")
 
 
 def _missing(field: str, value: str) -> str:
@@ -108,13 +121,18 @@ _PATCHES = (
     _missing("spec.affinity", "Object.spec.affinity{}"),
     _missing(_NODE_AFFINITY, f"Object.{_NODE_AFFINITY}{{}}"),
     _missing(_PREFERRED, "[]"),  # terms that the user wrote remain, before those of the hint
-    f"variables.hint.?prefer.orValue([]).map(term, {_term('In')})",
-    f"(variables.hint.?avoid.hasValue() ? [variables.hint.avoid] : []).map(term, {_term('NotIn')})",
+    f"""\
+(variables.earlier.size() > 0 ? variables.earlier.?prefer.orValue([]).map(term, {_earlier_term("In")})
++ (variables.earlier.?avoid.hasValue() ? [variables.earlier.avoid] : []).map(term, {_earlier_term("NotIn")})
+: variables.terms.map(term, {_TERM}))""",
     _missing("metadata.annotations", "{}"),
     f"""\
 [JSONPatch{{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey('{HINTED}'),
   value: variables.key + '@' + params.metadata.resourceVersion}}]""",
 )
+
+
+_NO_HINT = "variables.earlier.size() == 0 && variables.terms.size() == 0"
 
 
 def named_expressions(expressions: Mapping[str, str]) -> list[dict[str, str]]:
@@ -142,7 +160,7 @@ def policy(version: str) -> dict[str, Any]:
             "mutations": [
                 {
                     "patchType": "JSONPatch",
-                    "jsonPatch": {"expression": "variables.hint.size() == 0 ? [] :\n" + "\n+ ".join(_PATCHES)},
+                    "jsonPatch": {"expression": f"{_NO_HINT} ? [] :\n" + "\n+ ".join(_PATCHES)},
                 }
             ],
         },

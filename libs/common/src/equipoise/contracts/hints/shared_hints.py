@@ -1,4 +1,4 @@
-"""Hints that several workloads of a namespace have. Messages and objects hold each of them once."""
+"""Hints that several workloads of a namespace have. A message holds each of them once."""
 
 from collections import Counter
 from collections.abc import Mapping

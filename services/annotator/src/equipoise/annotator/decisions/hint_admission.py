@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from equipoise.contracts.hints.hints_object import HintsObject, HintTerm
+from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects.metadata import ApiValue, OwnerReference, Time
 from equipoise.contracts.kubernetes.owners import TEMPLATE_HASHES
+from equipoise.contracts.messages.placement import WeightedNodes
 
 Result = Literal["hinted", "no_controller", "no_hints_in_namespace", "expired", "no_hint_of_workload", "unlisted_node"]
 """Whether a pod gets a hint, or why not."""
@@ -84,14 +85,13 @@ def admit(pod: NewPod, stored: HintsObject | None) -> Admission:
     if not _is_fresh(pod, stored):
         return Admission(result="expired")
     key = workload_key(owner, pod.metadata.labels or {})
+    if key not in stored.keys:
+        return Admission(result="no_hint_of_workload")
     hint = stored.hint(key)
     if hint is None:
-        return Admission(result="no_hint_of_workload")
-    try:
-        terms = [_term(term, "In", stored.hostnames) for term in hint.prefer]
-        terms += [_term(hint.avoid, "NotIn", stored.hostnames)] if hint.avoid else []
-    except IndexError:
         return Admission(result="unlisted_node")
+    terms = [_term(nodes, "In") for nodes in hint.prefer]
+    terms += [_term(hint.avoid, "NotIn")] if hint.avoid else []
     annotation = f"{key}@{stored.metadata.resource_version}"
     return Admission(result="hinted", patch=(*_missing(pod), *_added(terms), _annotated(annotation)))
 
@@ -120,13 +120,10 @@ def _is_fresh(pod: NewPod, stored: HintsObject) -> bool:
     return bool(times) and until is not None and all(time is not None and time < until for time in times)
 
 
-def _term(term: HintTerm, operator: str, hostnames: Sequence[str]) -> dict[str, Any]:
-    """The term as node affinity has it. Raises IndexError for a node that is not listed."""
-    if any(index < 0 for index in term.nodes):
-        raise IndexError
-    values = [hostnames[index] for index in term.nodes]
-    expression = {"key": HOSTNAME, "operator": operator, "values": values}
-    return {"weight": term.weight, "preference": {"matchExpressions": [expression]}}
+def _term(nodes: WeightedNodes, operator: str) -> dict[str, Any]:
+    """The term as node affinity has it."""
+    expression = {"key": HOSTNAME, "operator": operator, "values": nodes.hostnames}
+    return {"weight": nodes.weight, "preference": {"matchExpressions": [expression]}}
 
 
 def _missing(pod: NewPod) -> list[Operation]:

@@ -21,13 +21,7 @@ from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.contracts.bounds import CLOCK_TOLERANCE
 from equipoise.contracts.hints.definition import GROUP, KIND
-from equipoise.contracts.hints.hints_object import (
-    MAX_BYTES,
-    HintsObject,
-    StoredHints,
-    stored_hints,
-    workload_hints,
-)
+from equipoise.contracts.hints.hints_object import MAX_BYTES, HintsObject, stored_hints, workload_hints
 from equipoise.contracts.hints.policy import INSTALL, NAME, UNSUPPORTED
 from equipoise.contracts.hints.webhook import CONFIGURATION_KIND
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
@@ -66,10 +60,7 @@ NAMESPACES_PER_BATCH = 5
 MAX_BACKOFF = 120.0
 """The longest pause after a failed write, in seconds."""
 
-_OLD_DEFINITION = (
-    f"the API server drops the hints that several workloads share, because the kind {KIND} is that of an earlier "
-    f"version: {INSTALL}"
-)
+_OLD_DEFINITION = f"the API server drops the hints, because the kind {KIND} is that of an earlier version: {INSTALL}"
 
 
 class _Newest(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,8 +73,8 @@ class _Newest(msgspec.Struct, frozen=True, kw_only=True):
     hints: Mapping[str, WorkloadHint]
     """The hints for which the object has space."""
 
-    stored: StoredHints
-    """The same hints as the object holds them."""
+    stored: HintsObject
+    """The object with these hints, without metadata and time."""
 
     left_out: int
     """Workloads for whose hints the object has no space."""
@@ -165,7 +156,7 @@ class HintWriter:
             return False
         hints = message.by_workload
         stored = stored_hints(hints, MAX_BYTES)
-        kept = {key: hint for key, hint in hints.items() if key in stored.hints or key in stored.workloads}
+        kept = {key: hint for key, hint in hints.items() if key in stored.workloads}
         newest = _Newest(
             computed_at=message.computed_at,
             replacing=message.replacing,
@@ -333,20 +324,14 @@ class HintWriter:
         metadata = ObjectMeta(
             name=NAME, namespace=name, resource_version=namespace.version, owner_references=[self._policy]
         )
-        value = HintsObject(
-            metadata=metadata,
-            until=datetime.fromtimestamp(wanted.until, UTC),
-            hostnames=namespace.newest.stored.hostnames,
-            hints=namespace.newest.stored.hints,
-            shared_hints=namespace.newest.stored.shared_hints,
-            workloads=namespace.newest.stored.workloads,
-        )
+        until = datetime.fromtimestamp(wanted.until, UTC)
+        value = msgspec.structs.replace(namespace.newest.stored, metadata=metadata, until=until)
         writing = self._kube.replace(HINTS, value) if namespace.version else self._kube.create(HINTS, value)
         stored = await self._send(writing)
         namespace.version, namespace.written = stored.metadata.resource_version, wanted
         namespace.backoff, namespace.refusal = 0.0, ""
-        if value.shared_hints:
-            self._health.set_problem("shared hints", None if stored.shared_hints else _OLD_DEFINITION)
+        if value.distinct_hints:
+            self._health.set_problem("definition", None if stored.distinct_hints else _OLD_DEFINITION)
         self._results.labels(KIND, "written").inc()
 
     async def _send(self, request: Awaitable[HintsObject]) -> HintsObject:

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from equipoise.annotator.decisions.hint_admission import NewPod, admit
 from equipoise.annotator.settings import HintsWebhookSettings
 from equipoise.contracts.connection_limits import ConnectionLimits
-from equipoise.contracts.hints.hints_object import Hint, HintsObject, HintTerm
+from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.hints.webhook import PODS_PATH, PROBE_KEY, PROBE_PATH, TIMEOUT_SECONDS
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.configuration import ConfigurationError
@@ -46,8 +46,9 @@ _STOP_SECONDS = 2.0
 PROBE_HINTS = HintsObject(
     metadata=ObjectMeta(resource_version="probe"),
     until=datetime(9999, 1, 1, tzinfo=UTC),
-    hostnames=("probe",),
-    hints={PROBE_KEY: Hint(prefer=(HintTerm(weight=1, nodes=(0,)),))},
+    nodes="probe",
+    distinct_hints=("1:0",),
+    workloads={PROBE_KEY: 0},
 )
 """The hints for requests that only test the webhook."""
 

@@ -11,8 +11,8 @@ from equipoise.scorer.decisions.placement_hints.selection import Selection
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 
 _BYTES_OF_INDEX = 4
-_BYTES_OF_TERMS = 150
-"""The weights and the names of the fields of a hint."""
+_BYTES_OF_TERMS = 30
+"""The weights of a hint, with colons and spaces."""
 
 _BYTES_OF_KEY = 45
 """The name of a workload, and the place of its hint, usually or less."""

@@ -277,7 +277,7 @@ class HintTable:
 
     def _offered(self, snapshot: NodeSnapshot, workloads: Sequence[Workload]) -> OfferedHints:
         """No hints yet, for the namespaces with so many workloads that these must share hints."""
-        name_bytes = np.array([len(name) + 3 for name in snapshot.hostnames], np.intp)
+        name_bytes = np.array([len(name) + 1 for name in snapshot.hostnames], np.intp)
         counts = Counter(workload.namespace for workload in workloads)
         space = {
             name: space_for_hints(count)
