@@ -14,6 +14,7 @@ from equipoise.cli.doctor.checks.versions import kubernetes_finding
 from equipoise.cli.doctor.environment import Finding
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.helm import run_helm
+from equipoise.cli.install.existing_secrets import existing_secrets
 from equipoise.cli.install.given_values import given_values
 from equipoise.cli.prepare.storage import missing_storage
 from equipoise.cli.prometheus.trusted import Servers, known_servers, names_of
@@ -106,6 +107,7 @@ async def checks(kube: Kube, request: Request, namespace: str, clock: Clock) -> 
         findings.append(NO_IMAGE)
     if given.isdisjoint(STORAGE) and (problem := await missing_storage(kube, namespace)):
         findings.append(Finding("warning", "storage", problem))
+    findings += await existing_secrets(kube, namespace, given, kube.server_time(clock.now()))
     if problem := job_quota_problem(await kube.list(QUOTAS, namespace)):
         findings.append(Finding("warning", "quota", problem))
     if given.isdisjoint(SOURCE):
