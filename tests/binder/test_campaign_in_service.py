@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from binder.campaigns import a_campaign, an_effect
-from binder.worlds import GENEROUS, OWN, World
+from binder.worlds import GENEROUS, LEADER, OWN, World
 from builders import NOW
 from bus_worlds import NatsWorld
 from cli.buses import Bus
@@ -33,6 +34,8 @@ LIMITS = Limits(
 
 EVALUATIONS = "decision.descheduler.>"
 """A part of the subject in the permissions to read evaluations."""
+
+SECOND_LEADER = msgspec.structs.replace(LEADER, transitions=2, holder="descheduler-2")
 
 EVICTED, REFUSED = Outcome.EVICTED, Outcome.REJECTED_LIMIT
 
@@ -175,6 +178,20 @@ async def test_a_campaign_goes_on_after_all_binders_were_killed(world: World) ->
     await world.propose("web-3")
     assert [eviction.name for eviction in world.evicted] == ["web-1", "web-2"]
     assert (campaign(world).name, campaign(world).used) == ("chg-1", 2)
+
+
+async def test_a_new_leader_of_the_descheduler_has_what_is_left_of_the_budget(world: World) -> None:
+    """Whatever it knows of the moves before it: they are counted in the ledger."""
+    await two_binders(world)
+    await start(world, budget=2)
+    await world.propose("web-1")
+    world.elect_another_leader()
+    await publish_evaluation(world, 0.6, campaign=CampaignEffect())
+    await world.propose("web-2", "web-3", epoch=SECOND_LEADER)
+    await world.clock.advance(12.0)
+
+    assert len(world.evicted) == campaign(world).used == 2
+    assert campaign(world).ended == "used its budget of 2 moves"
 
 
 async def test_dry_runs_use_no_move_of_a_campaign(world: World) -> None:

@@ -801,6 +801,20 @@ DEFECTS = (
         tests="tests/cli/test_visible_output.py::test_whatever_a_command_prints_is_text",
     ),
     _defect(
+        "a shared hint of other workloads",
+        (f"{CONTRACTS}/hints/hints_object.py", "workloads[key] = places[hint]", "workloads[key] = 0"),
+        tests="tests/contracts/hints/test_hints.py::test_an_object_holds_a_hint_once_that_several_workloads_have",
+    ),
+    _defect(
+        "hints shared although they lead to loaded nodes",
+        (
+            f"{SCORER}/decisions/placement_hints/sharing.py",
+            "        lost = np.maximum(lost, worst",
+            "        lost = np.minimum(lost, worst",
+        ),
+        tests="tests/scorer/decisions/placement_hints/test_sharing.py::test_a_workload_loses_what_avoided_nodes_have_more",
+    ),
+    _defect(
         "hints that make a pod too large",
         (
             f"{CONTRACTS}/hints/policy.py",

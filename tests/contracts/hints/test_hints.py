@@ -31,13 +31,17 @@ weighted = st.builds(
     weight=st.integers(1, 100),
     hostnames=st.lists(st.sampled_from(NODES), min_size=1, max_size=50).map(tuple),
 )
-hints = st.dictionaries(
-    st.text(st.characters(codec="ascii", categories=["L"]), min_size=1),
-    st.builds(WorkloadHint, prefer=st.lists(weighted, max_size=4).map(tuple), avoid=st.none() | weighted).filter(
-        lambda hint: hint.prefer or hint.avoid
-    ),
-    max_size=10,
+single_hints = st.builds(
+    WorkloadHint, prefer=st.lists(weighted, max_size=4).map(tuple), avoid=st.none() | weighted
+).filter(lambda hint: hint.prefer or hint.avoid)
+hints = st.lists(single_hints, min_size=1, max_size=3).flatmap(
+    lambda common: st.dictionaries(
+        st.text(st.characters(codec="ascii", categories=["L"]), min_size=1),
+        st.sampled_from(common) | single_hints,
+        max_size=10,
+    )
 )
+"""Hints of workloads, some of which several have."""
 
 
 def a_hint(nodes: list[str]) -> WorkloadHint:
