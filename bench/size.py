@@ -39,6 +39,7 @@ from equipoise.reclaimer.decisions.evaluation import evaluate
 from equipoise.reclaimer.service import NODES_AT_A_TIME
 from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.reclaimer.state.latest_nodes import LatestNodes
+from equipoise.runtime.process.heap import use_one_heap
 from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.scorer.decisions.extender_protocol import parse_request, write_priorities
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
@@ -191,6 +192,7 @@ def main() -> None:
 if __name__ == "__main__":
     if sys.argv[1:]:
         reduce_gc_frequency()
+        use_one_heap()
         figures = PARTS[sys.argv[1]](int(sys.argv[2]))
         print(json.dumps(figures | {"memory, MB": peak_mb()}))
     else:

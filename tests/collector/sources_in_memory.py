@@ -50,6 +50,7 @@ class FakeSource:
     """Values that replace those of all nodes, by node."""
 
     pressure_fails: str = ""
+    pressure_queries: list[PressureQuery] = field(default_factory=list)
 
     async def run(self) -> None:
         self.runs = True
@@ -85,16 +86,23 @@ class FakeSource:
         ]
 
     async def pressure(self, query: PressureQuery) -> list[Sample]:
+        self.pressure_queries.append(query)
         await self._respond()
         if self.pressure_fails:
             raise SourceError(self.pressure_fails)
         if query.subject == "node":
             exported = self.nodes if self.pressures and query.exporter == NODE_EXPORTER else ()
-            return [a_pressure(query, self.pressures | self.node_pressures.get(node, {}), node) for node in exported]
+            return [
+                a_pressure(query, self.pressures | self.node_pressures.get(node, {}), node)
+                for node in exported
+                if is_queried(query, node)
+            ]
+        if query.measure == "series":
+            return [a_pressure(query, {}, node) for _, _, node in self.pods]
         return [
             a_pressure(query, self.pressures, node, namespace, pod)
             for namespace, pod, node in self.pods
-            if query.measure in self.pressures
+            if query.measure in self.pressures and is_queried(query, node)
         ]
 
     async def _respond(self) -> None:
@@ -112,7 +120,7 @@ def has_value(query: MetricQuery, usage: Usage) -> bool:
     return (query.aggregate != "newest" or usage.age < 300) and sample_count(query, usage) >= query.min_samples
 
 
-def is_queried(query: MetricQuery, node: str) -> bool:
+def is_queried(query: MetricQuery | PressureQuery, node: str) -> bool:
     return query.nodes is None or (query.nodes.label == "node" and node in query.nodes.values)
 
 
@@ -145,4 +153,10 @@ def a_pressure(
 ) -> Sample:
     value = query.at - 5.0 if query.measure == "newest" else values.get(query.measure, 1_000.0)
     labels = {"node": node, "namespace": namespace, "pod": pod}
-    return Sample(origin=Origin(node=node), namespace=namespace, pod=pod, series=series_name(labels), value=value)
+    return Sample(
+        origin=Origin(node=node, label="node", text=node),
+        namespace=namespace,
+        pod=pod,
+        series=series_name(labels),
+        value=value,
+    )

@@ -16,6 +16,7 @@ from equipoise.runtime.kubernetes.client import NODES, PODS
 NO_PROFILE = ProfileSettings(enabled=False)
 ONE = CollectorSettings(profile=NO_PROFILE)
 TWO = CollectorSettings(shards=2, profile=NO_PROFILE)
+PRESSURES = {"cpu": 0.3, "memory": 0.0, "io": 0.05, "throttled": 0.2}
 
 
 async def measured(
@@ -33,6 +34,7 @@ async def measured(
     async with cluster.bus:
         for replica in replicas:
             await cluster.begin(replica, settings)
+            cluster.sources[replica].pressures = PRESSURES
             for number, usage in enumerate(cluster.sources[replica].pods.values()):
                 usage.cpu, usage.memory = 0.1 * number, GIB * number
         await cluster.advance(1_200)
@@ -59,6 +61,11 @@ async def test_two_shards_publish_what_one_collector_publishes() -> None:
     assert nodes.keys() == of_two.keys()
     for name, node in nodes.items():
         assert (node.pods, node.base) == (of_two[name].pods, of_two[name].base)
+        assert node.pressure is not None
+        assert node.pressure.pods
+        other = of_two[name].pressure
+        assert other is not None
+        assert (node.pressure.waiting, node.pressure.pods) == (other.waiting, other.pods)
         means = {window: usage.mean for window, usage in node.windows.items()}
         assert means == {window: usage.mean for window, usage in of_two[name].windows.items()}
     assert 10 == len(workloads)
@@ -67,8 +74,8 @@ async def test_two_shards_publish_what_one_collector_publishes() -> None:
         assert workload.replicas == workloads_of_two[name].replicas == 4
         assert {"5m", "15m"} == workload.windows.keys() == workloads_of_two[name].windows.keys()
         for window, usage in workload.windows.items():
-            other = workloads_of_two[name].windows[window].mean
-            assert (usage.mean.cpu, usage.mean.memory) == pytest.approx((other.cpu, other.memory))
+            of_both = workloads_of_two[name].windows[window].mean
+            assert (usage.mean.cpu, usage.mean.memory) == pytest.approx((of_both.cpu, of_both.memory))
 
 
 async def test_each_of_two_replicas_queries_the_series_of_its_own_nodes() -> None:
@@ -86,11 +93,27 @@ async def test_each_of_two_replicas_queries_the_series_of_its_own_nodes() -> Non
     assert not named["one"] & named["two"]
 
 
+async def test_queries_about_pressure_are_divided_too() -> None:
+    """All but the few that find the labels of nodes."""
+    cluster, _, _ = await measured(TWO, ["one", "two"])
+    named: dict[str, set[str]] = {}
+    for replica, source in cluster.sources.items():
+        limited = [query.nodes for query in source.pressure_queries if query.nodes is not None]
+        named[replica] = set(limited[-1].values)
+        assert {"newest", "series"} == {query.measure for query in source.pressure_queries if query.nodes is None}
+        assert len(source.pressure_queries) - len(limited) < len(limited) / 10
+    assert named["one"] | named["two"] == set(cluster.usage)
+    assert not named["one"] & named["two"]
+
+
 async def test_a_single_shard_queries_and_subscribes_as_if_there_were_none() -> None:
     """No query names a node, none is added, and no message of another collector is received."""
     cluster, _, _ = await measured(ONE, ["one"])
     queries = cluster.sources["one"].queries
     assert {None} == {query.nodes for query in queries}
+    about_pressure = cluster.sources["one"].pressure_queries
+    assert {None} == {query.nodes for query in about_pressure}
+    assert "series" not in {query.measure for query in about_pressure}
     assert {1} == {
         sum(other.at == query.at and other == query for other in queries)
         for query in queries

@@ -18,6 +18,7 @@ from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.shell.pressure_measurement import PressureMeasurement
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.pressure import PressureStore
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.values.pressure import NodePressure, Pressure
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.process.clock import SystemClock
@@ -86,11 +87,11 @@ def url(testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) ->
     exporter.close()
 
 
-async def measured(url: str) -> dict[str, NodePressure | None]:
-    """The pressure of every node; `web` and `calm` run on `exported`."""
+async def measured(url: str, *, divided: bool = False) -> dict[str, NodePressure | None]:
+    """The pressure of every node; `web` and `calm` run on `exported`. `divided`: by queries that name the nodes."""
     source = PrometheusSource(PrometheusSettings(url=url), memory="workingSet", clock=SystemClock())
     store = PressureStore(60.0)
-    measurement = PressureMeasurement(source=source, enabled=True, store=store)
+    measurement = PressureMeasurement(source=source, enabled=True, store=store, load=LoadSettings())
     target = MeasurementTarget(since=0.0, capacity=Resources(), node="exported")
     pods = {("shop", "web"): target, ("shop", "calm"): target}
     try:
@@ -101,8 +102,10 @@ async def measured(url: str) -> dict[str, NodePressure | None]:
             names=node_names({node: [address] for node, address in ADDRESSES.items()}),
         )  # fmt: skip
         nodes = dict.fromkeys(ADDRESSES, MeasurementTarget(since=0.0, capacity=Resources()))
-        await measurement.measure_nodes(nodes, {node: node for node in nodes}, criteria)
-        await measurement.measure_pods(pods, {name: name[1] for name in pods}, criteria)
+        cluster = ADDRESSES if divided else None
+        await measurement.measure_nodes(nodes, {node: node for node in nodes}, criteria, cluster)
+        await measurement.measure_pods(pods, {name: name[1] for name in pods}, criteria, cluster)
+        assert not measurement.undivided
         assert not measurement.warning.startswith("pressure of")
     finally:
         source.close()
@@ -126,10 +129,12 @@ def as_exported(found: Mapping[str, NodePressure | None]) -> bool:
 
 
 async def test_pressure_is_measured_as_it_is_exported(url: str) -> None:
-    """Takes seconds: a window has to be covered by samples. What cannot be true is unknown."""
+    """Takes seconds: a window has to be covered by samples. What cannot be true is unknown. Queries that name the
+    nodes find the same."""
     async with asyncio.timeout(60):
         while not as_exported(found := await measured(url)):  # noqa: ASYNC110  Prometheus does not notify about scrapes
             await asyncio.sleep(EVERY_SCRAPE)
+    assert as_exported(await measured(url, divided=True))
     silent, scaled = found["silent"], found["scaled"]
 
     assert silent is not None

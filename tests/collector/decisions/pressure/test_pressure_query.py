@@ -1,8 +1,10 @@
 """The PromQL of pressure."""
 
+import msgspec
 from builders import NOW
 
 from equipoise.collector.decisions.pressure.pressure_query import ROOT_CGROUP, PressureQuery
+from equipoise.collector.decisions.query import NodeMatcher
 
 OF_NODES = PressureQuery(subject="node", length=300.0, at=NOW, min_samples=16)
 OF_PODS = PressureQuery(subject="pod", length=300.0, at=NOW)
@@ -31,3 +33,9 @@ def test_containers_stand_for_a_pod_without_a_series_of_its_own() -> None:
     )
     assert 'container=""' in whole
     assert 'container=""' not in any_series
+
+
+def test_a_query_about_some_nodes_names_them() -> None:
+    query = msgspec.structs.replace(OF_NODES, nodes=NodeMatcher("instance", ("a:9100", "b:9100")))
+    counter = 'node_pressure_cpu_waiting_seconds_total{instance=~"a:9100|b:9100",job="node"}'
+    assert f"timestamp({counter})" == query.about("newest").promql({"job": "node"})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.collector.sources.prometheus import json_document as document
-from equipoise.collector.sources.prometheus.json_document import decode_document
+from equipoise.collector.sources.prometheus.json_document import SeriesInParts, decode_document
 
 TRAPS = ['},{"metric":', '"},{"metric":{', "\\", "]}}", "a", "", "ä"]
 TEXTS = st.sampled_from(TRAPS) | st.text(max_size=20)
@@ -26,7 +26,7 @@ def a_body(series: Any, **end: Any) -> bytes:
 
 def plain(read: Any) -> Any:
     """A document with every element read."""
-    return msgspec.json.decode(msgspec.json.encode(read))
+    return msgspec.json.decode(msgspec.json.encode(read, enc_hook=list))
 
 
 @given(series=st.lists(SERIES, max_size=30), end=ENDS, part=st.integers(1, 300))
@@ -43,7 +43,7 @@ def test_a_truncated_body_is_an_error(part: int, length: int) -> None:
     """Whether it is decoded in parts or not."""
     body = a_body([{"metric": {"pod": f"web-{number}"}, "value": [1, "2"]} for number in range(30)])
     with pytest.raises(msgspec.DecodeError):
-        decode_document(body[: min(length, len(body) - 1)], part)
+        plain(decode_document(body[: min(length, len(body) - 1)], part))
 
 
 @given(part=st.integers(1, 300), place=st.integers(0, 29))
@@ -51,7 +51,7 @@ def test_one_broken_series_makes_the_body_invalid(part: int, place: int) -> None
     """Wherever it is."""
     body = a_body([{"metric": {"pod": f"web-{number:02}"}, "value": [1, "2"]} for number in range(30)])
     with pytest.raises(msgspec.DecodeError):
-        decode_document(body.replace(f'"web-{place:02}"'.encode(), b'"web"-'), part)
+        plain(decode_document(body.replace(f'"web-{place:02}"'.encode(), b'"web"-'), part))
 
 
 def test_parts_have_a_limited_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,11 +69,21 @@ def test_parts_have_a_limited_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document, "_DOCUMENT", Watching(document._DOCUMENT))
     monkeypatch.setattr(document, "_SERIES", Watching(document._SERIES))
     body = a_body([{"metric": {"pod": f"web-{number}"}, "value": [1, "2"]} for number in range(2_000)])
-    assert len(decode_document(body, 5_000)["data"]["result"]) == 2_000
+    assert len(list(decode_document(body, 5_000)["data"]["result"])) == 2_000
     assert sum(read) >= len(body)
     assert len(read) <= len(body) / 5_000 + 1
     assert max(read) < 2 * 5_000 + 100
     assert max(read[1:]) < 5_000 + 100
+
+
+def test_a_part_is_decoded_when_its_series_are_read() -> None:
+    """The objects of all series would need more memory than the body."""
+    body = a_body([{"metric": {"pod": f"web-{number:02}"}, "value": [1, "2"]} for number in range(30)])
+    result = decode_document(body.replace(b'"web-20"', b'"web"-'), 100)["data"]["result"]
+    assert isinstance(result, SeriesInParts)
+    assert b'{"pod":"web-00"}' == bytes(next(iter(result)).metric)
+    with pytest.raises(msgspec.DecodeError):
+        list(result)
 
 
 def test_a_matrix_is_decoded_in_parts_too() -> None:

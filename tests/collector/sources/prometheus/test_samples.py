@@ -225,3 +225,11 @@ def test_series_can_be_identified_by_name_alone() -> None:
     first, second = identified_by_name([a_sample("a"), Sample(origin=Origin(node="a"), series="", value=2.0)])
 
     assert first.series == second.series
+
+
+def test_a_part_that_is_no_json_makes_the_whole_result_unknown() -> None:
+    series = [f'{{"metric":{{"node":"n-{number}"}},"value":[1,"2"]}}' for number in range(30)]
+    series[20] = '{"metric":{"node"-}}'
+    body = '{"status":"success","data":{"resultType":"vector","result":[' + ",".join(series) + "]}}"
+    with pytest.raises(SourceError, match="no JSON"):
+        vector(result_of(decode_document(body.encode(), 100), "vector"), "node", LabelCache(("node",)))

@@ -224,7 +224,7 @@ class Collector:
             self.health.set_problem(self.settings.source, self._measurement.problem or None)
             self.health.set_problem("clock", self._measurement.clock_warning)
             self.health.set_problem("pods", self._measurement.pods_problem or None)
-            self.health.set_problem("shards", self._measurement.divided.problem or None)
+            self.health.set_problem("shards", self._measurement.undivided or None)
             self._metrics.on_pressure(self._measurement.pressure.store.waiting(self._measurement.source_now()))
             self.health.set_problem("pressure", self._measurement.pressure.warning or None)
             with self.health.unreadable.guard("measurements", f"the publication of the window {window.name}"):

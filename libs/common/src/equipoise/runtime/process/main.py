@@ -24,6 +24,7 @@ from equipoise.runtime.configuration import Configuration, ConfigurationError, l
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.heap import use_one_heap
 from equipoise.runtime.process.lifecycle import Process, Runtime, Start
 from equipoise.runtime.process.logging import configure_logging
 
@@ -129,6 +130,7 @@ def run(
 
     try:
         reduce_gc_frequency()
+        use_one_heap()
         watch = FileWatch(Path(path)) if path else None
         code = asyncio.run(_until_signalled(service, load, watch, start, kube, bus, stop_limit))
     except ConfigurationError as error:

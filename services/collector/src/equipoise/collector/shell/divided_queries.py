@@ -17,11 +17,9 @@ from equipoise.collector.decisions.other_cluster import nodes_of_another_cluster
 from equipoise.collector.decisions.query import MetricQuery, NodeMatcher, ResourceName, Sample, SourceError, Subject
 from equipoise.collector.decisions.scrape_choice import Scrapes, choose_scrapes, jobs_of
 from equipoise.collector.sources import MetricSource
+from equipoise.collector.state.search_times import SearchTimes
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.runtime.async_tools.batching import in_thread_if_many
-
-SEARCHES_WHILE_MISSING = 5.0
-"""The number of searches in a shortest window while a node has no series."""
 
 SERIES_OF_PODS = ("pods", "containers")
 
@@ -44,9 +42,7 @@ class DividedQueries:
 
     def __post_init__(self) -> None:
         self._labels: dict[Subject, NodeLabel] = {}
-        self._searched_at: float | None = None
-        self._known = frozenset[str]()
-        self._missing = frozenset[str]()
+        self._times = SearchTimes(length=self.length, period=self.period)
         self._searching = asyncio.Lock()
 
     @property
@@ -67,20 +63,10 @@ class DividedQueries:
         """
         # At a start, all windows are measured at the same time.
         async with self._searching:
-            if self._is_due(at, nodes):
+            label = self._labels.get("node")
+            if self._times.is_due(at, nodes, label.values if label else ()):
                 await self._search(at, names, cluster, scrapes)
-                self._searched_at, self._known, self._missing = at, frozenset(nodes), frozenset()
-
-    def _is_due(self, at: float, nodes: Collection[str]) -> bool:
-        if self._searched_at is None or not 0.0 <= at - self._searched_at < self.period:
-            return True
-        label = self._labels.get("node")
-        known = self._known if label is None else self._known | label.values.keys()
-        missing = [node for node in nodes if label is None or node not in label.values]
-        if any(node not in known for node in missing):
-            return True  # it is new
-        waits = at - self._searched_at < self.length / SEARCHES_WHILE_MISSING
-        return not waits and bool(missing or self._missing & set(nodes))
+                self._times.on_search(at, nodes)
 
     async def _search(self, at: float, names: NodeNames, cluster: Collection[str], scrapes: ScrapesBySubject) -> None:
         for subject, of_subject in scrapes.items():
@@ -141,4 +127,4 @@ class DividedQueries:
 
     def on_missing(self, nodes: Iterable[str]) -> None:
         """Records nodes of which a round found no series, or none of pods: their labels may have changed."""
-        self._missing |= frozenset(nodes)
+        self._times.on_missing(nodes)

@@ -76,6 +76,7 @@ class Measurement:
             source=self.source,
             enabled=self.settings.pressure,
             store=PressureStore(self.load.lifetime(self.load.shortest)),
+            load=self.load,
         )
         self.other_shards = OtherShards(self.load.lifetime(self.load.shortest))
         self.divided = DividedQueries(
@@ -100,6 +101,11 @@ class Measurement:
     def problem(self) -> str:
         """What went wrong in the last round of each window; empty when nothing did."""
         return "; ".join(dict.fromkeys(self._problems.values()))
+
+    @property
+    def undivided(self) -> str:
+        """Why queries are about the nodes of all shards; empty if none is, or if there is one shard."""
+        return "; ".join(filter(None, (self.divided.problem, self.pressure.undivided)))
 
     @property
     def other_cluster(self) -> str:
@@ -178,6 +184,10 @@ class Measurement:
     def _cluster_nodes(self) -> set[str]:
         return {*self.placement.nodes, *self.known_nodes(), *self.placement.removed}
 
+    def _divided_cluster(self) -> set[str] | None:
+        """The nodes of the cluster if queries are divided; None: they are about all nodes."""
+        return None if self.owns is None else self._cluster_nodes()
+
     def criteria(self, window: Window, at: float, subject: Subject, nodes: Iterable[str] = ()) -> WindowCriteria:
         """The criteria for the samples of a window that ends at `at`. The queries are limited to these nodes if they
         can be."""
@@ -237,7 +247,7 @@ class Measurement:
                 resource, why = min(recent_failed.items())
                 self._problems[_RECENT] = f"{self.settings.source}: {resource} of nodes in the last scrapes: {why}"
             uids = {name: node.metadata.uid for name, node in nodes.items()}
-            await self.pressure.measure_nodes(targets, uids, criteria)
+            await self.pressure.measure_nodes(targets, uids, criteria, self._divided_cluster())
             recently = recent_usage(new, recent, measured.readings, criteria.names, measured.scrapes)
             self._utilization.record_recent({nodes[name].metadata.uid: used for name, used in recently.items()}, length)
         self._utilization.retain(node.metadata.uid for node in self._own_nodes().values())
@@ -279,7 +289,7 @@ class Measurement:
         if self.other_cluster:
             return []
         uids = {name: pod.placed.uid for name, pod in tracked.items()}
-        await self.pressure.measure_pods(targets, uids, criteria)
+        await self.pressure.measure_pods(targets, uids, criteria, self._divided_cluster())
         if measured.usage or not measured.failed:
             sample_times = {
                 name: self._utilization.sampled_at(node.metadata.uid) for name, node in self.placement.nodes.items()

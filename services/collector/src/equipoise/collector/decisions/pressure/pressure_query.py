@@ -10,16 +10,17 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from equipoise.collector.decisions.profiles.pod_cgroups import CONTAINERS, WHOLE_POD
-from equipoise.collector.decisions.profiles.query_profile import Matchers, milliseconds, selector
-from equipoise.collector.decisions.query import PodSeries, Subject
+from equipoise.collector.decisions.profiles.query_profile import Matchers, milliseconds, one_of, selector
+from equipoise.collector.decisions.query import NodeMatcher, PodSeries, Subject
 
 PressureResource = Literal["cpu", "memory", "io"]
 PRESSURE_RESOURCES: tuple[PressureResource, ...] = get_args(PressureResource)
 
-Measure = PressureResource | Literal["total", "newest", "throttled", "disk"]
+Measure = PressureResource | Literal["total", "newest", "throttled", "disk", "series"]
 """What a query is about. `cpu`, `memory`, `io`: the share of time in which a process waited. Of nodes, `total` is the
 newest value of the counter of CPU in seconds, and `newest` the time of this sample. Of pods, `throttled` is the share
-of periods in which a limit stopped them, and `disk` the bytes per second that they read and write."""
+of periods in which a limit stopped them, `disk` the bytes per second that they read and write, and `series` one sample
+of each node and scrape."""
 
 NODE_MEASURES: tuple[Measure, ...] = (*PRESSURE_RESOURCES, "total", "newest")
 POD_MEASURES: tuple[Measure, ...] = (*PRESSURE_RESOURCES, "throttled", "disk")
@@ -32,6 +33,13 @@ LEAST_DISK = float(2**20)
 
 _CGROUP_LABELS = "container, id, image, name, cpu"
 """The labels that distinguish the cgroups of one pod."""
+
+_METRICS_OF_PODS = (
+    "container_pressure_cpu_waiting_seconds_total",
+    "container_cpu_cfs_periods_total",
+    "container_fs_reads_bytes_total",
+)
+"""Each node with values of a pod has one of these."""
 
 
 class PressureCounter(NamedTuple):
@@ -64,11 +72,15 @@ class PressureQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     exporter: PressureCounter = NODE_EXPORTER
     pod_series: PodSeries = "pods"
+    nodes: NodeMatcher | None = None
+    """The nodes whose series are queried; None: all."""
 
     def about(self, measure: Measure) -> "PressureQuery":
         return msgspec.structs.replace(self, measure=measure)
 
     def promql(self, matchers: Matchers) -> str:
+        if self.nodes is not None:
+            matchers = {**matchers, self.nodes.label: self.nodes.values}
         return self._of_pods(matchers) if self.subject == "pod" else self._of_nodes(matchers)
 
     def _of_nodes(self, matchers: Matchers) -> str:
@@ -83,6 +95,10 @@ class PressureQuery(msgspec.Struct, frozen=True, kw_only=True):
         def rate(metric: str, *conditions: str) -> str:
             return f"rate({selector(metric, matchers, *conditions)}[{milliseconds(self.length)}])"
 
+        if self.measure == "series":
+            metrics = one_of("__name__", _METRICS_OF_PODS)
+            series = selector("", matchers, metrics, 'pod!=""')
+            return f"count without ({_CGROUP_LABELS}, namespace, pod, uid, device) ({series})"
         if self.measure == "throttled":
             throttled, periods = (
                 rate(f"container_cpu_cfs_{name}periods_total", 'pod!=""') for name in ("throttled_", "")

@@ -75,9 +75,10 @@ class PrometheusSource:
         configured = jobs.pods if query.subject == "pod" else (*jobs.nodes, *jobs.pods) if jobs.nodes else ()
         matchers: Matchers = {**({"job": configured} if configured else {}), **self._settings.matchers}
         self._labels.rotate(self._clock.monotonic())
+        subject = "node" if query.measure == "series" else query.subject
         return await self._client.query(
             query.promql(matchers),
-            lambda document: vector(result_of(document, "vector"), query.subject, self._labels),
+            lambda document: vector(result_of(document, "vector"), subject, self._labels),
             at=query.at,
         )
 

@@ -15,7 +15,7 @@ import msgspec
 
 from equipoise.collector.decisions.node_names import host_of
 from equipoise.collector.decisions.query import Origin, Sample, Scrape, SourceError, Subject, series_name
-from equipoise.collector.sources.prometheus.json_document import Element
+from equipoise.collector.sources.prometheus.json_document import NOT_JSON, Element, SeriesInParts
 from equipoise.contracts.bounds import LATEST
 
 _NUMBER = "0123456789+-.eE"
@@ -114,13 +114,16 @@ def spacings(result: Any, subject: Subject, labels: "LabelCache") -> list[Sample
 
 def elements(result: Any) -> Iterator[Element]:
     """The series of a result; anything else in it is skipped."""
-    if not isinstance(result, list):
+    if not isinstance(result, list | SeriesInParts):
         raise SourceError("the response's result is no list")
-    for element in result:
-        if isinstance(element, Element):
-            yield element
-        elif isinstance(element, Mapping):
-            yield Element(**{name: element.get(name) for name in Element.__struct_fields__})
+    try:
+        for element in result:
+            if isinstance(element, Element):
+                yield element
+            elif isinstance(element, Mapping):
+                yield Element(**{name: element.get(name) for name in Element.__struct_fields__})
+    except NOT_JSON:
+        raise SourceError("the response is no JSON: is this the address of a Prometheus?") from None
 
 
 def decoded(part: Any) -> Any:

@@ -39,7 +39,8 @@ async def pressure(environment: Environment) -> list[Finding]:
             at = await source.time()
             names = node_names({node.metadata.name: texts_of(node) for node in (*matching, *others)})
             intervals = await find_intervals(source, load.shortest.length, at, names)
-            measurement = PressureMeasurement(source=source, enabled=True, store=PressureStore(load.freshness.score))
+            store = PressureStore(load.freshness.score)
+            measurement = PressureMeasurement(source=source, enabled=True, store=store, load=load)
             targets = {node.metadata.name: node_target(node, at) for node in matching}
             criteria = criteria_of(load, load.shortest, at, intervals, names)
             await measurement.measure_nodes(targets, {name: name for name in targets}, criteria)
