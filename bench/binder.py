@@ -4,11 +4,13 @@ import argparse
 import asyncio
 import json
 import logging
+import random
 import time
 
 import structlog
 from prometheus_client import CollectorRegistry
 
+from bench import clusters
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
 from equipoise.binder.decisions.limits.evictions_per_namespace import EvictionsPerNamespace
@@ -75,8 +77,9 @@ def put_pods(kube: MemoryKube, count: int) -> None:
         kube.put(PODS, Pod(metadata=pod, spec=PodSpec(node_name="node-0"), status=ready))
 
 
-async def publish_load(bus: MemoryBus, nodes: int, now: float) -> None:
-    allocatable = Resources(cpu=32, memory=128 * GIB)
+async def publish_load(bus: MemoryBus, nodes: int, pods: int, now: float) -> None:
+    """`pods`: the number of pods on each node, of which the bus has the placement only."""
+    allocatable, generator = Resources(cpu=32, memory=128 * GIB), random.Random(1)
     for number in range(nodes):
         node = f"node-{number}"
         mean = WindowUsage(sampled_at=now, mean=Resources(cpu=4 if number else 30, memory=GIB))
@@ -85,8 +88,9 @@ async def publish_load(bus: MemoryBus, nodes: int, now: float) -> None:
             windows={window.name: mean for window in LoadSettings().windows},
         )  # fmt: skip
         placement = NodePlacement(
-            node=node, uid=node, ready=True, ready_since=0.0, allocatable=allocatable, epoch=1, sequence=1
-        )
+            node=node, uid=node, ready=True, ready_since=0.0, allocatable=allocatable, epoch=1, sequence=1,
+            pods=clusters.placement(number, pods, now, generator).pods,
+        )  # fmt: skip
         await bus.publish(subjects.node_utilization(node), utilization)
         await bus.publish(subjects.node_placement(node), placement)
     cycle = UtilizationCycle(shard="all", cycle=1, expected=nodes, fresh=nodes, queried_at=now)
@@ -102,12 +106,13 @@ def make_intent(number: int, now: float) -> EvictionIntent:
     )  # fmt: skip
 
 
-async def measure(intents: int, nodes: int) -> dict[str, float]:
+async def measure(intents: int, nodes: int, pods: int = 0) -> dict[str, float]:
+    """`pods`: the number of pods on each node."""
     clock, metrics = SystemClock(), CollectorRegistry()
     kube, bus = MemoryKube(clock), MemoryBus(clock)
     put_pods(kube, intents)
     await create_ledger(kube, OWN, clock)
-    await publish_load(bus, nodes, clock.now())
+    await publish_load(bus, nodes, pods, clock.now())
     own = BinderSettings(evict=True, limits=UNLIMITED)
     runtime = Runtime(
         configuration=Configuration(shared=Shared(), own=own, hash=""), message_bus=bus, api_server=kube, clock=clock,
@@ -128,14 +133,18 @@ async def measure(intents: int, nodes: int) -> dict[str, float]:
         for number in range(intents):
             intent = make_intent(number, clock.now())
             await bus.publish(subjects.eviction_intent("shop", intent.pod), intent, message_id=intent.id)
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         task = asyncio.create_task(binder.run())
         await asyncio.wait_for(done.wait(), 300)
         seconds = time.perf_counter() - started - 1.0  # it measures the clock of the API server for one second
+        cpu = time.process_time() - cpu
         task.cancel()
         await asyncio.wait([task])
     evicted = sum(outcome.outcome.value == "evicted" for outcome in outcomes)
-    return {"intents": intents, "nodes": nodes, "evicted": evicted, "intents_per_second": round(intents / seconds, 1)}
+    return {
+        "intents": intents, "nodes": nodes, "evicted": evicted, "intents_per_second": round(intents / seconds, 1),
+        "cpu_milliseconds_each": 1e3 * cpu / intents,
+    }  # fmt: skip
 
 
 def main() -> None:

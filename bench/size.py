@@ -4,8 +4,10 @@ Each part runs in a process of its own, first with the smaller, then with the la
 the two figures divided by the ratio of the sizes: 1 is linear.
 """
 
+import asyncio
 import gc
 import json
+import logging
 import random
 import subprocess
 import sys
@@ -16,17 +18,23 @@ from statistics import median
 from typing import TypeVar
 
 import msgspec
+import structlog
 
-from bench import clusters, hints, live_5000, scheduling_library
+from bench import binder, clusters, hints, live_5000, scheduling_library
+from bench.annotate_5000 import PERIOD, running_annotator
 from bench.memory import peak_mb, resident_mb
 from bench.output import progress, report
 from bench.plan_5000_cluster import LOAD, MEMORY_82_PERCENT, generate_cluster, snapshot_of
 from bench.reclaim_5000 import MAX_AGE, PODS, SIZE, START, received
 from bench.score_all import NOW, make_state
 from bench.size_collector import measure_collector, measure_shard
+from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.protection import Protection
 from equipoise.contracts.configuration.settings import Namespaces, Thresholds
 from equipoise.contracts.eviction.candidate import Rules
+from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.descheduler.decisions.evaluation.pipeline import classify
@@ -39,10 +47,13 @@ from equipoise.reclaimer.decisions.evaluation import evaluate
 from equipoise.reclaimer.service import NODES_AT_A_TIME
 from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.reclaimer.state.latest_nodes import LatestNodes
+from equipoise.runtime.kubernetes.client import NODES
 from equipoise.runtime.process.heap import use_one_heap
 from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.scorer.decisions.extender_protocol import parse_request, write_priorities
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 T = TypeVar("T")
 
@@ -158,6 +169,40 @@ def measure_scheduler(nodes: int) -> dict[str, float]:
     return figures
 
 
+async def _annotator(nodes: int) -> dict[str, float]:
+    generator, clock = random.Random(1), ManualClock(NOW)
+    kube = MemoryKube(clock)
+    placements = [clusters.placement(number, PODS, NOW, generator) for number in range(nodes)]
+    for placed in placements:
+        kube.put(NODES, Node(metadata=ObjectMeta(name=placed.node, uid=placed.uid)))
+    figures: dict[str, float] = {}
+    settings = AnnotatorSettings(writes_per_second=1_000.0, reads_per_second=1_000.0)
+    async with running_annotator(kube, clock, settings) as (bus, counting):
+        await clock.advance(1)
+        for what in ("a cycle in which all nodes are written, s", "a cycle without writes, s"):
+            messages = [clusters.utilization(placed, clock.now(), random.Random(2)) for placed in placements]
+            started = time.process_time()
+            for message in messages:
+                await bus.publish(subjects.node_utilization(message.node), message)
+            await clock.advance(PERIOD)
+            figures[what] = time.process_time() - started
+        assert counting.writes == nodes, counting.writes
+    return figures
+
+
+def measure_annotator(nodes: int) -> dict[str, float]:
+    """With an API server in memory, and with the messages of the collector, which are part of it."""
+    return asyncio.run(_annotator(nodes))
+
+
+def measure_binder(nodes: int) -> dict[str, float]:
+    """With an API server in memory that responds at once."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    found = asyncio.run(binder.measure(100, nodes, PODS))
+    assert found["evicted"] == found["intents"], found
+    return {"an intent, ms": found["cpu_milliseconds_each"]}
+
+
 PARTS: Mapping[str, Callable[[int], dict[str, float]]] = {
     "scorer": measure_scorer,
     "hints": measure_hints,
@@ -167,6 +212,8 @@ PARTS: Mapping[str, Callable[[int], dict[str, float]]] = {
     "collector": measure_collector,
     "one_of_three_collectors": measure_shard,
     "scheduler": measure_scheduler,
+    "annotator": measure_annotator,
+    "binder": measure_binder,
 }
 
 
