@@ -18,7 +18,6 @@ from deployment.kustomize import read_documents
 from e2e.real_nodes.installation import machine_load, note, print_result
 from e2e.real_nodes.manifests import HOSTNAME
 from e2e.real_nodes.virtual_node import (
-    LIMIT_FILES,
     NAMESPACE,
     POLL_SECONDS,
     SHELL,
@@ -42,8 +41,8 @@ AGENTS = "equipoise-agent"
 AGENT_PODS = f"/api/v1/namespaces/{AGENTS}/pods"
 OFFERED = {"kubernetes.io/batch-cpu": "2000", "kubernetes.io/batch-memory": "512Mi"}
 AMOUNTS = {"kubernetes.io/batch-cpu": "200", "kubernetes.io/batch-memory": "32Mi"}
-LIMITS = {1: ("20000", "204", str(32 << 20)), 2: ("20000 100000", "8", str(32 << 20))}
-"""Quota, weight and memory limit of a pod with these amounts, by the version of cgroups."""
+LIMITS = ("20000 100000", "8", str(32 << 20))
+"""`cpu.max`, `cpu.weight` and `memory.high` of a pod with these amounts."""
 
 OF_KUBELET = ("max 100000", "1", "max")
 NO_LIMIT = "max 100000"
@@ -137,9 +136,9 @@ def _restarts(pod: Manifest) -> int:
     return sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
 
 
-def limits(files: GroupFiles, uid: str, version: int = 2) -> tuple[str, ...]:
-    """The quota, the weight and the memory limit of a pod."""
-    return tuple(of_pod(files, uid, name) for name in LIMIT_FILES[version])
+def limits(files: GroupFiles, uid: str) -> tuple[str, str, str]:
+    """`cpu.max`, `cpu.weight` and `memory.high` of a pod."""
+    return (of_pod(files, uid, "cpu.max"), of_pod(files, uid, "cpu.weight"), of_pod(files, uid, "memory.high"))
 
 
 def used_cpus(files: GroupFiles, uid: str) -> set[str]:
@@ -195,23 +194,20 @@ class Steps:
     async def is_limited(self, uid: str) -> float:
         """Waits until the limits of the pod are those of its amounts. Returns the seconds."""
         began = time.monotonic()
-        await self.node.group_files_when(
-            "the batch pod is limited", lambda files: self._limits(files, uid) == LIMITS[self.node.version]
-        )
+        await self.node.group_files_when("the batch pod is limited", lambda files: limits(files, uid) == LIMITS)
         return round(time.monotonic() - began, 1)
 
     async def change_is_reverted(self, uid: str, files: GroupFiles) -> None:
         """Writes another quota, as the kubelet does, and waits until the agent has written its own again."""
-        name = LIMIT_FILES[self.node.version][0]
-        path = next(path for path in files if of_pod({path: "this"}, uid, name))
-        await self.node.write(path, "max" if self.node.version == 2 else "-1")
+        path = next(path for path in files if path.endswith("/cpu.max") and of_pod({path: "this"}, uid, "cpu.max"))
+        await self.node.write(path, "max")
         await self.is_limited(uid)
 
     async def killed(self, uid: str) -> dict[str, Any]:
         """The limits while no agent runs, after SIGKILL. The next one continues."""
         files = await self.agent.killed()
         await self.change_is_reverted(uid, files)
-        return {"limits": self._limits(files, uid), "again": self._limits(await self.node.group_files(), uid)}
+        return {"limits": limits(files, uid), "again": limits(await self.node.group_files(), uid)}
 
     async def kubelet_restarted(self, uid: str) -> float:
         """systemd applies its values again, and the kubelet restarts. Returns the seconds until the limits hold."""
@@ -228,9 +224,6 @@ class Steps:
 
         await until("another kubelet runs", runs)
         return await self.is_limited(uid)
-
-    def _limits(self, files: GroupFiles, uid: str) -> tuple[str, ...]:
-        return limits(files, uid, self.node.version)
 
     async def pressure(self) -> dict[str, Any]:
         """Batch work is limited while a latency-sensitive pod waits, and later no more."""

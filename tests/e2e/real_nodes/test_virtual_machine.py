@@ -17,7 +17,7 @@ def test_the_agent_limits_batch_pods_on_cgroup_v2_and_leaves_what_the_kubelet_ha
     assert "10.79.0.1" in result["resolved"].split(), "DNS"
     assert tuple(systemd["before"]) == tuple(static["before"]) == OF_KUBELET
     assert systemd["problems"] == static["problems"] == []
-    assert systemd["killed"] == {"limits": list(LIMITS[2]), "again": list(LIMITS[2])}
+    assert systemd["killed"] == {"limits": list(LIMITS), "again": list(LIMITS)}
     assert systemd["pressure"]["ratio"] > 0.1
     assert systemd["pressure"]["suppressed"] > 0
     assert systemd["cpuset"] == "2-3"

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Any
 
 from e2e.real_nodes.installation import note
 from e2e.real_nodes.manifests import HOSTNAME
@@ -23,15 +23,8 @@ STEP_SECONDS = 900.0
 """Every step takes seconds on a machine, and twenty times as long in a virtual machine beside other work."""
 
 POLL_SECONDS = 3.0
-LIMIT_FILES: Mapping[int, tuple[str, str, str]] = {
-    1: ("cpu.cfs_quota_us", "cpu.shares", "memory.soft_limit_in_bytes"),
-    2: ("cpu.max", "cpu.weight", "memory.high"),
-}
-"""The files with the quota, the weight and the memory limit of a pod, by the version of cgroups."""
-
-FILES = {1: LIMIT_FILES[1], 2: (*LIMIT_FILES[2], "cpuset.cpus", "cpuset.cpus.effective")}
+FILES = ("cpu.max", "cpu.weight", "memory.high", "cpuset.cpus", "cpuset.cpus.effective")
 ROOT = "/sys/fs/cgroup"
-HIERARCHIES = {1: ("/cpu", "/memory"), 2: ("",)}
 
 GroupFiles = Mapping[str, str]
 """The contents of cgroup files by their paths below the root; files without contents are missing."""
@@ -71,8 +64,6 @@ class VirtualNode:
 
     real: RealCluster
     api: Api
-    version: Literal[1, 2] = 2
-    """The version of its cgroups."""
 
     @property
     def name(self) -> str:
@@ -135,9 +126,8 @@ class VirtualNode:
 
     async def group_files(self, *, after: str = "true") -> GroupFiles:
         """The limits of all groups of pods, right after a command. Raises ClusterError."""
-        included = " ".join(f"--include={name}" for name in FILES[self.version])
-        tops = " ".join(f"{ROOT}{hierarchy}/kubepods*" for hierarchy in HIERARCHIES[self.version])
-        output = await self.run(f"{after} && grep --recursive --with-filename {included} '' {tops}")
+        included = " ".join(f"--include={name}" for name in FILES)
+        output = await self.run(f"{after} && grep --recursive --with-filename {included} '' {ROOT}/kubepods*")
         found = (line.partition(":") for line in output.splitlines())
         return {path.removeprefix(f"{ROOT}/"): text for path, _, text in found}
 

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
@@ -104,11 +104,8 @@ class RealCluster:
     other threads start.
     """
 
-    def __init__(self, prepared: Prepared, nodes: int, *, kernel: Sequence[str] = ()) -> None:
-        """`nodes` is at least 1. If a disk was prepared, the next node is a virtual machine.
-
-        `kernel`: further arguments of the kernel of the virtual machine, which systemd reads too.
-        """
+    def __init__(self, prepared: Prepared, nodes: int) -> None:
+        """`nodes` is at least 1. If a disk was prepared, the next node is a virtual machine."""
         self._prepared = prepared
         self._nodes = range(1, nodes + 1 + (prepared.disk is not None))
         self._network = enter_private_network(len(self._nodes))
@@ -119,7 +116,7 @@ class RealCluster:
         self._machine: VirtualMachine | None = None
         if prepared.disk is not None:
             folder = self.directory / "nodes" / node_name(nodes + 1)
-            self._machine = VirtualMachine(number=nodes + 1, folder=folder, disk=prepared.disk, kernel=tuple(kernel))
+            self._machine = VirtualMachine(number=nodes + 1, folder=folder, disk=prepared.disk)
         self._ready_seconds = MACHINE_READY_SECONDS if self._machine else READY_SECONDS
         self.cluster = self._control_plane()
 

@@ -36,8 +36,6 @@ class VirtualMachine:
     number: int
     folder: Path
     disk: MachineDisk
-    kernel: tuple[str, ...] = ()
-    """Further arguments of the kernel."""
 
     @property
     def console(self) -> Path:
@@ -93,8 +91,7 @@ class VirtualMachine:
             "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", CPUS,
             "-m", str(MEMORY_MEBIBYTES), "-display", "none", "-monitor", "none", "-no-reboot",
             "-serial", f"file:{self.console}", "-serial", f"file:{self.journal}",
-            "-kernel", str(self.disk.kernel), "-initrd", str(self.disk.initrd),
-            "-append", " ".join((*KERNEL_ARGUMENTS, *self.kernel)),
+            "-kernel", str(self.disk.kernel), "-initrd", str(self.disk.initrd), "-append", " ".join(KERNEL_ARGUMENTS),
             "-drive", f"file={self._own_disk},if=virtio,format=raw,cache=unsafe",
             "-drive", f"file={self._files},if=virtio,format=raw,readonly=on",
             "-netdev", f"tap,id=network,ifname={node_name(self.number)},script=no,downscript=no",
