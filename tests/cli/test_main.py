@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -243,6 +244,19 @@ def test_invalid_input_is_reported_in_one_sentence(arguments: list[str], error: 
     assert 2 == result.exit_code, result.output
     assert error in result.stderr
     assert "" == result.stdout
+
+
+@pytest.mark.parametrize("impersonated", [{"as": "viewer"}, {"as-groups": ["viewers"]}, {"as-uid": "7"}])
+def test_a_context_that_is_for_another_user_is_refused(impersonated: dict[str, Any], tmp_path: Path) -> None:
+    """kubectl sends its requests for that user. Without it, they would have more permissions than it has."""
+    file = tmp_path / "kubeconfig"
+    context = {"name": "home", "context": {"cluster": "castle", "user": "me"}}
+    users = [{"name": "me", "user": {"token": "t", **impersonated}}]
+    file.write_text(json.dumps({"current-context": "home", "contexts": [context], "clusters": [], "users": users}))
+    result = invoke("nodes", KUBECONFIG=str(file))
+
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert f"context 'home' of {file} is for another user ({next(iter(impersonated))}: " in result.stderr
 
 
 def test_the_first_of_several_kubeconfigs_that_has_a_name_wins(tmp_path: Path) -> None:

@@ -707,7 +707,7 @@ async def empty(request: web.BaseRequest) -> web.Response:
 @pytest.mark.parametrize(
     ("handler", "message"),
     [
-        (responding(401, b"?"), "401, credentials are required: use a bearer token file"),
+        (responding(401, b"?"), "401, credentials are required: set collector.prometheus.bearerTokenFile"),
         (responding(403, b'{"status":"error","error":"not yours"}'), "403.*not yours"),
         (responding(302, Location="http://192.0.2.1/"), "302, a redirect, which is not followed"),
         (responding(404), "404.*path prefix"),

@@ -13,6 +13,10 @@ from equipoise.contracts.configuration.shallow_yaml import ShallowLoader
 from equipoise.runtime.configuration import Kubernetes, read_document, read_sections
 from equipoise.runtime.process.bounded_files import read_bounded_text
 
+IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
+"""Settings of a user that requests are for another user. The client of the API server does not read them, so its
+requests would have the permissions of the credentials."""
+
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     """A context of a kubeconfig."""
@@ -52,7 +56,8 @@ def cluster_name(connection: Kubernetes, environment: Mapping[str, str]) -> Clus
 def chosen_context(files: str, name: str | None) -> Context:
     """The context of this name; without a name, the current context.
 
-    If several files define the same name, the first file counts. Raises InvalidInput, with the contexts that exist.
+    If several files define the same name, the first file counts. Raises InvalidInput, with the contexts that exist, and
+    if the user of the context impersonates another one.
     """
     documents = [_read(Path(file)) for file in files.split(os.pathsep) if file and Path(file).exists()]
     if not documents:
@@ -63,6 +68,12 @@ def chosen_context(files: str, name: str | None) -> Context:
     if chosen not in contexts:
         missing = f"no context {chosen!r}" if chosen else "no current context"
         raise InvalidInput(f"{files} has {missing} (it has: {', '.join(contexts) or 'none'}): use --context")
+    user = _named(documents, "users", "user").get(str(contexts[chosen].get("user", "")), {})
+    if impersonated := [key for key in IMPERSONATION if user.get(key)]:
+        raise InvalidInput(
+            f"context {chosen!r} of {files} is for another user ({impersonated[0]}: {user[impersonated[0]]}), and its "
+            "credentials would be used without this: use a context with credentials of that user"
+        )
     cluster = str(contexts[chosen].get("cluster", ""))
     server = _named(documents, "clusters", "cluster").get(cluster, {}).get("server", "")
     return Context(files=files, name=chosen, cluster=cluster, server=str(server))

@@ -92,7 +92,7 @@ def _refused(status: int, body: bytes, is_authenticated: bool) -> SourceError:
     """The error for a status, with the error text of Prometheus."""
     reason = f": {text[:200]}" if (text := error_text(body)) else ""
     if status in (401, 403):
-        required = "credentials are required: use a bearer token file"
+        required = "credentials are required: set collector.prometheus.bearerTokenFile or basicAuthentication"
         return SourceError(f"{status}, {'the credentials are rejected' if is_authenticated else required}{reason}")
     if 300 <= status < 400:
         return SourceError(f"{status}, a redirect, which is not followed: use the final address")
