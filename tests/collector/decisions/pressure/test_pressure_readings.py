@@ -166,6 +166,24 @@ def test_a_wrong_unit_of_a_pod_makes_all_of_its_pressure_unknown() -> None:
     assert MeasuredPodPressure(throttled=0.2) == known_pod(of_pod(cpu=0.4, io=3_000.0, throttled=0.2))
 
 
+def test_a_wrong_unit_of_a_pod_makes_the_pressure_of_all_pods_of_its_node_unknown() -> None:
+    """They are cgroups of one kernel. A pod of another node, with another exporter, is not affected."""
+    targets = {
+        ("shop", name): msgspec.structs.replace(POD, node=node) for name, node in (("x", "a"), ("y", "a"), ("z", "b"))
+    }
+    samples: dict[Measure, list[Sample]] = {measure: [] for measure in POD_MEASURES}
+    samples["cpu"] = [
+        a_sample(value, node, "shop", name)
+        for name, node, value in (("x", "a", 9e5), ("y", "a", 0.02), ("z", "b", 0.4))
+    ]
+    samples["throttled"] = [a_sample(0.5, "a", "shop", "x")]
+
+    assert pressure_of_pods(samples, targets, NODES) == {
+        ("shop", "x"): MeasuredPodPressure(throttled=0.5),
+        ("shop", "z"): MeasuredPodPressure(cpu=0.4),
+    }
+
+
 @given(st.dictionaries(st.sampled_from(NODE_MEASURES), st.floats(), max_size=5))
 def test_a_known_pressure_is_always_a_share_of_time(values: dict[Measure, float]) -> None:
     measured = reading(of_node("a", **values))

@@ -120,7 +120,9 @@ def pressure_of_pods(
 ) -> dict[PodName, MeasuredPodPressure]:
     """The pressure of these pods, by name, without the values near 0, which the source leaves out.
 
-    Pods that have run in too little of the window are left out, because samples may be those of an earlier pod.
+    Pods that have run in too little of the window are left out, because samples may be those of an earlier pod. The
+    cgroups of a node have one unit: if one value is no share of time, none of its pods is known to wait. Small values
+    in the wrong unit look possible, and beside the missing large ones they would show that other pods hardly wait.
     """
     names, begin = criteria.names, criteria.at - criteria.coverage * criteria.length
     values: dict[PodName, dict[Measure, float]] = {}
@@ -137,14 +139,20 @@ def pressure_of_pods(
                 of_pod = values.setdefault(name, {})
                 # Two series of one pod: it is not known which is right.
                 of_pod[measure] = math.nan if measure in of_pod else sample.value
-    known = {name: _known_values(of_pod) for name, of_pod in values.items()}
+    wrong_units = {targets[name].node for name, of_pod in values.items() if _is_wrong_unit(of_pod)}
+    known = {
+        name: _known_values(of_pod, wrong_unit=targets[name].node in wrong_units) for name, of_pod in values.items()
+    }
     return {name: MeasuredPodPressure(**of_pod) for name, of_pod in known.items() if of_pod}
 
 
-def _known_values(values: Mapping[Measure, float]) -> dict[str, float]:
-    """The values of one pod that can be true, with three digits. Its cgroups have one unit, as those of a node."""
-    shares = [value for measure, value in values.items() if measure in PRESSURE_RESOURCES]
-    wrong_unit = any(value > MAX_SHARE for value in shares)
+def _is_wrong_unit(values: Mapping[Measure, float]) -> bool:
+    """Whether a value of a pod shows that its counters of waiting have another unit than seconds."""
+    return any(MAX_SHARE < value < math.inf for measure, value in values.items() if measure in PRESSURE_RESOURCES)
+
+
+def _known_values(values: Mapping[Measure, float], *, wrong_unit: bool) -> dict[str, float]:
+    """The values of one pod that can be true, with three digits; without pressure if its node has a wrong unit."""
     known: dict[str, float] = {}
     for measure, value in values.items():
         if measure == "disk" and 0.0 <= value <= MAX_BYTES:
