@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap
-from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta
 from equipoise.contracts.kubernetes.objects.pod import Container, ContainerPort, Pod, PodSpec, PodStatus, Toleration
 from equipoise.runtime.kubernetes.reflector import FEW_PARTS, Interner
 
@@ -78,3 +78,15 @@ def test_parts_of_deleted_objects_are_forgotten() -> None:
 
 def a_config_map(label: str) -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(labels={"n": label}))
+
+
+def test_the_texts_of_conditions_are_shared() -> None:
+    """They are most of a running pod's status."""
+    status = PodStatus(phase="Running", conditions=[Condition(type="PodScheduled", status="True", reason="Placed")])
+    encoded = msgspec.json.encode(Pod(status=status))
+    first, second = (Interner().intern(msgspec.json.decode(encoded, type=Pod)).status for _ in range(2))
+
+    assert first == second == status
+    assert first.phase is second.phase
+    [one], [other] = first.conditions, second.conditions
+    assert (one.type is other.type, one.status is other.status, one.reason is other.reason) == (True, True, True)

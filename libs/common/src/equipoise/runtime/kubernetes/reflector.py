@@ -20,6 +20,7 @@ from equipoise.runtime.kubernetes.unreadable_objects import object_name
 from equipoise.runtime.process.clock import Clock
 
 T = TypeVar("T", bound=Object)
+S = TypeVar("S", bound=msgspec.Struct)
 Key = tuple[str, str]
 """The namespace and name of an object."""
 
@@ -49,8 +50,22 @@ OWN_TEXTS = frozenset({"name", "uid", "resource_version"})
 FEW_PARTS = 50
 """Unused parts are searched only when at least this many parts are stored."""
 
+_replace = msgspec.structs.replace
 _NO_ITEMS: list[Any] = []
 _NO_ENTRIES: dict[str, Any] = {}
+
+
+def _with_shared_texts(status: S) -> S:
+    """An equal status. The texts of its conditions, such as `PodScheduled` and `True`, are most of the memory of a
+    running pod's status."""
+    names, parts = status.__struct_fields__, msgspec.structs.astuple(status)
+    changed: dict[str, Any] = {name: intern(part) for name, part in zip(names, parts, strict=True) if type(part) is str}
+    if conditions := getattr(status, "conditions", None):
+        changed["conditions"] = [
+            _replace(item, type=intern(item.type), status=intern(item.status), reason=intern(item.reason))
+            for item in conditions
+        ]
+    return _replace(status, **changed)
 
 
 class Interner:
@@ -65,7 +80,7 @@ class Interner:
         self._encode = msgspec.msgpack.Encoder().encode
 
     def intern(self, value: T, before: T | None = None) -> T:
-        """An equal object whose metadata and spec consist of shared parts. Its status is not shared.
+        """An equal object whose metadata and spec consist of shared parts. Of its status only the texts are shared.
 
         `before`: the result for an earlier version of the object. Comparing with it is faster than searching.
         """
@@ -75,6 +90,8 @@ class Interner:
         spec, earlier = getattr(value, "spec", None), getattr(before, "spec", None)
         if isinstance(spec, msgspec.Struct):
             fields["spec"] = earlier if spec == earlier else self._section(spec, earlier)
+        if isinstance(status := getattr(value, "status", None), msgspec.Struct):
+            fields["status"] = _with_shared_texts(status)
         return msgspec.structs.replace(value, **fields)
 
     def _section(self, section: msgspec.Struct, before: msgspec.Struct | None) -> msgspec.Struct:
