@@ -3,6 +3,7 @@
 Arrays are float64. The last axis is the resource, in the order of `contracts.load.RESOURCES`. NaN is unknown.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Literal
@@ -128,9 +129,9 @@ class FurtherColumn(msgspec.Struct, frozen=True, kw_only=True):
 
     load: Array
     lacking: Flags
-    mean: float = np.nan
-    lowest: float = np.nan
-    highest: float = np.nan
+    mean: float = math.nan
+    lowest: float = math.nan
+    highest: float = math.nan
 
 
 class ClusterLoad:
