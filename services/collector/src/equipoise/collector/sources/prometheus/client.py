@@ -1,10 +1,8 @@
-"""A client of Prometheus' HTTP API, based on prometheus-api-client. Each query runs in a thread of its own."""
+"""A client of Prometheus' HTTP API, based on prometheus-api-client. Each query runs in a thread."""
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from datetime import UTC, datetime
-from threading import Thread
 from typing import Any, TypeVar
 
 import requests
@@ -16,6 +14,7 @@ from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.sources.prometheus import http
 from equipoise.collector.sources.prometheus.http import QueryTooLarge, Unavailable
 from equipoise.collector.sources.prometheus.samples import result_of, shortened, time_of
+from equipoise.runtime.async_tools.thread_pool import DaemonThreads
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.failure_reason import failure_reason
 
@@ -49,6 +48,7 @@ class PrometheusClient:
         )
         opened.mount(self._client.url, http.BoundedAdapter(settings, clock))
         self._slots = asyncio.Semaphore(settings.concurrency)
+        self._threads = DaemonThreads(settings.concurrency, "prometheus")
 
     async def time(self, *, retry: bool = True) -> float:
         """Prometheus' own time in Unix seconds: a query without a time is evaluated now."""
@@ -69,6 +69,7 @@ class PrometheusClient:
 
     def close(self) -> None:
         """Running queries end by themselves, within their timeout. The process may end before."""
+        self._threads.close()
         self._client.close()
 
     async def _request(self, send: Callable[[], T], retry: bool = True) -> T:
@@ -86,24 +87,9 @@ class PrometheusClient:
             try:
                 # The adapter's limits end the thread; this timeout is a safeguard.
                 async with asyncio.timeout(2 * self._settings.timeout + http.CONNECT_TIMEOUT):
-                    return await asyncio.wrap_future(_started(send))
+                    return await asyncio.wrap_future(self._threads.submit(lambda: _result(send)))
             except TimeoutError:
                 raise SourceError("the query did not end in time") from None
-
-
-def _started(send: Callable[[], T]) -> "Future[T]":
-    """The future result of `send`. A process that ends waits for the threads of an executor, but not for this one."""
-    result: Future[T] = Future()
-    result.set_running_or_notify_cancel()  # so it cannot be canceled: the thread sets it in any case
-
-    def run() -> None:
-        try:
-            result.set_result(_result(send))
-        except BaseException as error:
-            result.set_exception(error)
-
-    Thread(target=run, name="prometheus", daemon=True).start()
-    return result
 
 
 def _result(send: Callable[[], T]) -> T:
