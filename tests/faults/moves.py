@@ -54,6 +54,7 @@ RECOVERY = 90.0
 HELD = 0.3
 """Seconds for which the response to the write of a stage waits for the change at most."""
 
+BUDGETS = f"/apis/policy/v1/namespaces/{MOVES}/poddisruptionbudgets"
 APPS = f"/apis/apps/v1/namespaces/{MOVES}"
 POD_PATH = f"/api/v1/namespaces/{MOVES}/pods"
 READY_AFTER = 4.0
@@ -369,8 +370,7 @@ async def _remove_all(moves: Moves) -> None:
         moves.recorder.require(app, 0)
     for node in NODES:
         await rig.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None, "taints": None}})
-    budgets = f"/apis/policy/v1/namespaces/{MOVES}/poddisruptionbudgets"
-    for path in (f"{APPS}/deployments", f"{APPS}/replicasets", budgets):
+    for path in (f"{APPS}/deployments", f"{APPS}/replicasets", BUDGETS):
         await rig.api.request("DELETE", path)
     for service in (await rig.api.request("GET", f"/api/v1/namespaces/{MOVES}/services"))["items"]:
         await rig.api.request("DELETE", f"/api/v1/namespaces/{MOVES}/services/{service['metadata']['name']}")

@@ -15,7 +15,7 @@ from faults.catalog.binders import ACK_WAIT
 from faults.catalog.deschedulers import changing_load
 from faults.catalog.fault import Extent, fault
 from faults.cluster_setup import MOVES, OWN
-from faults.moves import APPS, FAILURES, POD_PATH, READY_DELAY, STAGES, AtStage, Change, Moves, moving
+from faults.moves import APPS, BUDGETS, FAILURES, POD_PATH, READY_DELAY, STAGES, AtStage, Change, Moves, moving
 from faults.rig import Rig
 
 SHAPES: tuple[tuple[int, Mapping[str, Any] | None], ...] = (
@@ -183,8 +183,8 @@ async def _scale(moves: Moves, at: AtStage) -> None:
 
 
 async def moves_deleted(rig: Rig, extent: Extent) -> None:
-    """At each stage of a move the Deployment is deleted, with its pods or without them, or paused, and a rollout begins
-    when it continues."""
+    """At each stage of a move the Deployment is deleted, with its pods and its budget or without them, or paused, and a
+    rollout begins when it continues."""
     async with moving(rig) as moves:
         await at_each_stage(moves, extent, _one_of(_delete, _orphan, _pause))
 
@@ -193,6 +193,8 @@ async def _delete(moves: Moves, at: AtStage) -> None:
     moves.recorder.require(at.app, 0)
     how = moves.rig.generator.choice(("Background", "Foreground"))
     await moves.rig.api.request("DELETE", f"{APPS}/deployments/{at.app}?propagationPolicy={how}")
+    with suppress(ApiError):  # not every Deployment has a budget, which would keep the pod that is being moved
+        await moves.rig.api.request("DELETE", f"{BUDGETS}/{at.app}")
 
 
 async def _orphan(moves: Moves, at: AtStage) -> None:

@@ -36,7 +36,7 @@ from equipoise.contracts.kubernetes.objects.workload import (
     RollingUpdateOfDeployment,
 )
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.runtime.kubernetes.client import BUDGETS, NODES, PODS
+from equipoise.runtime.kubernetes.client import BUDGETS, DEPLOYMENTS, NODES, PODS, REPLICA_SETS
 from equipoise.runtime.kubernetes.fence import PROBE, RETRY_PERIOD
 from equipoise.testbed.memory.faults import Call
 
@@ -435,6 +435,25 @@ async def test_a_pod_that_its_budget_protects_moves_when_the_budget_allows_it(wo
     assert "disruption budget" in str(world.health.problems)
     put_budget(world, 1)
     await seconds(world, controllers=controllers, serving=3)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
+
+
+async def test_a_budget_that_is_left_of_a_deleted_deployment_is_named(world: World) -> None:
+    """Nothing else shows why the pod remains: the Deployment is gone, with all its other pods."""
+    controllers = controllers_of(world, 3)
+    put_budget(world, 0)
+    await world.start(surging(world, "blocked"))
+    await world.propose("web-1")
+    controllers.synchronize()
+    for pod in ("web-2", "web-3", "web-rs-new-1"):
+        world.kube.remove(PODS, pod, "shop")
+    world.kube.remove(REPLICA_SETS, "web-rs", "shop")
+    world.kube.remove(DEPLOYMENTS, "web", "shop")
+    await seconds(world, 20)
+    assert "Its Deployment was deleted: delete the budget, or the pod" in str(world.health.problems)
+    assert controllers.pod("web-1") is not None
+    world.kube.remove(BUDGETS, "web", "shop")
+    await seconds(world)
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
 
 

@@ -16,7 +16,7 @@ from equipoise.binder.decisions.surge.detached_annotations import (
 )
 from equipoise.binder.decisions.surge.landing import depends_on_pods, landing_problem
 from equipoise.binder.decisions.surge.next_step import next_step
-from equipoise.binder.decisions.surge.observation import ObservedMove, placed_replacement
+from equipoise.binder.decisions.surge.observation import ObservedMove, placed_replacement, remaining_workload
 from equipoise.binder.decisions.surge.plan import SurgePlan
 from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore, Step, Wait
 from equipoise.binder.shell.ledger_writer import MAX_READ_AGE, LedgerWriter
@@ -25,7 +25,6 @@ from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import LedgerClosed
 from equipoise.binder.state.surge_move import RESERVED, SurgeMove, with_refused_request
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
-from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import Shared
@@ -131,14 +130,14 @@ class SurgeMover:
         else:
             return ""
         within = read_at + MAX_READ_AGE - self.clock.monotonic()
-        return await self._carry_out(move, step, observed.pod, within) if within > 0 else ""
+        return await self._carry_out(move, step, observed, within) if within > 0 else ""
 
-    async def _carry_out(self, move: SurgeMove, step: Step, pod: Pod | None, within: float) -> str:
-        if isinstance(step, Restore) and pod is not None:
+    async def _carry_out(self, move: SurgeMove, step: Step, observed: ObservedMove, within: float) -> str:
+        if isinstance(step, Restore) and (pod := observed.pod) is not None:
             changes, version = changes_at_restoring(move, pod), pod.metadata.resource_version
             await self._relabel(move.intent, version, move.template_hash, changes, within)
         elif isinstance(step, Evict):
-            return await self._evict(move, within)
+            return await self._evict(move, observed, within)
         elif isinstance(step, End):
             await self._end(move, step)
         elif isinstance(step, Wait) and step.stuck:
@@ -159,7 +158,7 @@ class SurgeMover:
             within=within,
         )
 
-    async def _evict(self, move: SurgeMove, within: float) -> str:
+    async def _evict(self, move: SurgeMove, observed: ObservedMove, within: float) -> str:
         """Requests the eviction. The next turn finds whether the pod has left."""
         intent = move.intent
         result = await self.kube.evict(intent.namespace, intent.pod, uid=intent.pod_uid, dry_run=False, within=within)
@@ -172,6 +171,8 @@ class SurgeMover:
         )
         if response.meaning == "accepted" or response.finish is None:
             return response.why
+        if response.meaning == "blocked" and remaining_workload(observed) is None:
+            return f"{response.finish.detail}. Its Deployment was deleted: delete the budget, or the pod"
         return response.finish.detail
 
     async def _end(self, move: SurgeMove, end: End) -> None:

@@ -50,11 +50,17 @@ def needed_pods(move: SurgeMove, observed: ObservedMove) -> int:
     Replicas that were added since need no eviction to wait for them: the pod replaces none of these. The ReplicaSet of
     a Deployment that was deleted with `--cascade=orphan` keeps its pods.
     """
-    workload = observed.deployment or observed.replica_set
-    if workload is None or workload.metadata.deletion_timestamp is not None:
+    workload = remaining_workload(observed)
+    if workload is None:
         return 0
     desired = 1 if workload.spec.replicas is None else workload.spec.replicas
     return min(desired, move.replicas)
+
+
+def remaining_workload(observed: ObservedMove) -> WorkloadObject | None:
+    """The Deployment, or the ReplicaSet that is left of it; None if both are deleted."""
+    workload = observed.deployment or observed.replica_set
+    return None if workload is None or workload.metadata.deletion_timestamp is not None else workload
 
 
 def node_leaving(node: Node | None) -> str:
