@@ -188,7 +188,7 @@ async def main(nodes: int, record: Path | None) -> None:
 
 
 async def record_pod(cluster: Cluster, file: Path) -> None:
-    """Write one pod of a Deployment as this API server returns it, for `bench.recorded_api_server`."""
+    """Write one pod of a Deployment as this API server returns it, for `bench.collector.recorded_api_server`."""
     template = {
         "metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{

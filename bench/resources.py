@@ -22,9 +22,9 @@ import aiohttp
 import psutil
 import yaml
 
+from bench.collector.recorded_api_server import RECORDED
 from bench.memory import peak_mb, resident_mb
 from bench.output import progress, report
-from bench.recorded_api_server import RECORDED
 from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats
@@ -51,7 +51,7 @@ HASH = "7958fb58cb"
 
 
 def stored_objects(nodes: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Nodes, pods and their owners, by their etcd keys. Names are those of `bench.remote_write`."""
+    """Nodes, pods and their owners, by their etcd keys. Names are those of `bench.collector.remote_write`."""
     sizes = {"cpu": "20", "memory": "256Gi", "pods": "110"}
     for number in range(nodes):
         name = f"n-{number}"
@@ -117,7 +117,7 @@ async def write_samples(cluster: Cluster, nodes: int, last: int = 0) -> int:
     """The time of the newest sample."""
     arguments = [cluster.prometheus_url, *map(str, (nodes, PODS_PER_NODE, SPACING, last))]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.remote_write", *arguments, stdout=asyncio.subprocess.PIPE,
+        sys.executable, "-m", "bench.collector.remote_write", *arguments, stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     out, _ = await process.communicate()

@@ -20,14 +20,17 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from bench import binder, clusters, hints, live_5000, scheduling_library
+from bench import binder, clusters
 from bench.annotate_5000 import PERIOD, running_annotator
+from bench.collector.size_collector import measure_collector, measure_shard
+from bench.descheduler.plan_5000_cluster import LOAD, MEMORY_82_PERCENT, generate_cluster, snapshot_of
+from bench.hints import updates as hints
 from bench.memory import peak_mb, resident_mb
 from bench.output import progress, report
-from bench.plan_5000_cluster import LOAD, MEMORY_82_PERCENT, generate_cluster, snapshot_of
-from bench.reclaim_5000 import MAX_AGE, PODS, SIZE, START, received
-from bench.score_all import NOW, make_state
-from bench.size_collector import measure_collector, measure_shard
+from bench.page import live_5000
+from bench.reclaimer.reclaim_5000 import MAX_AGE, PODS, SIZE, START, received
+from bench.scheduling import scheduling_library
+from bench.scorer.score_all import NOW, make_state
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.protection import Protection

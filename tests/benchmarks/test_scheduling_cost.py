@@ -1,4 +1,4 @@
-"""What `bench.scheduling_cost` computes, and the objects that it creates."""
+"""What `bench.scheduling.scheduling_cost` computes, and the objects that it creates."""
 
 import json
 import re
@@ -6,8 +6,8 @@ import re
 import jsonschema
 import msgspec
 import pytest
-from bench.scheduling_cost import LOADS, RATIOS
-from bench.scheduling_figures import (
+from bench.scheduling.scheduling_cost import LOADS, RATIOS
+from bench.scheduling.scheduling_figures import (
     CpuSample,
     Histogram,
     Run,
@@ -17,7 +17,14 @@ from bench.scheduling_figures import (
     read_histogram,
     round_ratios,
 )
-from bench.scheduling_participants import PARTICIPANTS, TRIMARAN, WORKLOADS, hints_of_all, owned_pod, watcher_metrics
+from bench.scheduling.scheduling_participants import (
+    PARTICIPANTS,
+    TRIMARAN,
+    WORKLOADS,
+    hints_of_all,
+    owned_pod,
+    watcher_metrics,
+)
 
 from equipoise.contracts.hints.definition import definition
 from equipoise.contracts.hints.hints_object import HintsObject, workload_hints

@@ -2,7 +2,7 @@
 
 import re
 
-from bench.upstream_descheduler import prometheus_policy
+from bench.descheduler.upstream_descheduler import prometheus_policy
 
 from equipoise.testbed.binaries.build import DESCHEDULER, MODULES
 

@@ -1,0 +1,1 @@
+"""What the collector costs, from Prometheus and the API server to messages."""

@@ -1,0 +1,1 @@
+"""What placement by load costs a scheduler, and how evenly it places."""

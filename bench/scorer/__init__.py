@@ -1,0 +1,1 @@
+"""What the scorer costs, and what a scorer that fails costs kube-scheduler."""
