@@ -2,7 +2,7 @@
 
 It knows nothing of the pod, and cannot predict the pressure after it: the other parts of the mix predict the load. A
 node of unknown pressure scores like the one with the highest pressure that is known: it is not better than any other,
-and no other part of a mix loses its say. Where no pressure is measured, the policy changes no order.
+and the other parts of a mix still decide. Where no pressure is measured, the policy changes no order.
 """
 
 from typing import Annotated
