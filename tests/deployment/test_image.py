@@ -119,7 +119,13 @@ for package in json.loads(sys.argv[1]):
         json.dumps(
             [
                 f"equipoise.cli.{name}"
-                for name in (*NOT_IN_IMAGE, "commands.testbed", "report.page", "views.screen", "views.top")
+                for name in (
+                    *NOT_IN_IMAGE,
+                    "commands.testbed",
+                    "report.page",
+                    "views.terminal.screen",
+                    "views.terminal.top",
+                )
             ]
         ),
     )

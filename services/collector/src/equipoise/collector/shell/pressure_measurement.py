@@ -85,7 +85,8 @@ class PressureMeasurement:
             if (samples := await self._divided(query, NODE_MEASURES, search, remaining, criteria, cluster)) is None:
                 return
             known = await in_thread_if_many(len(remaining), pressure_of_nodes, samples, remaining, criteria)
-            self._searches[exporter].times.on_missing(remaining.keys() - known.keys())
+            if cluster is not None:
+                self._searches[exporter].times.on_missing(remaining.keys() - known.keys())
             readings |= known
         self.store.record({uids[name]: reading for name, reading in readings.items()}, criteria.at)
         self.warning = unknown_pressure({name: self.store.readings[uids[name]] for name in readings})
