@@ -84,7 +84,7 @@ class Node:
         self._cgroups, self._folder, self._cores, self._seconds = cgroups, folder, cores, seconds
         self._pids: dict[str, list[int]] = {}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        server = f"{WORK!r}", str(folder / "server"), str(PORT)
+        server = f"{WORK!r}", str(folder / "server"), str(PORT), "127.0.0.1"
         self._start(SERVER_POD, SERVER, server, SERVER_SHARES)
         self._connection = connected(PORT)
 

@@ -11,12 +11,12 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: server\r\n\r\n"
 RESPONSE = b"\r\n\r\nok"
 
 
-def connected(port: int, timeout: float = 30.0) -> socket.socket:
+def connected(port: int, timeout: float = 30.0, *, address: str = "127.0.0.1") -> socket.socket:
     """A connection to the server. Raises OSError if it does not listen in time."""
     deadline = time.monotonic() + timeout
     while True:
         try:
-            connection = socket.create_connection(("127.0.0.1", port))
+            connection = socket.create_connection((address, port))
         except OSError:
             if time.monotonic() > deadline:
                 raise

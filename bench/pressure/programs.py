@@ -4,7 +4,7 @@ SERVER = """
 import http, mmap, os, random, socket, sys, time
 work, file = float(sys.argv[1]), os.open(sys.argv[2], os.O_RDONLY | os.O_DIRECT)
 blocks, page = os.fstat(file).st_size // 4096, mmap.mmap(-1, 4096)
-listener = socket.create_server(("127.0.0.1", int(sys.argv[3])))
+listener = socket.create_server((sys.argv[4], int(sys.argv[3])))
 number = 0
 while True:
     client, _ = listener.accept()
@@ -21,8 +21,8 @@ while True:
                 os.preadv(file, [page], 4096 * random.randrange(blocks))
             client.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
 """
-"""Arguments: seconds of CPU of a request, a file of which every fifth request reads a block past the page cache, and a
-port. It answers HTTP requests in their order."""
+"""Arguments: seconds of CPU of a request, a file of which every fifth request reads a block past the page cache, a
+port, and the address at which it listens. It answers HTTP requests in their order."""
 
 BURNER = """
 import sys, time
