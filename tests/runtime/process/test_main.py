@@ -89,6 +89,26 @@ def test_a_program_without_a_bus_logs_that_it_waits_and_stops_at_a_signal(number
     assert {line["service"] for line in lines} == {"scorer"}
 
 
+COUNTING = """
+    import threading, structlog
+    before = threading.active_count()
+    await asyncio.to_thread(len, "")
+    structlog.get_logger().info("threads", started=threading.active_count() - before)
+    await asyncio.Event().wait()
+"""
+
+
+async def test_a_program_starts_no_thread_when_it_needs_one() -> None:
+    """All have started with it."""
+    text = PROGRAM.replace("\n    await asyncio.Event().wait()\n", COUNTING).replace(
+        "kube=False", "kube=False, bus=False"
+    )
+    with program(text) as process:
+        assert (await received("threads", process))["started"] == 0
+        process.terminate()
+        process.communicate(timeout=30)
+
+
 STUBBORN = """
     runtime.health.warmed_up()
     while True:

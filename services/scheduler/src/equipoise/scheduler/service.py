@@ -29,9 +29,8 @@ from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.kubernetes.leader_election import lead
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.health import Health, serving_health
-from equipoise.runtime.process.heap import use_one_heap
 from equipoise.runtime.process.logging import configure_logging
-from equipoise.runtime.process.main import reduce_gc_frequency
+from equipoise.runtime.process.main import run_in_event_loop
 from equipoise.scheduler.decisions.load_policy import NAME, LoadPolicy
 from equipoise.scheduler.settings import SchedulerProgramSettings
 from equipoise.scheduler.shell.binding_cycle import BindingCycle, Storage
@@ -235,9 +234,7 @@ def run_scheduler(
     configure_logging(Logging(), "scheduler")
     for name in settings.not_enabled():
         log.warning("no profile enables this plugin", plugin=name)
-    reduce_gc_frequency()
-    use_one_heap()
-    asyncio.run(_run(settings, connection, nats, listen))
+    run_in_event_loop(_run(settings, connection, nats, listen))
 
 
 async def _run(settings: SchedulerProgramSettings, connection: Kubernetes, nats: Nats | None, listen: str) -> None:

@@ -8,7 +8,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -29,6 +29,7 @@ from equipoise.runtime.process.lifecycle import Process, Runtime, Start
 from equipoise.runtime.process.logging import configure_logging
 
 S = TypeVar("S", bound=Section)
+T = TypeVar("T")
 
 STOP_LIMIT = 24.0
 """Seconds within which the service must end. Kubernetes kills it after 30."""
@@ -129,15 +130,26 @@ def run(
         return load_configuration(path, service, section, os.environ)
 
     try:
-        reduce_gc_frequency()
-        use_one_heap()
         watch = FileWatch(Path(path)) if path else None
-        code = asyncio.run(_until_signalled(service, load, watch, start, kube, bus, stop_limit))
+        code = run_in_event_loop(_until_signalled(service, load, watch, start, kube, bus, stop_limit))
     except ConfigurationError as error:
         for line in str(error).splitlines():
             print(f"equipoise {service}: {line}", file=sys.stderr)
         code = 2
     sys.exit(code)
+
+
+def run_in_event_loop(program: Coroutine[Any, Any, T]) -> T:
+    """The result of a program, which runs in a new event loop with what all programs need: few garbage collections, one
+    heap, and threads that have all started."""
+
+    async def with_threads() -> T:
+        asyncio.get_running_loop().set_default_executor(started_thread_pool())
+        return await program
+
+    reduce_gc_frequency()
+    use_one_heap()
+    return asyncio.run(with_threads())
 
 
 def reduce_gc_frequency() -> None:
@@ -162,11 +174,10 @@ async def _until_signalled(
 
     If the service does not start with a changed configuration, it starts again with the previous one.
     """
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     configuration, previous = load(), None
-    loop.set_default_executor(started_thread_pool())
     invalid: ConfigurationError | None = None
     while True:
         current = _Run(service, configuration, start, kube, bus, stop_limit)
