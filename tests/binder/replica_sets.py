@@ -113,7 +113,7 @@ class Controllers:
             if pod.metadata.deletion_timestamp is not None:
                 continue
             if controller is not None and controller.name == name and not selected:
-                self._own(pod.metadata.name, "")
+                self.release(pod.metadata.name)
             elif selected and (controller is None or controller.name == name):
                 self._own(pod.metadata.name, name)
                 owned.append(pod)
@@ -129,6 +129,10 @@ class Controllers:
         status = msgspec.structs.replace(pod.status, phase="Pending", conditions=[])
         self.kube.put(PODS, msgspec.structs.replace(pod, metadata=metadata, status=status))
         self._own(name, replica_set.metadata.name)
+
+    def release(self, name: str) -> None:
+        """What the controller of ReplicaSets does before it creates another pod."""
+        self._own(name, "")
 
     def _own(self, name: str, replica_set: str) -> None:
         pod = self.pod(name)

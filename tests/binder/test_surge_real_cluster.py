@@ -87,16 +87,26 @@ class Moves:
             document["spec"] = {"selector": {"matchLabels": {"app": app}}, **budget}
             documents.append(document)
         await self.cluster.apply(documents)
-        async with asyncio.timeout(PATIENCE):
-            while await self.endpoints(app) < replicas or len(await self.ready(app)) < replicas:  # noqa: ASYNC110  polls a real component
-                await asyncio.sleep(0.05)
+        await self.until_ready(app, replicas)
         return (await self.ready(app))[0]
+
+    async def until_ready(self, app: str, count: int) -> None:
+        """Waits until so many pods are ready, a detached one included, and so many endpoints."""
+        async with asyncio.timeout(PATIENCE):
+            while await self.endpoints(app) < count or len(await self.ready(app)) < count:  # noqa: ASYNC110  polls a real component
+                await asyncio.sleep(0.05)
 
     async def ready(self, app: str) -> list[Pod]:
         return [pod for pod in await self.pods(app) if is_ready(pod.status.conditions)]
 
     async def pods(self, app: str) -> list[Pod]:
         return await self.kube.list(PODS, SHOP, f"app={app}")
+
+    async def created_in_this_second(self, app: str) -> bool:
+        """Whether the time of creation could not tell a replacement from a pod that runs already: it has whole
+        seconds. No pod is moved that early: its usage is not known."""
+        times = [pod.metadata.creation_timestamp for pod in await self.pods(app)]
+        return any(time is None or SystemClock().now() < time.timestamp() + 1 for time in times)
 
     async def endpoints(self, app: str) -> int:
         path = f"/apis/discovery.k8s.io/v1/namespaces/{SHOP}/endpointslices"
@@ -110,7 +120,7 @@ class Moves:
         app, now = pod.metadata.labels["app"], SystemClock().now()
         why = "unknown"
         async with asyncio.timeout(PATIENCE):
-            while why:
+            while why or await self.created_in_this_second(app):
                 pod = await self.kube.get(PODS, pod.metadata.name, SHOP)
                 surge = await read_surge_candidate(self.kube, await read_candidate(self.kube, pod))
                 why = surge_refusal(surge)
@@ -160,14 +170,33 @@ class Moves:
 
     @asynccontextmanager
     async def full(self, *nodes: str) -> AsyncIterator[None]:
-        """No new pod is placed on these nodes."""
+        """No new pod is placed on these nodes, at once: kube-scheduler knows their taint."""
         try:
             for node in nodes:
                 await self.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": [FULL]}})
+            for node in nodes:
+                async with asyncio.timeout(PATIENCE):
+                    while await self.takes_a_pod(node):
+                        pass
             yield
         finally:
             for node in nodes:
                 await self.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": None, "unschedulable": None}})
+
+    async def takes_a_pod(self, node: str) -> bool:
+        """Whether kube-scheduler places a new pod on the node. It reads nodes and pods by separate watches, so it can
+        place a pod on a node whose taint is older than the pod."""
+        template = manifests.pod_template("probe")
+        template["spec"]["nodeSelector"] = {HOSTNAME: node}
+        await self.cluster.apply([manifests.pod("probe", template, namespace=SHOP)])
+        try:
+            while True:
+                pod = await self.kube.get(PODS, "probe", SHOP)
+                if pod.spec.node_name or any(one.type == "PodScheduled" for one in pod.status.conditions):
+                    return bool(pod.spec.node_name)
+                await asyncio.sleep(0.02)
+        finally:
+            await self.cluster.request("DELETE", f"/api/v1/namespaces/{SHOP}/pods/probe?gracePeriodSeconds=0")
 
     async def patch(self, path: str, body: Any) -> None:
         async with self.cluster.api() as api:
@@ -309,13 +338,14 @@ async def test_a_pod_is_given_back_when_its_node_is_emptied(moves: Moves, how: s
 
 
 async def test_the_outcome_states_that_the_spread_of_the_workload_is_violated(moves: Moves) -> None:
-    """Nodes with 1 and 1 pods get 0 and 2: kube-scheduler counts the detached pod. Replacements are ready at once here,
-    so the move is finished. Takes seconds, as above."""
+    """Nodes with 1 and 1 pods get 0 and 2: kube-scheduler counts the detached pod. The replacement is ready before the
+    binder finds it, so the move is finished. Takes seconds, as above."""
     selector = {"matchLabels": {"app": "spread"}}
     spread = {"topologyKey": HOSTNAME, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
     pod = await moves.deploy("spread", 2, [spread])
     async with moves.full(pod.spec.node_name), moves.never_fewer("spread", 2):
         await moves.detach(pod)
+        await moves.until_ready("spread", 3)
         await moves.carry_on()
     assert moves.outcomes[pod.metadata.name] == Outcome.EVICTED
     assert "node(s) didn't match pod topology spread constraints" in moves.details[pod.metadata.name]

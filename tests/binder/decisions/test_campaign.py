@@ -227,7 +227,7 @@ def test_only_moves_that_do_harm_or_no_good_stop_a_campaign(
 @given(
     spreads=st.tuples(*[st.floats(0, 1)] * 3),
     factor=st.floats(0.05, 1),
-    used=st.integers(0, 8),
+    used=st.integers(0, 7),
     expected=st.floats(0, 1),
 )
 def test_a_change_of_all_loads_by_one_factor_changes_no_decision(

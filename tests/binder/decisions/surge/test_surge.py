@@ -555,7 +555,9 @@ async def test_a_move_that_waits_for_another_begins_when_that_has_ended(world: W
     await world.start(world.binder(surge=SurgeSettings(mode="always"), limits=MANY_OF_A_WORKLOAD))
     await world.propose("web-1", "web-2")
     (first,) = world.ledger.surge_moves
-    await seconds(world, 100, controllers=controllers)  # the replacement runs on the same node: the pod is restored
+    await seconds(world, 1, controllers=controllers)
+    controllers.bind("web-rs-new-1", first.intent.node)  # the node that the pod was to leave: it is restored
+    await seconds(world, 100, controllers=controllers)
     assert [first.intent.pod] == [outcome.pod for outcome in world.outcomes]
     assert {"web-1", "web-2"} == {first.intent.pod, *(move.intent.pod for move in world.ledger.surge_moves)}
 

@@ -109,6 +109,19 @@ def test_a_bound_replacement_is_recorded() -> None:
     assert step(detached(bound=True), a_move(stage=DETACHED), NOW, misplaced="too hot") == expected
 
 
+def test_no_replica_that_ran_already_is_taken_for_a_replacement_that_is_not_created_yet() -> None:
+    """It may run on the node that the pod leaves, and the move would be given up."""
+    cluster = a_cluster(replicas=3)
+    cluster.detach("web-1")
+    cluster.release("web-1")
+    move = a_move(3, stage=DETACHED)
+    assert isinstance(step(cluster, move, NOW, misplaced="the pod was to leave this node"), Wait)
+    cluster.synchronize()
+    assert isinstance(step(cluster, move, NOW), Wait)
+    cluster.bind("web-rs-new-1")
+    assert step(cluster, move, NOW) == Place(replacement="web-rs-new-1", node="node-b", misplaced="")
+
+
 @pytest.mark.parametrize("stage", [DETACHED, PLACED])
 def test_a_replacement_that_was_placed_anew_is_judged_before_anything_else(stage: str) -> None:
     """Also one that is ready at once, so that the outcome states where it runs."""

@@ -26,6 +26,7 @@ from equipoise.binder.state.surge_move import (
     is_settled,
 )
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
+from equipoise.contracts.kubernetes.nodes.occupied_nodes import FINISHED
 from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.messages.eviction import Outcome
 
@@ -65,7 +66,7 @@ def next_step(move: SurgeMove, observed: ObservedMove, now: float) -> Step:
 
 def is_complete(move: SurgeMove, observed: ObservedMove, now: float) -> bool:
     """Whether the pod is not needed: the workload has its ready pods without it, or the pod has ended."""
-    if observed.pod is not None and observed.pod.status.phase in ("Succeeded", "Failed"):
+    if observed.pod is not None and observed.pod.status.phase in FINISHED:
         return True
     return ready_pods(observed, now, required_period(observed)) >= needed_pods(move, observed)
 

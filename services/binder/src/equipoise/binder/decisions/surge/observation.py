@@ -10,6 +10,7 @@ from equipoise.contracts.eviction.node_eligibility import leaving_reason
 from equipoise.contracts.eviction.protection import cannot_create
 from equipoise.contracts.eviction.surge import TEMPLATE_HASH
 from equipoise.contracts.kubernetes.labels import selects
+from equipoise.contracts.kubernetes.nodes.occupied_nodes import FINISHED
 from equipoise.contracts.kubernetes.objects.metadata import ready_condition
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.kubernetes.objects.pod import Pod
@@ -53,8 +54,11 @@ def needed_pods(move: SurgeMove, observed: ObservedMove) -> int:
     workload = remaining_workload(observed)
     if workload is None:
         return 0
-    desired = 1 if workload.spec.replicas is None else workload.spec.replicas
-    return min(desired, move.replicas)
+    return min(_replicas(workload), move.replicas)
+
+
+def _replicas(workload: WorkloadObject) -> int:
+    return 1 if workload.spec.replicas is None else workload.spec.replicas
 
 
 def remaining_workload(observed: ObservedMove) -> WorkloadObject | None:
@@ -92,14 +96,19 @@ def is_available(pod: Pod, period: float, now: float) -> bool:
 
 
 def replacement_of(move: SurgeMove, observed: ObservedMove) -> Pod | None:
-    """The newest pod of the ReplicaSet; None if it has no other."""
+    """The newest pod of the ReplicaSet, once it has all of its pods. Before, the replacement is not created yet, and
+    the newest pod is one that ran already."""
+    replica_set = observed.replica_set
     pods = [
         pod
         for pod in observed.siblings
         if (owner := pod.metadata.controller) is not None
         and owner.name == move.replica_set
         and pod.metadata.deletion_timestamp is None
+        and pod.status.phase not in FINISHED
     ]
+    if replica_set is None or len(pods) < _replicas(replica_set):
+        return None
     return max(pods, key=lambda pod: (pod.metadata.creation_timestamp or _EPOCH, pod.metadata.name), default=None)
 
 
