@@ -113,6 +113,30 @@ def test_nothing_is_lost_with_exit_code_0() -> None:
     assert [] == found["remarks"]
 
 
+@pytest.mark.parametrize(
+    ("source", "setting"),
+    [
+        (
+            sigs("LowNodeUtilization", {"thresholds": {"cpu": 100}, "targetThresholds": {"cpu": 100}}),
+            "LowNodeUtilization.thresholds",
+        ),
+        (sigs("LowNodeUtilization", {"numberOfNodes": 3}), "LowNodeUtilization.thresholds"),
+        (sigs("LowNodeUtilization", {"useDeviationThresholds": True}), "LowNodeUtilization.thresholds"),
+        (koordinator({"numberOfNodes": 3}), "LowNodeLoad.highThresholds"),
+        (
+            koordinator({"lowThresholds": {"cpu": 100}, "highThresholds": {"cpu": 100}}),
+            "LowNodeLoad.highThresholds",
+        ),
+    ],
+)
+def test_default_thresholds_in_place_of_the_lost_ones_are_a_remark(source: str, setting: str) -> None:
+    """Without it, nodes would be hot at loads that nobody has chosen."""
+    remark = remarks(source)[setting]
+
+    assert remark.result == "not translated"
+    assert "low_node_load has the default ones" in remark.reason
+
+
 THRESHOLDS = {"lowThresholds": {"cpu": 40}, "highThresholds": {"cpu": 70}}
 
 

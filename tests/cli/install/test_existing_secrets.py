@@ -74,15 +74,3 @@ async def test_a_secret_that_the_values_replace_is_not_examined() -> None:
     kube = a_cluster(clock, "passwords", {"tap": None})
 
     assert [] == await existing_secrets(kube, NAMESPACE, {"nats.existingSecret"}, clock.now())
-
-
-async def test_without_the_permission_to_read_secrets_nothing_is_known_of_them() -> None:
-    """The installation itself does not need it."""
-    clock = ManualClock()
-    kube = a_cluster(clock, "passwords", {"tap": None})
-    kube.refuse("get", resource="secrets")
-
-    [finding] = await existing_secrets(kube, NAMESPACE, (), clock.now())
-
-    assert finding.state == "unknown"
-    assert "existing Secrets are not checked: " in finding.message

@@ -125,6 +125,31 @@ async def test_quotas_of_other_namespaces_do_not_count() -> None:
     assert "quota" in {each.subject for each in await checks(kube, PACKAGED, "equipoise-system", clock)}
 
 
+@pytest.mark.parametrize(
+    ("resource", "subject"),
+    [
+        ("leases", "installation"),
+        ("storageclasses", "storage"),
+        ("secrets", "secret"),
+        ("resourcequotas", "quota"),
+        ("services", "source of metrics"),
+    ],
+)
+async def test_a_check_without_its_permission_is_unknown(resource: str, subject: str) -> None:
+    """Helm itself may need no such permission, and the other checks have their results."""
+    clock = ManualClock()
+    kube = MemoryKube(clock)
+    complete = await checks(kube, PACKAGED, "equipoise-system", clock)
+    kube.refuse(resource=resource)
+
+    findings = await checks(kube, PACKAGED, "equipoise-system", clock)
+
+    [unknown] = [finding for finding in findings if finding.state == "unknown"]
+    assert unknown.subject == subject
+    assert unknown.message.startswith("not checked: ")
+    assert {finding.subject for finding in findings} >= {finding.subject for finding in complete}
+
+
 def test_a_missing_chart_is_named(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text("current-context: a\ncontexts: [{name: a, context: {cluster: a}}]\nclusters: []\n")

@@ -177,7 +177,7 @@ async def test_credentials_are_sent_to_the_configured_server_alone(
     ("url", "expected"),
     [
         ("http://none.monitoring.svc:9090", "cannot be reached through the API server: get services monitoring/none"),
-        ("http://none.monitoring:9090", "Prometheus at http://none.monitoring:9090 does not respond"),
+        ("http://none.monitoring:9090", "Prometheus at http://none.monitoring:9090 cannot be queried"),
     ],
 )
 async def test_only_a_url_that_ends_in_svc_must_be_a_service(

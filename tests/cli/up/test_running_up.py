@@ -196,8 +196,8 @@ async def test_nodes_are_measured_as_the_collector_measures_them(
     )
     assert f"only the message of a collector on the bus states that collector.prometheus.url is {forged}" in checked
     assert forged not in output + chosen
-    assert f"Prometheus at {url} does not respond" in output, output
-    assert f"Prometheus at {other} does not respond" in chosen, chosen
+    assert f"Prometheus at {url} cannot be queried" in output, output
+    assert f"Prometheus at {other} cannot be queried" in chosen, chosen
 
 
 async def test_the_namespace_of_up_is_used(bus: Bus, cluster: HttpCluster, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ async def test_prometheus_is_the_one_that_the_collector_uses(bus: Bus, cluster: 
     await publish(bus, "collector", prometheus={"url": url})
     options = ("--prometheus", other) if given else ()
     _, output = await bus.run("doctor", *options, KUBECONFIG=str(cluster.file))
-    assert f"{other if given else url}: does not respond" in output, output
+    assert f"{other if given else url}: cannot be queried" in output, output
     assert "http://prometheus:9090" not in output
     assert "checking what runs: the published configuration of collector" in output
     where = f"prometheus {url}, which the collector publishes and the ConfigMap {OWN}/equipoise of pod c-1 has"

@@ -249,7 +249,7 @@ async def test_a_prometheus_without_our_metrics_is_named(cluster: Cluster, empty
     assert "node_cpu_usage_seconds_total and node_memory_working_set_bytes (kubelet)" in output
     assert 'one has instance="' not in output
     await fails(cluster, "--prometheus", foreign, text="no series has a node of this cluster; one has")
-    output = await fails(cluster, "--prometheus", "http://127.0.0.1:9", text="does not respond")
+    output = await fails(cluster, "--prometheus", "http://127.0.0.1:9", text="cannot be queried")
     assert "http://NAME.NAMESPACE.svc:PORT" in output
 
 
@@ -286,7 +286,7 @@ async def test_up_detects_the_profile(cluster: Cluster, stack: str, empty: str) 
     assert line.startswith("profile kubelet, which was not detected")
     assert "node_cpu_seconds_total" in line
     line = await set_profile(up_document(cluster, "http://127.0.0.1:9"), detect=True)
-    assert "does not respond" in line
+    assert "cannot be queried" in line
 
 
 async def test_nodes_are_listed_with_load_and_requests(cluster: Cluster, configuration: Path) -> None:

@@ -82,7 +82,7 @@ async def connected(
 ) -> AsyncIterator[ClusterSources]:
     """The sources of a reading: the listed objects and Prometheus. `profile`: the configured profile; None: detect it.
 
-    Raises CommandFailed if permissions are missing, Prometheus does not respond, or no profile fits.
+    Raises CommandFailed if permissions are missing, Prometheus cannot be queried, or no profile fits.
     """
     progress("reading nodes and pods from the API server")
     volumes = settings.shared.protection.persistent_volumes
@@ -102,7 +102,7 @@ async def connected(
         await source.time()
     except SourceError as error:
         source.close()
-        raise unreachable(prometheus, error) from None
+        raise query_failed(prometheus, error) from None
     try:
         yield ClusterSources(
             source=source, promql=promql, objects=objects, moves=moves, profile_detected=detected, clock=clock,
@@ -114,20 +114,20 @@ async def connected(
             promql.close()
 
 
-def unreachable(prometheus: PrometheusSettings, error: SourceError) -> CommandFailed:
+def query_failed(prometheus: PrometheusSettings, error: SourceError) -> CommandFailed:
     return CommandFailed(
-        f"Prometheus at {prometheus.shown_url} does not respond ({error}): check the address, or give another one "
-        f"with {PROMETHEUS_OPTION}"
+        f"Prometheus at {prometheus.shown_url} cannot be queried ({error}): check its address and credentials, or give "
+        f"another address with {PROMETHEUS_OPTION}"
     )
 
 
 async def detected_profile(settings: CollectorSettings, load: LoadSettings, nodes: Sequence[Node], clock: Clock) -> str:
-    """The profile that fits Prometheus. Raises CommandFailed if Prometheus does not respond or no profile fits."""
+    """The profile that fits Prometheus. Raises CommandFailed if Prometheus cannot be queried or no profile fits."""
     prometheus = settings.prometheus
     try:
         matches = await match_profiles(settings, nodes, load=load, clock=clock)
     except SourceError as error:
-        raise unreachable(prometheus, error) from None
+        raise query_failed(prometheus, error) from None
     best = best_profile(matches)
     if best is None:
         problem, fix = no_profile_problem(matches, load.memory)

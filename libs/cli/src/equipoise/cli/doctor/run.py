@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from itertools import groupby
 from pathlib import Path
@@ -15,7 +15,8 @@ from rich.text import Text
 
 from equipoise.cli.bus.access import connect_problem, forwarded
 from equipoise.cli.doctor.checks import CHECKS, Check
-from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding, State
+from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding
+from equipoise.cli.doctor.finding_lines import MAX_ALIKE, finding_lines
 from equipoise.cli.effective.adopted import Adopted, adopted_settings
 from equipoise.cli.effective.installed import installed_settings
 from equipoise.cli.effective.reading import read_effective
@@ -230,33 +231,14 @@ async def _result(check: Check, environment: Environment) -> list[Finding]:
         return [Finding("unknown", "this check", f"failed: {type(error).__name__}: {error}", fix)]
 
 
-STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "error": "bold red", "unknown": "magenta"}
-
-MAX_ALIKE = 5
-"""Consecutive findings of one check with the same fix; more of them are only counted."""
-
-_INDENT = " " * 9
-
-
 def show(diagnosis: Diagnosis, to: Console) -> None:
     """Every check, then the number of findings."""
     for check, findings in groupby(diagnosis.findings, key=lambda finding: finding.check):
         to.print(Text(check, style="bold"))
-        for line in _lines(list(findings)):
+        for line in finding_lines(list(findings)):
             to.print(line)
     to.print()
     to.print(_summary(diagnosis))
-
-
-def _lines(findings: Sequence[Finding]) -> Iterator[Text]:
-    for (state, fix), group in groupby(findings, key=lambda finding: (finding.state, finding.fix)):
-        alike = list(group)
-        for finding in alike[:MAX_ALIKE]:
-            yield Text.assemble((f"{state:<9}", STYLES[state]), f"{finding.subject}: {finding.message}")
-        if len(alike) > MAX_ALIKE:
-            yield Text(f"{_INDENT}and {len(alike) - MAX_ALIKE} more (-o json has all)", style=STYLES[state])
-        if fix:
-            yield Text(f"{_INDENT}→ {fix}")
 
 
 def _summary(diagnosis: Diagnosis) -> Text:

@@ -22,6 +22,7 @@ from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 
 ALWAYS_FITS = "a pod is moved only if it fits on another node, and this cannot be turned off"
 STAYS_DRY_RUN = "evictions are dry runs: set binder.evict to true when `equipoise plan` shows what you want"
+DEFAULT_THRESHOLDS = "no threshold is left: low_node_load has the default ones (section thresholds)"
 _WHY_NOT_ADDED = {
     True: "one strategy of a kind is possible: give its nodes a pool of the first one (low_node_load.pools)",
     False: "bin_pack would empty the nodes that low_node_load fills: give each a nodeSelector with another value",
@@ -62,7 +63,8 @@ def low_node_load(to: Translation, args: LowNodeLoadArgs, path: str) -> None:
         to.remark("note", f"{path}.dryRun", False, STAYS_DRY_RUN)
     if args.node_selector is not None:
         strategy["nodeSelector"] = Setting(value=selector_settings(args.node_selector), origin=f"{path}.nodeSelector")
-    _thresholds(to, args, path, strategy, in_pool=False)
+    if not _thresholds(to, args, path, strategy, in_pool=False) and not args.node_pools:
+        to.lost(f"{path}.highThresholds", args.high_thresholds, DEFAULT_THRESHOLDS)
     if args.number_of_nodes is not None or args.use_deviation_thresholds:
         _number_of_nodes(args.number_of_nodes, path, strategy)
     if args.pod_selectors:
@@ -132,7 +134,8 @@ def _with_inherited(pool: PoolArgs, strategy: LowNodeLoadArgs) -> PoolArgs:
     return changed
 
 
-def _thresholds(to: Translation, args: PoolArgs, path: str, strategy: dict[str, Any], *, in_pool: bool) -> None:
+def _thresholds(to: Translation, args: PoolArgs, path: str, strategy: dict[str, Any], *, in_pool: bool) -> bool:
+    """Sets the thresholds of the strategy or of a pool; False if there are none."""
     deviation = args.use_deviation_thresholds
     low, high = translated_pair(to, pair_of(args, path, "low_thresholds", "high_thresholds", deviation=deviation))
     production = pair_of(args, path, "prod_low_thresholds", "prod_high_thresholds", deviation=deviation)
@@ -147,6 +150,7 @@ def _thresholds(to: Translation, args: PoolArgs, path: str, strategy: dict[str, 
         to.settings.setdefault("thresholds", {}).update(thresholds)
     else:
         strategy.update(thresholds)
+    return bool(thresholds)
 
 
 def _deviation(to: Translation, distances: dict[str, Any], path: str, strategy: dict[str, Any]) -> None:
@@ -200,6 +204,8 @@ def low_node_utilization(to: Translation, args: LowNodeUtilizationArgs, path: st
         _deviation(to, {"high": high, "low": low}, path, strategy)
     elif high:
         to.settings.setdefault("thresholds", {}).update({"low": low, "high": high})
+    else:
+        to.lost(f"{path}.thresholds", args.thresholds, DEFAULT_THRESHOLDS)
     if args.number_of_nodes is not None or deviation:
         _number_of_nodes(args.number_of_nodes, path, strategy)
     _metrics(to, args.metrics_utilization, f"{path}.metricsUtilization")

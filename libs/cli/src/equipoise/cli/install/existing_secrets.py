@@ -11,7 +11,7 @@ from equipoise.cli.bus.access import SECRETS
 from equipoise.cli.doctor.environment import Finding
 from equipoise.cli.prepare.secret_contents import PARTS, Part, secret_names
 from equipoise.runtime.bus.permissions import STANDARD_USERS
-from equipoise.runtime.kubernetes.client import Forbidden, Kube, find
+from equipoise.runtime.kubernetes.client import Kube, find
 
 CERTIFICATE_KEYS = ("ca.crt", "tls.crt", "tls.key")
 
@@ -27,7 +27,7 @@ OTHER_SECRETS: Mapping[Part, Collection[str]] = {
 async def existing_secrets(kube: Kube, namespace: str, given: Collection[str], now: float) -> list[Finding]:
     """A warning for each Secret in the namespace that pods cannot use. `given`: the names of values of the chart.
 
-    Only this check needs the permission to read Secrets: without it, its result is unknown. Raises KubeError.
+    Raises KubeError.
     """
     findings = []
     for part in PARTS:
@@ -35,10 +35,7 @@ async def existing_secrets(kube: Kube, namespace: str, given: Collection[str], n
             continue
         required = required_keys(part, given)
         for name in secret_names(part):
-            try:
-                secret = await find(kube, SECRETS, name, namespace)
-            except Forbidden as error:
-                return [Finding("unknown", "secret", f"existing Secrets are not checked: {error.message}")]
+            secret = await find(kube, SECRETS, name, namespace)
             if secret is not None and (problem := secret_problem(secret.data or {}, required, now)):
                 together = " ".join(secret_names(part))
                 fix = f"correct it, or have it created: kubectl -n {namespace} delete secret {together}"

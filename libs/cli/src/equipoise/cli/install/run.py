@@ -3,7 +3,7 @@
 import os
 import shlex
 import shutil
-from collections.abc import Iterable
+from collections.abc import Awaitable, Collection, Iterable
 from pathlib import Path
 
 import click
@@ -12,16 +12,18 @@ import msgspec
 from equipoise.cli.cluster_access.kubeconfig import cluster_name
 from equipoise.cli.doctor.checks.versions import kubernetes_finding
 from equipoise.cli.doctor.environment import Finding
+from equipoise.cli.doctor.finding_lines import finding_lines
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.helm import run_helm
 from equipoise.cli.install.existing_secrets import existing_secrets
 from equipoise.cli.install.given_values import given_values
 from equipoise.cli.prepare.storage import missing_storage
 from equipoise.cli.prometheus.trusted import Servers, known_servers, names_of
+from equipoise.cli.terminal import result_console
 from equipoise.contracts.kubernetes.objects.cluster import ResourceQuota
 from equipoise.contracts.kubernetes.quantity import magnitude
 from equipoise.runtime.configuration import Kubernetes, Logging
-from equipoise.runtime.kubernetes.client import LEASES, QUOTAS, Kube
+from equipoise.runtime.kubernetes.client import LEASES, QUOTAS, Forbidden, Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.installation import other_installations
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
@@ -74,9 +76,8 @@ async def run_install(cluster: Kubernetes, request: Request, *, confirmed: bool)
     async with connect_kube(cluster, "install", clock) as kube:
         findings = await checks(kube, request, cluster.namespace, clock)
     click.echo(f"cluster: {cluster_name(cluster, os.environ)}, namespace {cluster.namespace}")
-    for finding in findings:
-        fix = f". {finding.fix}" if finding.fix else ""
-        click.echo(f"  {finding.state}: {finding.subject}: {finding.message}{fix}")
+    for line in finding_lines(findings):
+        result_console().print(line)
     command = helm_command(request, cluster)
     if any(finding.state == "error" for finding in findings):
         raise CommandFailed("not installed: correct the errors above first")
@@ -95,24 +96,52 @@ async def run_install(cluster: Kubernetes, request: Request, *, confirmed: bool)
 async def checks(kube: Kube, request: Request, namespace: str, clock: Clock) -> list[Finding]:
     """The findings of all checks before an installation. Raises KubeError and InvalidInput."""
     given = given_values(request.values, request.settings)
-    leases = await kube.list(LEASES, field_selector=f"metadata.name={DESCHEDULER_LEASE}")
-    others = other_installations(leases, namespace, kube.server_time(clock.now()))
     findings = [kubernetes_finding(await kube.server_version())]
-    for other in others:
+    findings += await _permitted("installation", _installations(kube, request, given, namespace, clock))
+    findings += await _permitted("storage", _storage(kube, given, namespace))
+    findings += await _permitted("secret", existing_secrets(kube, namespace, given, kube.server_time(clock.now())))
+    findings += await _permitted("quota", _quotas(kube, namespace))
+    if given.isdisjoint(SOURCE):
+        findings += await _permitted("source of metrics", _source(kube))
+    return findings
+
+
+async def _permitted(subject: str, check: Awaitable[list[Finding]]) -> list[Finding]:
+    """The findings of a check. If this user lacks a permission that it needs, its result is unknown."""
+    try:
+        return await check
+    except Forbidden as error:
+        return [Finding("unknown", subject, f"not checked: {error.message}")]
+
+
+async def _installations(
+    kube: Kube, request: Request, given: Collection[str], namespace: str, clock: Clock
+) -> list[Finding]:
+    """Other installations, and the image of a first one."""
+    leases = await kube.list(LEASES, field_selector=f"metadata.name={DESCHEDULER_LEASE}")
+    findings = []
+    for other in other_installations(leases, namespace, kube.server_time(clock.now())):
         message = f"another installation works in namespace {other.namespace}: this one would write nothing"
         fix = f"run `equipoise uninstall -n {other.namespace}` first"
         findings.append(Finding("error", "installation", message, fix))
     upgrade = any(lease.metadata.namespace == namespace for lease in leases)  # keeps earlier values
-    if _of_clone(request) and given.isdisjoint(IMAGE) and not upgrade:
+    if _of_clone(request) and IMAGE.isdisjoint(given) and not upgrade:
         findings.append(NO_IMAGE)
-    if given.isdisjoint(STORAGE) and (problem := await missing_storage(kube, namespace)):
-        findings.append(Finding("warning", "storage", problem))
-    findings += await existing_secrets(kube, namespace, given, kube.server_time(clock.now()))
-    if problem := job_quota_problem(await kube.list(QUOTAS, namespace)):
-        findings.append(Finding("warning", "quota", problem))
-    if given.isdisjoint(SOURCE):
-        findings.append(source_finding(await known_servers(kube)))
     return findings
+
+
+async def _storage(kube: Kube, given: Collection[str], namespace: str) -> list[Finding]:
+    problem = await missing_storage(kube, namespace) if STORAGE.isdisjoint(given) else ""
+    return [Finding("warning", "storage", problem)] if problem else []
+
+
+async def _quotas(kube: Kube, namespace: str) -> list[Finding]:
+    problem = job_quota_problem(await kube.list(QUOTAS, namespace))
+    return [Finding("warning", "quota", problem)] if problem else []
+
+
+async def _source(kube: Kube) -> list[Finding]:
+    return [source_finding(await known_servers(kube))]
 
 
 def _of_clone(request: Request) -> bool:

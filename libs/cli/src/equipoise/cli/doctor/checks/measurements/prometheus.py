@@ -22,7 +22,7 @@ from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.configuration.discovered import REASON
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, KubeError, find
 
-UNREACHABLE_FIXES: Mapping[str, str] = {
+QUERY_FIXES: Mapping[str, str] = {
     "prometheus": "check collector.prometheus.url (or --prometheus URL) from this machine, and its authentication",
     "load-watcher": "check collector.loadWatcher.url from this machine, and the metrics source of load-watcher",
     "metrics-server": "check that metrics-server is installed and `kubectl top nodes` works for this user",
@@ -89,7 +89,7 @@ async def _source(environment: Environment) -> list[Finding]:
     except KubeError as error:
         return [Finding("unknown", subject, f"not checked: {error}")]
     except SourceError as error:
-        return [Finding("error", subject, f"does not respond: {error}", UNREACHABLE_FIXES[settings.source])]
+        return [Finding("error", subject, f"cannot be queried: {error}", QUERY_FIXES[settings.source])]
     if has_profiles and not profiles[chosen].matches:
         profiles |= await _other_profiles(environment, nodes)
     return [Finding("ok", subject, "responds"), profile_finding(subject, chosen, profiles, memory)]
