@@ -24,6 +24,9 @@ PROGRAMS = {testbed_binaries.__name__, helm_program.__name__}
 settings.register_profile("ci", settings.get_profile("ci"), max_examples=50)
 """The same examples in every run; `pytest --hypothesis-profile=default` looks for new ones, and for twice as many."""
 
+settings.register_profile("default", settings.get_profile("default"), deadline=None)
+"""The machine may freeze: an example that takes long is no failure."""
+
 LONG = 5.0
 """Seconds: a test that takes longer states in its docstring why it takes seconds or minutes."""
 

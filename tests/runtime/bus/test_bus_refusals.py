@@ -15,11 +15,11 @@ from cli.programs import run
 from tls_worlds import DAY, NOW, TlsWorld
 
 from equipoise.cli.certificates.issue import new_ca
+from equipoise.runtime.async_tools.name_resolution import Resolve
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.nats.connection import NatsConnection
 from equipoise.runtime.bus.nats.refusals import Refusals, is_refusal
-from equipoise.runtime.bus.nats.tls import Resolve
 from equipoise.runtime.configuration import Nats, Tls
 from equipoise.runtime.process.clock import SystemClock
 
@@ -50,7 +50,7 @@ async def attempt(
     *,
     ends: bool = True,
     on_failure: Callable[[int], Awaitable[None]] | None = None,
-    resolve: Resolve | None = None,
+    resolve: Resolve[Any] | None = None,
 ) -> None:
     """Open a connection and close it. `on_failure`: called with the number of each failure, before the next attempt."""
     errors = BusErrors(SystemClock())
@@ -211,7 +211,7 @@ async def forwarded(address: str, port: int, target: int) -> AsyncIterator[None]
         yield
 
 
-def resolved_to(*addresses: str) -> Resolve:
+def resolved_to(*addresses: str) -> Resolve[Any]:
     async def resolve(host: str, port: int) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
 

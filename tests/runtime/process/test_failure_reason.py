@@ -1,6 +1,7 @@
 """Why a connection failed: what the clients of this project raise, as people read it."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 
@@ -65,6 +66,10 @@ async def test_a_server_without_tls(plain: int) -> None:
     ("error", "reason"),
     [
         (TimeoutError(), "no response in time"),
+        (
+            socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
+            "the name of the host cannot be resolved: the DNS does not respond, or fails",
+        ),
         (aiohttp.ServerDisconnectedError(), "Server disconnected"),
         (EOFError(), "the connection was lost"),
         (FileNotFoundError(2, "No such file or directory", "/token"), "no such file or directory"),

@@ -186,10 +186,12 @@ async def test_an_api_server_that_is_away_is_waited_for(world: World) -> None:
     requested = len(world.memory_kube.calls)
     await world.clock.advance(RETRY_PERIOD)
     assert len(world.memory_kube.calls) == requested + 1
+    assert world.process.health.report().problems == ["by the test"]
     world.memory_kube.clear_faults()
     world.memory_kube.refuse("get", status=403)
     await world.clock.advance(RETRY_PERIOD)
     await until("ready", world)
+    assert world.process.health.report().problems == []
 
 
 async def test_a_service_is_not_ready_while_the_api_server_does_not_respond(world: World) -> None:

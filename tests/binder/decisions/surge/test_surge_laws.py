@@ -53,11 +53,12 @@ class Course:
 
     @property
     def edited(self) -> bool:
-        """Whether only a person can give the pod back. Its move ends when the replacement is ready."""
+        """Whether only a person can give the pod back. Its move ends when the replacement is ready. Its ReplicaSet may
+        not have released it yet."""
         pod = self.cluster.pod("web-1")
-        return (
-            pod is not None and pod.metadata.controller is None and pod.metadata.annotations.get(DETACHED_HASH) != "h1"
-        )
+        if pod is None:
+            return False
+        return pod.metadata.labels.get(TEMPLATE_HASH) != "h1" and pod.metadata.annotations.get(DETACHED_HASH) != "h1"
 
     @property
     def needed(self) -> int:

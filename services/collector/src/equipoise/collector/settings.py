@@ -247,6 +247,16 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
         """Whether there is another source than the default URL, which is used if none was configured or found."""
         return self.source != "prometheus" or self.prometheus.shown_url != PrometheusSettings().url
 
+    @property
+    def source_and_address(self) -> str:
+        """The source for messages, with its address if it has one of its own."""
+        match self.source:
+            case "prometheus":
+                return f"Prometheus at {self.prometheus.shown_url}"
+            case "load-watcher":
+                return f"load-watcher at {self.load_watcher.url}"
+        return self.source
+
     def __post_init__(self) -> None:
         if _SHARD.fullmatch(self.shard) is None:
             raise ValueError(f"shard {self.shard!r} must be a name of lower-case letters, digits and '-', as zone-a")

@@ -6,7 +6,7 @@ import socket
 import ssl
 
 
-class NameNotResolved(TimeoutError):
+class NameNotResolved(OSError):
     """A name was not resolved, because the DNS servers do not respond."""
 
     def __init__(self, host: str, seconds: float) -> None:
@@ -23,6 +23,8 @@ def failure_reason(error: BaseException) -> str:
             return f"the certificate of the server is rejected: {error.verify_message}"
         case ssl.SSLError() if error.reason:
             return f"TLS failed: {error.reason.lower().replace('_', ' ')}"
+        case socket.gaierror(errno=socket.EAI_AGAIN):
+            return "the name of the host cannot be resolved: the DNS does not respond, or fails"
         case socket.gaierror():
             return "the name of the host cannot be resolved"
         case NameNotResolved():

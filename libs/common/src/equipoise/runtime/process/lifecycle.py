@@ -200,9 +200,10 @@ class Process(Generic[S]):
                 await kube.get(LEASES, f"equipoise-{self._service}", self._configuration.shared.kubernetes.namespace)
             except KubeError as error:
                 if kube is None or error.status == 0 or error.status >= 500:
-                    log.warning("waiting for the API server", error=str(error), retry_seconds=RETRY_PERIOD)
+                    self.health.set_problem("kubernetes", str(error))
                     await self._clock.sleep(RETRY_PERIOD)
                     continue
+            self.health.set_problem("kubernetes", None)
             reached = True
             return kube
 

@@ -154,11 +154,11 @@ class Measurement:
             outage = str(error)
         failure = outage or next(iter(failures), "")
         if failure:
-            self._problems[window.name] = f"{self.settings.source}: {failure}"
+            self._problems[window.name] = f"{self.settings.source_and_address}: {failure}"
         else:
             self._problems.pop(window.name, None)
         if window.name == self.load.shortest.name:
-            self._outage = outage and f"{self.settings.source}: {outage}"
+            self._outage = outage and f"{self.settings.source_and_address}: {outage}"
         return not failure
 
     async def _source_time(self) -> float:
@@ -245,7 +245,9 @@ class Measurement:
             self._problems.pop(_RECENT, None)
             if recent_failed:
                 resource, why = min(recent_failed.items())
-                self._problems[_RECENT] = f"{self.settings.source}: {resource} of nodes in the last scrapes: {why}"
+                self._problems[_RECENT] = (
+                    f"{self.settings.source_and_address}: {resource} of nodes in the last scrapes: {why}"
+                )
             uids = {name: node.metadata.uid for name, node in nodes.items()}
             await self.pressure.measure_nodes(targets, uids, criteria, self._divided_cluster())
             recently = recent_usage(new, recent, measured.readings, criteria.names, measured.scrapes)

@@ -12,10 +12,11 @@ import structlog
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError
 
+from equipoise.runtime.async_tools.name_resolution import Resolve
 from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted, TooLarge
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.nats.refusals import Refusals
-from equipoise.runtime.bus.nats.tls import Resolve, TlsClient, client_context
+from equipoise.runtime.bus.nats.tls import TlsClient, client_context
 from equipoise.runtime.bus.permissions import TAP_PREFIX
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.bounded_files import SECRET_LIMIT, read_bounded_text
@@ -87,7 +88,7 @@ class NatsConnection:
         service: str,
         errors: BusErrors,
         reconnect_pause: float = RECONNECT_PAUSE,
-        resolve: Resolve | None = None,
+        resolve: Resolve[Any] | None = None,
         *,
         ends_when_refused: bool = False,
     ) -> None:

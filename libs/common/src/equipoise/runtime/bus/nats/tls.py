@@ -3,16 +3,16 @@
 import asyncio
 import dataclasses
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import nats.errors
 from nats.aio.client import Client, Srv
 from nats.aio.transport import TcpTransport
 
+from equipoise.runtime.async_tools.name_resolution import NameResolution, Resolve
 from equipoise.runtime.bus.nats.refusals import CLIENT_PORT
 from equipoise.runtime.configuration import Tls
-from equipoise.runtime.process.failure_reason import NameNotResolved
 
 RESOLVE_SECONDS = 2.0
 """Seconds in which a name must be resolved. The client waits as long for a connection."""
@@ -20,8 +20,6 @@ RESOLVE_SECONDS = 2.0
 _NOT_TRIED_AGAIN = ("authorization", "authentication", "permissions violation")
 """Words in the errors of nats-server after which this client does not connect again: those about credentials, and
 those about a subject, which do not end the connection."""
-
-Resolve = Callable[[str, int], Awaitable[Any]]
 
 
 class TlsClient(Client):
@@ -32,7 +30,7 @@ class TlsClient(Client):
     """
 
     def __init__(
-        self, *, required: bool, before_attempt: Callable[[], None] = lambda: None, resolve: Resolve | None = None
+        self, *, required: bool, before_attempt: Callable[[], None] = lambda: None, resolve: Resolve[Any] | None = None
     ) -> None:
         """`before_attempt` is called before each attempt to connect. `resolve`: the resolution of names; by default
         that of the event loop.
@@ -40,7 +38,9 @@ class TlsClient(Client):
         super().__init__()
         self._tls_required = required
         self._before_attempt = before_attempt
-        self._resolve = resolve
+        self._names: NameResolution[Any] = NameResolution(
+            resolve or (lambda host, port: asyncio.get_running_loop().getaddrinfo(host, port)), RESOLVE_SECONDS
+        )
         self.attempted = ""
         """The URL of the last server to which a connection was attempted."""
 
@@ -49,9 +49,6 @@ class TlsClient(Client):
 
         self._next: dict[str, int] = {}
         """The index of the address of a host that the next attempt begins with."""
-
-        self._resolving: tuple[str, asyncio.Future[Any]] | None = None
-        """The host whose name was not resolved in time, and its resolution, which may still run in a thread."""
 
     @property
     def certificate_end(self) -> float | None:
@@ -69,19 +66,11 @@ class TlsClient(Client):
         self.attempted, self.addresses = s.uri.geturl(), 1
         self._before_attempt()
         host, port = s.uri.hostname or "", s.uri.port or CLIENT_PORT
-        if self._resolving is None or self._resolving[0] != host:
-            resolve = self._resolve or asyncio.get_running_loop().getaddrinfo
-            self._resolving = host, asyncio.ensure_future(resolve(host, port))
-        _, answer = self._resolving
-        done, _ = await asyncio.wait([answer], timeout=RESOLVE_SECONDS)
-        if not done:
-            raise NameNotResolved(host, RESOLVE_SECONDS)
-        self._resolving = None
+        answer = await self._names.addresses(host, port)
         if s.uri.scheme in ("ws", "wss"):  # their request must contain the name, not an address
-            answer.result()
             await super()._connect_to_server(s)
             return
-        resolved = [entry[4][0] for entry in answer.result()]
+        resolved = [entry[4][0] for entry in answer]
         addresses = sorted(set(resolved))
         self.addresses = len(addresses)
         begin = self._next.get(host, addresses.index(resolved[0]))

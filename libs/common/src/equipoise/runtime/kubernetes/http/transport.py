@@ -1,25 +1,52 @@
 """HTTP requests to one API server: connections, proxy and TLS, without credentials or decoding."""
 
+import socket
 import ssl
 from collections.abc import Mapping
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from equipoise.runtime.async_tools.name_resolution import NameResolution
 
 CONNECTIONS = 100
 """Maximum number of concurrent requests."""
+
+RESOLVE_SECONDS = 10.0
+"""Seconds in which a name must be resolved: less than a request may take, and enough for the second DNS server."""
 
 READ_BYTES = 2**17
 """The approximate number of bytes of a response that are buffered. Limited, because no other task runs while a buffer
 is decoded."""
 
 
+class _Resolver(AbstractResolver):
+    """The resolver of aiohttp, limited in time."""
+
+    def __init__(self) -> None:
+        resolver = aiohttp.ThreadedResolver()
+        self._names = NameResolution(lambda host, port: resolver.resolve(host, port, socket.AF_UNSPEC), RESOLVE_SECONDS)
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The addresses of any family: a connection is attempted to each. Raises NameNotResolved."""
+        return await self._names.addresses(host, port)
+
+    async def close(self) -> None:
+        """Ends nothing: a thread cannot be interrupted."""
+
+
 class Transport:
     """HTTP requests to one API server. A .netrc is ignored, because it would replace the token."""
 
-    def __init__(self, *, url: str, server_name: str | None, proxy: str | None) -> None:
-        """`server_name`: the name in the certificate, if it differs from the host of `url`.
+    def __init__(
+        self, *, url: str, server_name: str | None, proxy: str | None, resolver: AbstractResolver | None = None
+    ) -> None:
+        """`server_name`: the name in the certificate, if it differs from the host of `url`. `resolver`: resolves
+        names; by default the system does, within `RESOLVE_SECONDS`.
 
         Without a `proxy`, the environment may define one for this host. It is read once. Reading it for every request
         would take two threads and half of the time of the request.
@@ -30,7 +57,7 @@ class Transport:
             proxy = getproxies().get(address.scheme)
         self._proxy = proxy or None
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=CONNECTIONS),
+            connector=aiohttp.TCPConnector(limit=CONNECTIONS, resolver=resolver or _Resolver()),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BYTES,
         )
