@@ -53,10 +53,18 @@ def test_up_runs_a_cluster_until_down_stops_it(testbed_binaries: Binaries, tmp_p
 
 
 def test_a_virtual_machine_is_added_to_real_nodes_only() -> None:
-    done = CliRunner().invoke(command.testbed, ["up", "--vm"])
+    for options in (["--vm"], ["--vm", "cgroup-v1"]):
+        done = CliRunner().invoke(command.testbed, ["up", *options])
+
+        assert done.exit_code == 2
+        assert "add --real-nodes 1" in done.output
+
+
+def test_an_unknown_system_of_a_virtual_machine_is_refused_with_the_known_ones() -> None:
+    done = CliRunner().invoke(command.testbed, ["up", "--real-nodes", "1", "--vm", "cgroup-v3"])
 
     assert done.exit_code == 2
-    assert "add --real-nodes 1" in done.output
+    assert "cgroup-v1" in done.output
 
 
 def _is_etcd(pid: int, directory: Path) -> bool:

@@ -26,6 +26,7 @@ from equipoise.testbed.api import Api
 from equipoise.testbed.objects import Manifest
 from equipoise.testbed.real_nodes.cluster import RealCluster, prepare
 from equipoise.testbed.real_nodes.images import product_image
+from equipoise.testbed.real_nodes.virtual_machine.systems import CGROUP_V2
 
 PORT = 18_089
 CORES = 2
@@ -291,7 +292,7 @@ async def in_new_cluster(real: RealCluster, api: Api) -> dict[str, Any]:
 
 
 async def main() -> None:
-    real = RealCluster(prepare(ROOT, virtual_machine=True), 1)
+    real = RealCluster(prepare(ROOT, machine=CGROUP_V2), 1)
     async with real, real.cluster.api() as api:
         print_result(await in_new_cluster(real, api))
 

@@ -1,8 +1,8 @@
-"""The agent under a kernel with cgroup v2, beside a real kubelet."""
+"""The agent under other kernels than that of the machine, beside a real kubelet."""
 
 import pytest
-from e2e.real_nodes.agent_on_v2 import LIMITS, NO_LIMIT, OF_KUBELET
 from e2e.real_nodes.programs import SECONDS, result_of
+from e2e.real_nodes.virtual_node import V1, V2
 
 from equipoise.testbed.real_nodes.requirements import VIRTUAL_MACHINE
 
@@ -11,18 +11,18 @@ pytestmark = [pytest.mark.weekly, pytest.mark.timeout(2 * SECONDS + 60), pytest.
 
 def test_the_agent_limits_batch_pods_on_cgroup_v2_and_leaves_what_the_kubelet_has_set() -> None:
     """Takes about half an hour: a virtual machine boots twice, and computes twenty times slower than the machine."""
-    result = result_of("agent_on_v2", required=VIRTUAL_MACHINE, seconds=2 * SECONDS)
+    result = result_of("agent.on_v2", required=VIRTUAL_MACHINE, seconds=2 * SECONDS)
     systemd, static = result["systemd"], result["static"]
 
     assert "10.79.0.1" in result["resolved"].split(), "DNS"
-    assert tuple(systemd["before"]) == tuple(static["before"]) == OF_KUBELET
+    assert tuple(systemd["before"]) == tuple(static["before"]) == V2.of_kubelet
     assert systemd["problems"] == static["problems"] == []
-    assert systemd["killed"] == {"limits": list(LIMITS), "again": list(LIMITS)}
+    assert systemd["killed"] == {"limits": [*V2.of_agent], "again": [*V2.of_agent]}
     assert systemd["pressure"]["ratio"] > 0.1
     assert systemd["pressure"]["suppressed"] > 0
     assert systemd["cpuset"] == "2-3"
-    assert systemd["restored"] == {"pod": list(OF_KUBELET), "quota": NO_LIMIT, "cpus": "0-3"}
-    assert static["restored"] == {"pod": list(OF_KUBELET), "quota": NO_LIMIT, "cpus": "0-3"}
+    assert systemd["restored"] == {"pod": [*V2.of_kubelet], "quota": V2.no_quota, "cpus": "0-3"}
+    assert static["restored"] == {"pod": [*V2.of_kubelet], "quota": V2.no_quota, "cpus": "0-3"}
     assert static["restored_again"] == static["restored"]
     assert static["cpuset"]["exclusive"] == [["1"], ["2-3"]], "the CPUs that the kubelet gave to a pod alone"
     assert static["cpuset"]["best_effort"] == ["2-3", "0-3"]
@@ -32,3 +32,17 @@ def test_the_agent_limits_batch_pods_on_cgroup_v2_and_leaves_what_the_kubelet_ha
         before, during, after = static[of_kubelet]
         assert before == during == after
     assert {"max"} != set(static["memory_high_of_containers"][0]), "MemoryQoS is on"
+
+
+def test_the_agent_limits_batch_pods_on_cgroup_v1_with_the_systemd_driver_and_restores_all_of_it() -> None:
+    """Takes ten minutes: a virtual machine boots, and computes twenty times slower than the machine."""
+    result = result_of("agent.on_v1", required=VIRTUAL_MACHINE)
+
+    assert result["group"] == "/sys/fs/cgroup/cpu/kubepods.slice", "the name is that of the systemd driver"
+    assert tuple(result["before"]) == V1.of_kubelet
+    assert result["problems"] == []
+    assert result["killed"] == {"limits": [*V1.of_agent], "again": [*V1.of_agent]}
+    assert result["pressure"]["ratio"] > 0.1, "systemd has a hierarchy of cgroup v2 of its own, which has pressure"
+    assert result["pressure"]["suppressed"] > 0
+    assert result["cpuset"] == "2-3"
+    assert result["restored"] == {"pod": [*V1.of_kubelet], "quota": V1.no_quota, "cpus": "0-3"}

@@ -23,11 +23,59 @@ STEP_SECONDS = 900.0
 """Every step takes seconds on a machine, and twenty times as long in a virtual machine beside other work."""
 
 POLL_SECONDS = 3.0
-FILES = ("cpu.max", "cpu.weight", "memory.high", "cpuset.cpus", "cpuset.cpus.effective")
+CPUS = "cpuset.cpus"
 ROOT = "/sys/fs/cgroup"
 
 GroupFiles = Mapping[str, str]
 """The contents of cgroup files by their paths below the root; files without contents are missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CgroupVersion:
+    """The names and values of the limits that the agent writes."""
+
+    hierarchies: tuple[str, ...]
+    """The folders below the root that have groups of pods."""
+
+    limits: tuple[str, str, str]
+    """The files with the quota, the weight and the soft limit of memory of a pod."""
+
+    effective_cpus: str
+    """The file with the CPUs that a group has. Those that were written are in `cpuset.cpus`."""
+
+    of_kubelet: tuple[str, str, str]
+    """The limits of a best-effort pod without the agent."""
+
+    of_agent: tuple[str, str, str]
+    """The limits of a batch pod with the amounts 200m and 32Mi."""
+
+    @property
+    def no_quota(self) -> str:
+        return self.of_kubelet[0]
+
+    @property
+    def quota(self) -> str:
+        return self.limits[0]
+
+    def pod_limits(self, files: GroupFiles, uid: str) -> tuple[str, ...]:
+        """The limits of a pod, as in `of_agent`."""
+        return tuple(of_pod(files, uid, name) for name in self.limits)
+
+
+V2 = CgroupVersion(
+    hierarchies=("",),
+    limits=("cpu.max", "cpu.weight", "memory.high"),
+    effective_cpus="cpuset.cpus.effective",
+    of_kubelet=("max 100000", "1", "max"),
+    of_agent=("20000 100000", "8", str(32 << 20)),
+)
+V1 = CgroupVersion(
+    hierarchies=("cpu/", "memory/", "cpuset/"),
+    limits=("cpu.cfs_quota_us", "cpu.shares", "memory.soft_limit_in_bytes"),
+    effective_cpus="cpuset.effective_cpus",
+    of_kubelet=("-1", "2", str(2**63 - 4096)),
+    of_agent=("20000", "204", str(32 << 20)),
+)
 
 
 def best_effort(files: GroupFiles, name: str) -> str:
@@ -64,6 +112,7 @@ class VirtualNode:
 
     real: RealCluster
     api: Api
+    cgroups: CgroupVersion = V2
 
     @property
     def name(self) -> str:
@@ -126,8 +175,9 @@ class VirtualNode:
 
     async def group_files(self, *, after: str = "true") -> GroupFiles:
         """The limits of all groups of pods, right after a command. Raises ClusterError."""
-        included = " ".join(f"--include={name}" for name in FILES)
-        output = await self.run(f"{after} && grep --recursive --with-filename {included} '' {ROOT}/kubepods*")
+        included = " ".join(f"--include={name}" for name in (*self.cgroups.limits, CPUS, self.cgroups.effective_cpus))
+        folders = " ".join(f"{ROOT}/{hierarchy}kubepods*" for hierarchy in self.cgroups.hierarchies)
+        output = await self.run(f"{after} && grep --recursive --with-filename {included} '' {folders}")
         found = (line.partition(":") for line in output.splitlines())
         return {path.removeprefix(f"{ROOT}/"): text for path, _, text in found}
 

@@ -4,11 +4,13 @@ import tarfile
 from pathlib import Path
 
 from equipoise.testbed.real_nodes.virtual_machine.disk import MachineDisk
-from equipoise.testbed.real_nodes.virtual_machine.machine import LINE_LENGTH, VirtualMachine
+from equipoise.testbed.real_nodes.virtual_machine.machine import KERNEL_ARGUMENTS, LINE_LENGTH, VirtualMachine
+from equipoise.testbed.real_nodes.virtual_machine.systems import CGROUP_V1, CGROUP_V2, MachineSystem
 
 
-def machine(folder: Path) -> VirtualMachine:
-    return VirtualMachine(number=3, folder=folder / "n3", disk=MachineDisk(folder=folder / "cache"))
+def machine(folder: Path, system: MachineSystem = CGROUP_V2) -> VirtualMachine:
+    disk = MachineDisk(folder=folder / "cache", system=system)
+    return VirtualMachine(number=3, folder=folder / "n3", disk=disk)
 
 
 def text(archive: tarfile.TarFile, name: str) -> str:
@@ -65,3 +67,11 @@ def test_the_last_line_of_the_console_shows_how_far_it_has_booted(tmp_path: Path
     assert "Reached target" in booting.last_line
     assert len(booting.last_line) <= LINE_LENGTH + len("…")
     assert booting.last_line.isprintable()
+
+
+def test_the_kernel_starts_with_the_arguments_of_all_systems_and_of_its_own(tmp_path: Path) -> None:
+    for system in (CGROUP_V1, CGROUP_V2):
+        command = machine(tmp_path, system).command
+        arguments = str(command[command.index("-append") + 1]).split()
+
+        assert arguments == [*KERNEL_ARGUMENTS, *system.kernel_arguments]

@@ -16,6 +16,7 @@ import click
 from equipoise.contracts.kubernetes.supported_versions import minor_versions
 from equipoise.testbed import running_clusters
 from equipoise.testbed.real_nodes.addresses import MAXIMUM_NODES
+from equipoise.testbed.real_nodes.virtual_machine.systems import DEFAULT_SYSTEM, SYSTEMS, MachineSystem
 
 CHECK_SECONDS = 1.0
 STOP_SECONDS = 60.0
@@ -90,8 +91,10 @@ def build_command(kubernetes: str | None, output: str) -> None:
 )
 @click.option(
     "--vm",
-    is_flag=True,
-    help="With --real-nodes: one more node, a virtual machine with cgroup v2 and systemd, which boots in minutes.",
+    is_flag=False,
+    flag_value=DEFAULT_SYSTEM,
+    type=click.Choice(list(SYSTEMS)),
+    help=f"With --real-nodes: one more node, a virtual machine, which boots in minutes. --vm alone: {DEFAULT_SYSTEM}.",
 )
 def up(
     name: str,
@@ -104,10 +107,10 @@ def up(
     scheduler_configuration: Path | None,
     directory: Path | None,
     real_nodes: int | None,
-    vm: bool,
+    vm: str | None,
 ) -> None:
     """Start a cluster and run it until Ctrl-C or `down`. No process outlives this command."""
-    if vm and real_nodes is None:
+    if vm is not None and real_nodes is None:
         raise click.UsageError("--vm adds a virtual machine to real nodes: add --real-nodes 1")
     import asyncio
 
@@ -131,7 +134,7 @@ def up(
     began = time.monotonic()
     try:
         if real_nodes is not None:
-            _real_nodes(name, real_nodes, virtual_machine=vm, kubernetes=kubernetes or "")
+            _real_nodes(name, real_nodes, machine=SYSTEMS[vm] if vm else None, kubernetes=kubernetes or "")
             return
         cluster = Cluster(
             binaries=build(kubernetes=kubernetes or ""),
@@ -155,16 +158,14 @@ def up(
         raise click.ClickException(str(error)) from error
 
 
-def _real_nodes(name: str, number: int, *, virtual_machine: bool, kubernetes: str) -> None:
+def _real_nodes(name: str, number: int, *, machine: MachineSystem | None, kubernetes: str) -> None:
     """Run a cluster with real nodes until the first interrupt of this process, which cancels it."""
     import asyncio
 
     from equipoise.testbed.real_nodes.cluster import RealCluster, prepare
 
     clone = Path.cwd()
-    prepared = prepare(
-        clone if (clone / "Dockerfile").exists() else None, virtual_machine=virtual_machine, kubernetes=kubernetes
-    )
+    prepared = prepare(clone if (clone / "Dockerfile").exists() else None, machine=machine, kubernetes=kubernetes)
 
     async def run(cluster: RealCluster) -> None:
         began = time.monotonic()

@@ -43,6 +43,7 @@ from equipoise.testbed.real_nodes.requirements import REAL_NODES, VIRTUAL_MACHIN
 from equipoise.testbed.real_nodes.tree import NODE_TREE, debian_tree
 from equipoise.testbed.real_nodes.virtual_machine.disk import MachineDisk, machine_disk
 from equipoise.testbed.real_nodes.virtual_machine.machine import VirtualMachine
+from equipoise.testbed.real_nodes.virtual_machine.systems import MachineSystem
 
 NODE_SCRIPT = Path(__file__).with_name("node.sh")
 SCRAPE_SECONDS = 30.0
@@ -73,13 +74,14 @@ class Prepared:
     """The disk of a virtual machine; None without one."""
 
 
-def prepare(clone: Path | None, *, virtual_machine: bool = False, kubernetes: str = "") -> Prepared:
+def prepare(clone: Path | None, *, machine: MachineSystem | None = None, kubernetes: str = "") -> Prepared:
     """Take everything from the cache, or build it once. With a `clone`, this includes an image of Equipoise.
 
+    `machine`: the system of a virtual machine; None for none.
     `kubernetes`: the minor version of the control plane and of the kubelets, such as 1.35. Default: the newest.
     Raises RealNodesError with everything that the machine lacks, BuildError and NoGoError.
     """
-    check_machine(VIRTUAL_MACHINE if virtual_machine else REAL_NODES)
+    check_machine(VIRTUAL_MACHINE if machine else REAL_NODES)
     leftovers.remove_leftovers()
     cache = default_cache()
     with Progress() as progress:
@@ -93,7 +95,7 @@ def prepare(clone: Path | None, *, virtual_machine: bool = False, kubernetes: st
             coredns=build_module(COREDNS, cache=cache, progress=progress) / "coredns",
             tree=debian_tree(NODE_TREE, cache, progress),
             archives=archives,
-            disk=machine_disk(programs, archives, cache, progress) if virtual_machine else None,
+            disk=machine_disk(machine, programs, archives, cache, progress) if machine else None,
         )
 
 

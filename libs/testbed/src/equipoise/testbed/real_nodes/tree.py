@@ -11,6 +11,7 @@ from equipoise.testbed.binaries.toolchain import Progress, made_once
 from equipoise.testbed.real_nodes import steps
 
 SUITE = "trixie"
+MIRROR = "http://deb.debian.org/debian"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +22,13 @@ class Tree:
     packages: tuple[str, ...]
     excluded: tuple[str, ...] = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
     change: Path | None = None
+    older_suites: tuple[str, ...] = ()
+    """Older Debians, for packages that are named as `package/suite`."""
 
     def key(self) -> str:
         """The cache key: a hash of all inputs except the versions of Debian's packages."""
-        words = [SUITE, *self.packages, *self.excluded, self.change.read_text() if self.change else ""]
+        change = self.change.read_text() if self.change else ""
+        words = [SUITE, *self.packages, *self.excluded, change, *self.older_suites]
         return hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
 
 
@@ -53,6 +57,9 @@ def debian_tree(tree: Tree, cache: Path, progress: Progress) -> Path:
         progress.note(f"{tree.name}: fetching Debian's packages, once")
         # The script is run by sh because a wheel does not keep its permission to be executed.
         hooks = [f'--customize-hook=sh {shlex.quote(str(tree.change))} "$1"'] if tree.change else []
+        for suite in tree.older_suites:
+            source = f"deb {MIRROR} {suite} main"
+            hooks.append(f'--setup-hook=echo "{source}" > "$1/etc/apt/sources.list.d/{suite}.list"')
         steps.run(
             tree.name,
             [

@@ -1,4 +1,4 @@
-"""The disk of a virtual machine: a Debian with the programs of a node and the images, unpacked. It is made once."""
+"""The disk of a virtual machine: its system with the programs of a node and the images, unpacked. It is made once."""
 
 import hashlib
 import os
@@ -11,19 +11,17 @@ from equipoise.testbed.binaries.build import minutes
 from equipoise.testbed.binaries.toolchain import Progress, keep_newest, made_once
 from equipoise.testbed.real_nodes import steps
 from equipoise.testbed.real_nodes.tree import NODE_TREE, Tree, debian_tree
+from equipoise.testbed.real_nodes.virtual_machine.systems import MachineSystem
 
-MACHINE_TREE = Tree(
-    name="machine-tree",
-    packages=(*NODE_TREE.packages, "dbus", "e2fsprogs", "linux-image-cloud-amd64", "systemd-sysv", "udev"),
-    change=Path(__file__).with_name("tree.sh"),
-)
-"""The tree of a node with a kernel, and with systemd, which starts the programs of the node."""
+TREE_SCRIPT = Path(__file__).with_name("tree.sh")
+PACKAGES = ("dbus", "e2fsprogs", "systemd-sysv", "udev")
+"""Besides those of a node: systemd, which starts the programs of the node."""
 
 DISK_SCRIPT = Path(__file__).with_name("disk.sh")
 SIZE = "6G"
 """The size of the file system. The file is as large as its contents, because it is sparse."""
 
-DISKS_KEPT = 2
+DISKS_KEPT = 4
 """The number of disks in the cache. Every change of an image creates a new one of more than a gigabyte."""
 
 
@@ -32,6 +30,7 @@ class MachineDisk:
     """A folder with the disk, and the kernel and initial RAM disk with which QEMU boots it."""
 
     folder: Path
+    system: MachineSystem
 
     @property
     def image(self) -> Path:
@@ -46,13 +45,26 @@ class MachineDisk:
         return self.folder / "initrd"
 
 
-def machine_disk(programs: Path, archives: Sequence[Path], cache: Path, progress: Progress) -> MachineDisk:
+def machine_tree(system: MachineSystem) -> Tree:
+    """The root file system of a virtual machine."""
+    return Tree(
+        name="machine-tree",
+        packages=(*NODE_TREE.packages, *sorted((*PACKAGES, *system.packages))),
+        older_suites=system.older_suites,
+        change=TREE_SCRIPT,
+    )
+
+
+def machine_disk(
+    system: MachineSystem, programs: Path, archives: Sequence[Path], cache: Path, progress: Progress
+) -> MachineDisk:
     """The disk in the cache. Raises BuildError.
 
     containerd unpacks the images here: in the virtual machine it would take minutes.
     """
-    tree = debian_tree(MACHINE_TREE, cache, progress)
-    inputs = [MACHINE_TREE.key(), SIZE, DISK_SCRIPT.read_text(), programs.name, *(archive.name for archive in archives)]
+    tree = machine_tree(system)
+    root = debian_tree(tree, cache, progress)
+    inputs = [tree.key(), SIZE, DISK_SCRIPT.read_text(), programs.name, *(archive.name for archive in archives)]
     key = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:16]
     began = time.monotonic()
 
@@ -64,7 +76,7 @@ def machine_disk(programs: Path, archives: Sequence[Path], cache: Path, progress
             ["sh", DISK_SCRIPT],
             folder.parent,
             progress,
-            TREE=str(tree),
+            TREE=str(root),
             PROGRAMS=str(programs),
             IMAGES=" ".join(map(str, archives)),
             SCRATCH=str(folder.parent),
@@ -80,4 +92,4 @@ def machine_disk(programs: Path, archives: Sequence[Path], cache: Path, progress
     )
     os.utime(folder)
     keep_newest(cache, f"machine-disk-{'?' * len(key)}", DISKS_KEPT)
-    return MachineDisk(folder=folder)
+    return MachineDisk(folder=folder, system=system)

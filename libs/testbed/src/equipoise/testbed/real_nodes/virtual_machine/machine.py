@@ -87,11 +87,12 @@ class VirtualMachine:
         return self.folder / "disk"
 
     def _qemu(self) -> list[str]:
+        kernel_arguments = " ".join((*KERNEL_ARGUMENTS, *self.disk.system.kernel_arguments))
         return [
             "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", CPUS,
             "-m", str(MEMORY_MEBIBYTES), "-display", "none", "-monitor", "none", "-no-reboot",
             "-serial", f"file:{self.console}", "-serial", f"file:{self.journal}",
-            "-kernel", str(self.disk.kernel), "-initrd", str(self.disk.initrd), "-append", " ".join(KERNEL_ARGUMENTS),
+            "-kernel", str(self.disk.kernel), "-initrd", str(self.disk.initrd), "-append", kernel_arguments,
             "-drive", f"file={self._own_disk},if=virtio,format=raw,cache=unsafe",
             "-drive", f"file={self._files},if=virtio,format=raw,readonly=on",
             "-netdev", f"tap,id=network,ifname={node_name(self.number)},script=no,downscript=no",

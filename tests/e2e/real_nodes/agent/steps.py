@@ -1,10 +1,5 @@
-"""The agent on a node with cgroup v2 under a real kernel and kubelet, which is a virtual machine.
+"""What is done with the agent on the virtual machine, each step with what was seen."""
 
-First with the systemd driver, then, after a boot, with the driver cgroupfs, the static CPU manager and MemoryQoS.
-`python -m e2e.real_nodes.agent_on_v2` with tests/ in PYTHONPATH, as root. Its last line is a JSON document.
-"""
-
-import asyncio
 import time
 from collections.abc import Mapping
 from copy import deepcopy
@@ -13,14 +8,11 @@ from datetime import datetime
 from typing import Any
 
 import yaml
-from deployment.base import BASE, COLOCATION, ROOT
+from deployment.base import BASE, COLOCATION
 from deployment.kustomize import read_documents
-from e2e.real_nodes.installation import machine_load, note, print_result
 from e2e.real_nodes.manifests import HOSTNAME
 from e2e.real_nodes.virtual_node import (
     NAMESPACE,
-    POLL_SECONDS,
-    SHELL,
     GroupFiles,
     VirtualNode,
     best_effort,
@@ -31,34 +23,21 @@ from e2e.real_nodes.virtual_node import (
     until,
 )
 
-from equipoise.testbed import objects
-from equipoise.testbed.api import Api
 from equipoise.testbed.cluster import ClusterError
 from equipoise.testbed.objects import Manifest
-from equipoise.testbed.real_nodes.cluster import RealCluster, prepare
 
 AGENTS = "equipoise-agent"
 AGENT_PODS = f"/api/v1/namespaces/{AGENTS}/pods"
 OFFERED = {"kubernetes.io/batch-cpu": "2000", "kubernetes.io/batch-memory": "512Mi"}
 AMOUNTS = {"kubernetes.io/batch-cpu": "200", "kubernetes.io/batch-memory": "32Mi"}
-LIMITS = ("20000 100000", "8", str(32 << 20))
-"""`cpu.max`, `cpu.weight` and `memory.high` of a pod with these amounts."""
+"""Those of `CgroupVersion.of_agent`."""
 
-OF_KUBELET = ("max 100000", "1", "max")
-NO_LIMIT = "max 100000"
 RESTART_SECONDS = 10
 BURNERS = 4
 """One for each CPU."""
 
 QUOTA = {"policy": "quota"}
 CPUSET = {"policy": "cpuset", "cpuThreshold": 40, "pressureThreshold": None}
-STATIC = {
-    "cgroupDriver": "cgroupfs",
-    "cpuManagerPolicy": "static",
-    "reservedSystemCPUs": "0",
-    "memoryThrottlingFactor": 0.9,
-}
-"""Settings of the kubelet. MemoryQoS is on by default since 1.37, and writes memory.high only with a factor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,11 +115,6 @@ def _restarts(pod: Manifest) -> int:
     return sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
 
 
-def limits(files: GroupFiles, uid: str) -> tuple[str, str, str]:
-    """`cpu.max`, `cpu.weight` and `memory.high` of a pod."""
-    return (of_pod(files, uid, "cpu.max"), of_pod(files, uid, "cpu.weight"), of_pod(files, uid, "memory.high"))
-
-
 def used_cpus(files: GroupFiles, uid: str) -> set[str]:
     """The CPUs that the containers of a pod use, without its sandbox, to which the kubelet gives no CPUs."""
     given = {path.rpartition("/")[0] for path, text in files.items() if text and path.endswith("/cpuset.cpus")}
@@ -194,20 +168,25 @@ class Steps:
     async def is_limited(self, uid: str) -> float:
         """Waits until the limits of the pod are those of its amounts. Returns the seconds."""
         began = time.monotonic()
-        await self.node.group_files_when("the batch pod is limited", lambda files: limits(files, uid) == LIMITS)
+        cgroups = self.node.cgroups
+        await self.node.group_files_when(
+            "the batch pod is limited", lambda files: cgroups.pod_limits(files, uid) == cgroups.of_agent
+        )
         return round(time.monotonic() - began, 1)
 
     async def change_is_reverted(self, uid: str, files: GroupFiles) -> None:
         """Writes another quota, as the kubelet does, and waits until the agent has written its own again."""
-        path = next(path for path in files if path.endswith("/cpu.max") and of_pod({path: "this"}, uid, "cpu.max"))
-        await self.node.write(path, "max")
+        cgroups = self.node.cgroups
+        path = next(path for path in files if of_pod({path: "this"}, uid, cgroups.quota))
+        await self.node.write(path, cgroups.no_quota.partition(" ")[0])
         await self.is_limited(uid)
 
     async def killed(self, uid: str) -> dict[str, Any]:
         """The limits while no agent runs, after SIGKILL. The next one continues."""
         files = await self.agent.killed()
         await self.change_is_reverted(uid, files)
-        return {"limits": limits(files, uid), "again": limits(await self.node.group_files(), uid)}
+        again = await self.node.group_files()
+        return {"limits": self.node.cgroups.pod_limits(files, uid), "again": self.node.cgroups.pod_limits(again, uid)}
 
     async def kubelet_restarted(self, uid: str) -> float:
         """systemd applies its values again, and the kubelet restarts. Returns the seconds until the limits hold."""
@@ -227,16 +206,19 @@ class Steps:
 
     async def pressure(self) -> dict[str, Any]:
         """Batch work is limited while a latency-sensitive pod waits, and later no more."""
+        cgroups = self.node.cgroups
         await self.start_burner()
         await self.start_sensitive()
         files = await self.node.group_files_when(
-            "all batch pods are limited", lambda files: best_effort(files, "cpu.max") not in ("", NO_LIMIT)
+            "all batch pods are limited", lambda files: best_effort(files, cgroups.quota) not in ("", cgroups.no_quota)
         )
         metrics = await self.agent.metrics()
         await self.node.remove_pods("sensitive", "burner")
-        await self.node.group_files_when("the limit is lifted", lambda files: best_effort(files, "cpu.max") == NO_LIMIT)
+        await self.node.group_files_when(
+            "the limit is lifted", lambda files: best_effort(files, cgroups.quota) == cgroups.no_quota
+        )
         return {
-            "quota": best_effort(files, "cpu.max"),
+            "quota": best_effort(files, cgroups.quota),
             "ratio": metrics.get("equipoise_agent_pressure_ratio"),
             "suppressed": metrics.get('equipoise_agent_suppressed_seconds_total{reason="pressure"}', 0.0),
         }
@@ -270,113 +252,9 @@ class Steps:
     async def restored(self, uid: str) -> dict[str, Any]:
         """The agent ends. What the groups have then."""
         await self.agent.remove()
-        files = await self.node.group_files()
+        files, cgroups = await self.node.group_files(), self.node.cgroups
         return {
-            "pod": limits(files, uid),
-            "quota": best_effort(files, "cpu.max"),
-            "cpus": best_effort(files, "cpuset.cpus.effective"),
+            "pod": cgroups.pod_limits(files, uid),
+            "quota": best_effort(files, cgroups.quota),
+            "cpus": best_effort(files, cgroups.effective_cpus),
         }
-
-
-async def with_systemd(steps: Steps) -> dict[str, Any]:
-    """Everything with the systemd driver."""
-    uid, before = await steps.limited_pod()
-    ready = await steps.agent.deploy(QUOTA)
-    note(f"the agent was ready {ready:.0f} s after its start")
-    limited = await steps.is_limited(uid)
-    problems = (await steps.agent.get("readyz"))["problems"]
-    killed = await steps.killed(uid)
-    limited_again = await steps.kubelet_restarted(uid)
-    pressure = await steps.pressure()
-    cpus = await steps.cpuset()
-    restored = await steps.restored(uid)
-    await steps.node.remove_pods("limited", "burner")
-    return {
-        "before": limits(before, uid),
-        "agent_ready_seconds": ready,
-        "limited_seconds": [limited, limited_again],
-        "problems": problems,
-        "killed": killed,
-        "pressure": pressure,
-        "cpuset": cpus,
-        "restored": restored,
-    }
-
-
-async def with_static_cpus(steps: Steps) -> dict[str, Any]:
-    """The limits beside a kubelet that gives CPUs to a pod alone and writes `memory.high` of containers."""
-    exclusive = await steps.start_exclusive("exclusive", 1)
-    uid, before = await steps.limited_pod()
-    await steps.agent.deploy(QUOTA)
-    await steps.is_limited(uid)
-    burner = await steps.start_burner()
-    await steps.change_is_reverted(uid, before)
-    during = await steps.node.group_files()
-    problems = (await steps.agent.get("readyz"))["problems"]
-    restored = await steps.restored(uid)
-    after = await steps.node.group_files()
-    cpuset = await steps.cpuset_beside_exclusive(burner, exclusive)
-    restored_again = await steps.restored(uid)
-    return {
-        "before": limits(before, uid),
-        "problems": problems,
-        "restored": restored,
-        "cpuset": cpuset,
-        "restored_again": restored_again,
-        "exclusive_cpus": [of_containers(files, exclusive, "cpuset.cpus") for files in (before, during, after)],
-        "shared_cpus": [of_containers(files, uid, "cpuset.cpus") for files in (before, during, after)],
-        "memory_high_of_containers": [of_containers(files, uid, "memory.high") for files in (before, during, after)],
-    }
-
-
-async def run(real: RealCluster, api: Api, booted: float) -> dict[str, Any]:
-    """All steps, and what was seen."""
-    load = machine_load()
-    node = VirtualNode(real=real, api=api)
-    steps = Steps(node=node, agent=AgentOnNode(node=node))
-    await api.apply([objects.namespace(NAMESPACE)])
-    await node.start_shell()
-    info = (await api.request("GET", f"/api/v1/nodes/{node.name}"))["status"]["nodeInfo"]
-    resolved = await steps.resolve()
-    await node.offer(OFFERED)
-    systemd = await with_systemd(steps)
-    note(f"with the systemd driver: {systemd}")
-
-    real.power_off(node.name)
-    await api.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{SHELL}?gracePeriodSeconds=0")
-    real.power_on(node.name, STATIC)
-    again = await node.ready_again(after_loss=True)
-    await node.start_shell()
-    await node.offer(OFFERED)
-    static = await with_static_cpus(steps)
-    return {
-        "node": {key: info[key] for key in ("kernelVersion", "kubeletVersion", "containerRuntimeVersion")},
-        "boot_seconds": [round(booted), round(again)],
-        "resolved": resolved,
-        "systemd": systemd,
-        "static": static,
-        "machine_load": [load, machine_load()],
-    }
-
-
-async def check_programs(real: RealCluster) -> None:
-    """Raises ClusterError as soon as a component or the virtual machine has ended."""
-    while True:
-        real.check()
-        await asyncio.sleep(POLL_SECONDS)
-
-
-async def main() -> None:
-    real = RealCluster(prepare(ROOT, virtual_machine=True), 1)
-    began = time.monotonic()
-    async with real, real.cluster.api() as api:
-        booted = time.monotonic() - began
-        note(f"{real.virtual_node} is ready after {booted:.0f} s")
-        async with asyncio.TaskGroup() as group:
-            checks = group.create_task(check_programs(real))
-            print_result(await run(real, api, booted))
-            checks.cancel()
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
