@@ -1,6 +1,7 @@
 """The guard of the webhook of hints, with the annotator's own account, on a real API server."""
 
 import asyncio
+import base64
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -237,6 +238,50 @@ async def test_a_removed_webhook_is_called_again_after_a_healthy_minute(
     assert files.ca == ca_of(stored)
     assert "called since" in found["metadata"]["annotations"][STATE]
     assert [] == health.problems
+
+
+@pytest.mark.parametrize("by", ["the Secret", "another program"])
+async def test_a_webhook_whose_ca_was_exchanged_is_named_until_it_is_right_again(
+    cluster: Cluster, api: Api, kube: Kube, token: str, files: WebhookFiles, tmp_path: Path, by: str
+) -> None:
+    """Takes seconds: some probes. No pod is refused or waits, and pods get hints again without a healthy minute."""
+    port, other = cluster.free_port(), WebhookFiles(tmp_path / "other", NAMESPACE)
+    ca = files.ca
+    await put_configuration(api, files, port)
+    async with (
+        as_account(cluster, SERVICE) as own,
+        running_webhook(own, files.settings(port)),
+        running_guard(kube, files.settings(port)) as health,
+    ):
+        await Pods(api).until(True, "shop", **WEB)
+        begun = time.monotonic()
+        if by == "the Secret":
+            (files.folder / "ca.crt").write_bytes(other.ca)
+        else:
+            await put_configuration(api, other, port)
+        async with new_pods(api) as pods:
+            named = await problem_of(health, exists=by == "the Secret")
+            print(f"{by}: named or corrected after {time.monotonic() - begun:.1f} s")
+            (files.folder / "ca.crt").write_bytes(ca)
+            await problem_of(health, exists=False)
+            found = await cluster.wait(CONFIGURATION, lambda found: ca_in(found) == ca, what="the CA is right")
+            await Pods(api).until(True, "shop", **WEB)
+    print(f"slowest pod {max(seconds for _, seconds, _ in pods.found):.2f} s; {len(pods.found)} pods")
+
+    assert ("does not trust its certificate" in named) == (by == "the Secret")
+    assert is_called(found)
+
+
+def ca_in(found: Document) -> bytes:
+    return base64.b64decode(found["webhooks"][0]["clientConfig"]["caBundle"])
+
+
+async def problem_of(health: Health, *, exists: bool) -> str:
+    """Waits until a problem exists, or none does. The problem, or an empty text."""
+    async with asyncio.timeout(60):
+        while bool(health.problems) != exists:  # noqa: ASYNC110  each time is a look
+            await asyncio.sleep(0.05)
+    return "; ".join(health.problems)
 
 
 # What the fence permits
