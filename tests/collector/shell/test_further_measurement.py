@@ -108,7 +108,7 @@ async def test_a_resource_that_fails_is_named_and_leaves_the_others_as_they_are(
 
         assert "gpu: the response holds a scalar instead of a vector" == world.health.problems["resources"]
         assert (2.0, {"network": 30.0}) == (node.windows["5m"].mean.cpu, node.windows["5m"].mean.further)
-        assert "not measured yet" == node.resources["gpu"].unknown
+    assert "its query fails: the response holds a scalar instead of a vector" == node.resources["gpu"].unknown
 
 
 async def test_slow_queries_about_further_resources_do_not_delay_cpu_and_memory() -> None:

@@ -58,6 +58,7 @@ class FurtherMeasurement:
                 await self._measure_pods(name, resource.pod, window)
         except SourceError as error:
             self._problems[key] = f"{name}: {error}"
+            self.usage.record_failure(window, name, str(error))
             return
         self._problems.pop(key, None)
         if strangers:

@@ -27,13 +27,21 @@ class FurtherUsage:
         """The readings by node UID, then by window and resource."""
 
         self._capacities: dict[str, dict[str, Capacity]] = {}
+        self._failures: dict[tuple[str, str], str] = {}
+        """Why the last queries about a resource in a window had no result, by window and resource."""
+
         self._pods: dict[str, tuple[float, Mapping[str, float]]] = {}
         """The time of the query, and the amounts by pod UID; by resource."""
 
     def record(self, window: Window, resource: str, readings: Mapping[str, FurtherReading]) -> None:
         """Records readings by node UID."""
+        self._failures.pop((window.name, resource), None)
         for uid, reading in readings.items():
             self._readings.setdefault(uid, {})[(window.name, resource)] = reading
+
+    def record_failure(self, window: Window, resource: str, why: str) -> None:
+        """Records why a query failed: the reason of nodes that were never measured."""
+        self._failures[(window.name, resource)] = f"its query fails: {why}"
 
     def record_capacities(self, resource: str, capacities: Mapping[str, Capacity]) -> None:
         """Records capacities by node UID."""
@@ -95,7 +103,9 @@ class FurtherUsage:
         return {name: reading.mean for name, reading in readings if reading.mean is not None} or None
 
     def _reading(self, uid: str, window: str, resource: str, now: float) -> FurtherReading:
-        reading = self._readings.get(uid, {}).get((window, resource), FurtherReading(unknown=NOT_MEASURED))
+        reading = self._readings.get(uid, {}).get((window, resource)) or FurtherReading(
+            unknown=self._failures.get((window, resource), NOT_MEASURED)
+        )
         settings = self._load.window(window)
         if reading.mean is None or (settings and now - reading.sampled_at <= self._load.lifetime(settings)):
             return reading
