@@ -130,6 +130,7 @@ async def measure(intents: int, nodes: int, pods: int = 0) -> dict[str, float]:
     await binder.attach()
     await bus.subscribe("equipoise.eviction.outcome.*.*", EvictionOutcome, on_outcome)
     async with bus:
+        await bus.settled()  # the messages about the nodes are not part of an intent
         for number in range(intents):
             intent = make_intent(number, clock.now())
             await bus.publish(subjects.eviction_intent("shop", intent.pod), intent, message_id=intent.id)

@@ -41,7 +41,7 @@ def in_binder(placements: Iterable[NodePlacement], utilizations: Iterable[NodeUt
     for placement in placements:
         cluster.on_placement(placement, NOW)
     assert {cluster.snapshot.name(row) for row in cluster.snapshot.rows} == set(cluster.placements)
-    return next((kept(node.placement, node.utilization) for node in cluster.nodes), "")
+    return next((kept(node.placement, node.utilization) for node in cluster.nodes.values()), "")
 
 
 def in_scorer(placements: Iterable[NodePlacement], utilizations: Iterable[NodeUtilization]) -> str:

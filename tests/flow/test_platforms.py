@@ -8,7 +8,7 @@ from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_
 from descheduler.snapshots import a_pod, a_snapshot, evaluation_settings
 from scorer.hinted import WEB, HintedCluster, a_pod_of
 
-from equipoise.binder.decisions.destination_check import other_platforms
+from equipoise.binder.decisions.destination_check import refused_by_platform
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.collector.decisions.pod_times import placed_pod, trimmed
 from equipoise.contracts.configuration.settings import LoadSettings
@@ -127,10 +127,11 @@ def test_a_binder_takes_no_other_architecture_for_a_destination() -> None:
     ):  # fmt: skip
         state.on_placement(a_placement(node, pods, labels=labels), NOW)
     pod = PodInfo(Pod(spec=PodSpec(containers=[])))
-    other = state.ready_platforms(a_workload("other"), "node-a")
+    nodes = [*state.nodes.values()]
+    other, own = (state.ready_platforms(a_workload(name), "node-a") for name in ("other", "web"))
 
-    assert set(other_platforms(pod, state.nodes, other)) == {"node-b", "node-c"}
-    assert other_platforms(pod, state.nodes, state.ready_platforms(a_workload(), "node-a")) == {}
+    assert set(refused_by_platform(pod, other)(nodes)) == {"node-b", "node-c"}
+    assert refused_by_platform(pod, own)(nodes) == {}
 
 
 def test_placements_contain_whether_a_pod_has_been_ready() -> None:

@@ -110,7 +110,7 @@ def test_production_pods_that_terminate_count_for_targets(cores: float, targets:
 
 def no_node(*nodes: NodeState) -> str:
     found = no_destination(
-        "node-c", "node-a", Resources(cpu=1.0, memory=GIB), nodes, {},
+        "node-c", "node-a", Resources(cpu=1.0, memory=GIB), {node.placement.node: node for node in nodes}, [],
         usage_of=pod_usage({}, load=LOAD, now=NOW), load=LOAD,
         thresholds=Thresholds(high=ResourceThresholds(cpu=65)), now=NOW, skew=0.0,
     )  # fmt: skip

@@ -21,7 +21,7 @@ from scheduling.pods import a_pod
 from equipoise.binder.decisions.destination_check import (
     Obstacle,
     no_destination,
-    refused_nodes,
+    refused_by_filters,
     source_refusal,
 )
 from equipoise.binder.state.cluster_state import NodeState, put_placement
@@ -65,8 +65,8 @@ def obstacle(
         "node-a",
         intended,
         reduction,
-        nodes,
-        refused_nodes(pod, snapshot, Volumes()),
+        {node.placement.node: node for node in nodes},
+        [refused_by_filters(pod, snapshot, Volumes())],
         usage_of=pod_usage({each.workload: each for each in workloads}, load=LOAD, now=NOW),
         load=LOAD,
         thresholds=Thresholds(high=ResourceThresholds(cpu=65), pressure=pressure),
@@ -93,6 +93,25 @@ def test_a_pod_that_left_makes_no_target_of_a_hot_node(usage: Resources) -> None
     node = NodeState(placement=placement, utilization=utilization)
 
     assert "its cpu load would be" in refusal(node)
+
+
+@pytest.mark.parametrize("cpu", [1.0, 9.0])
+def test_other_nodes_are_examined_only_if_the_target_is_refused(cpu: float) -> None:
+    """Few at first: in a large cluster, one of them is enough."""
+    nodes = {f"node-{number}": a_node(f"node-{number}", cpu=1.0) for number in range(200)} | {"node-b": a_node(cpu=cpu)}
+    examined = []
+
+    def refused(batch: Sequence[NodeState]) -> dict[str, str]:
+        examined.extend(node.placement.node for node in batch)
+        return {}
+
+    found = no_destination(
+        "node-a", "node-b", REDUCTION, nodes, [refused], usage_of=pod_usage({}, load=LOAD, now=NOW), load=LOAD,
+        thresholds=Thresholds(high=ResourceThresholds(cpu=65)), now=NOW, skew=0.0,
+    )  # fmt: skip
+
+    assert found is None
+    assert examined == ["node-b"] if cpu == 1.0 else examined[0] == "node-b" and len(examined) < 20
 
 
 def test_the_pods_own_node_is_no_target() -> None:

@@ -53,4 +53,34 @@ def test_utilization_that_arrives_after_the_removal_of_its_node_is_dropped() -> 
     )
     for name in ("node-a", "node-b"):
         cluster.on_placement(a_placement(name, sequence=3), NOW)
-    assert {node.placement.node for node in cluster.nodes if node.utilization is not None} == {"node-b"}
+    assert {node.placement.node for node in cluster.nodes.values() if node.utilization is not None} == {"node-b"}
+
+
+def test_a_load_is_known_while_its_sample_is_fresh_and_of_the_present_node() -> None:
+    cluster = ClusterState(LoadSettings())
+    cluster.on_utilization(a_node_utilization("node-a"), NOW)
+    assert cluster.known_loads(NOW) == 0
+
+    cluster.on_placement(a_placement("node-a"), NOW)
+    assert cluster.known_loads(NOW) == 1
+    assert cluster.known_loads(NOW + 200) == 0
+
+    cluster.on_placement(a_placement("node-a", uid="new", sequence=2), NOW)
+    assert cluster.known_loads(NOW) == 0
+
+    cluster.on_utilization(a_node_utilization("node-a", uid="new", queried_at=NOW + 1, sequence=2), NOW)
+    assert cluster.known_loads(NOW) == 1
+
+    cluster.on_placement(a_placement("node-a", uid="new", removed=True, sequence=3), NOW)
+    assert cluster.known_loads(NOW) == 0
+
+
+def test_the_counts_are_those_of_the_latest_placements() -> None:
+    cluster = ClusterState(LoadSettings())
+    cluster.on_placement(a_placement("node-a", [a_placed_pod("web-1"), a_placed_pod("web-2")]), NOW)
+    cluster.on_placement(a_placement("node-b", [a_placed_pod("web-3")]), NOW)
+    cluster.on_placement(a_placement("node-a", [a_placed_pod("web-1")], ready=False, sequence=2), NOW)
+    assert (cluster.pods_of(a_workload()), cluster.pod_count, cluster.ready) == (2, 2, (1, 2))
+
+    cluster.on_placement(a_placement("node-b", removed=True, sequence=3), NOW)
+    assert (cluster.pods_of(a_workload()), cluster.pod_count, cluster.ready) == (1, 1, (0, 1))

@@ -4,9 +4,11 @@ Rules between pods (affinity, topology spread, host ports) are checked by the de
 placement on the bus has requests only, and only those of cpu, memory and the bands of reclaimed resources.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 
 import msgspec
+import numpy as np
 
 from equipoise.binder.state.cluster_state import NodeState
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
@@ -145,32 +147,52 @@ def _measured(_: object, measured: Resources) -> Resources:
     return measured
 
 
-def refused_nodes(pod: PodInfo, snapshot: ClusterSnapshot, volumes: Volumes) -> Mapping[str, str]:
-    """Reasons of kube-scheduler's filters to refuse the pod, by node. `volumes`: claims and volumes of the pod."""
+Refusals = Callable[[Sequence[NodeState]], Mapping[str, str]]
+"""Why the replacement may not run on nodes, by name. Nodes on which it may run are absent."""
+
+
+def refused_by_filters(pod: PodInfo, snapshot: ClusterSnapshot, volumes: Volumes) -> Refusals:
+    """The reasons of kube-scheduler's filters. `volumes`: claims and volumes of the pod."""
     unknown = [resource for resource in pod.requests if resource not in REPORTED]
     filters = ReplacementFilters(volumes, unknown_resources=unknown, pods_known=False)
-    diagnosis = filters.refusals(pod, snapshot, snapshot.rows, current=None)
-    return {snapshot.name(row): "; ".join(status.reasons) for row, status in diagnosis.by_node().items()}
+
+    def refused(nodes: Sequence[NodeState]) -> Mapping[str, str]:
+        rows = [row for node in nodes if (row := snapshot.row(node.placement.node)) is not None]
+        diagnosis = filters.refusals(pod, snapshot, np.array(rows, dtype=np.intp), current=None)
+        return {snapshot.name(row): "; ".join(status.reasons) for row, status in diagnosis.by_node().items()}
+
+    return refused
 
 
-def other_platforms(pod: PodInfo, nodes: Sequence[NodeState], proven: Collection[Platform]) -> Mapping[str, str]:
-    """Why the images of the replacement may not run on a node, by node. `proven`: empty if all nodes are alike."""
-    if not proven:
-        return {}
-    required = pod.required_nodes
-    return {
-        node.placement.node: OTHER_PLATFORM
-        for node in nodes
-        if not runs_on(platform_of(node.placement.labels), proven, required)
-    }
+def refused_by_platform(pod: PodInfo, proven: Collection[Platform]) -> Refusals:
+    """Nodes on which the images of the replacement may not run. `proven`: empty if all nodes are alike."""
+
+    def refused(nodes: Sequence[NodeState]) -> Mapping[str, str]:
+        required = pod.required_nodes
+        return {
+            node.placement.node: OTHER_PLATFORM
+            for node in nodes
+            if proven and not runs_on(platform_of(node.placement.labels), proven, required)
+        }
+
+    return refused
+
+
+def _batches(names: Iterable[str]) -> Iterator[Sequence[str]]:
+    """The first name alone, then ten times as many in each batch: most pods fit on their target, or on one of the next
+    nodes."""
+    remaining, size = iter(names), 1
+    while batch := list(islice(remaining, size)):
+        yield batch
+        size *= 10
 
 
 def no_destination(
     source: str,
     target: str,
     reduction: Resources,
-    nodes: Sequence[NodeState],
-    refused: Mapping[str, str],
+    nodes: Mapping[str, NodeState],
+    refusals: Sequence[Refusals],
     *,
     target_removed: bool = False,
     usage_of: UsageOf,
@@ -179,16 +201,17 @@ def no_destination(
     now: float,
     skew: float,
 ) -> Obstacle | None:
-    """None when the pod fits on another node than `source` without making it too hot, else why it fits on none.
+    """Why the pod fits on no node but `source` without making it too hot; None when it fits on one.
 
     `reduction`: the load that moves with the pod. The intended `target` is checked first, and its reason is returned.
-    `refused`: see `refused_nodes` and `other_platforms`. `usage_of`: see `predicted_load`.
+    `nodes`: all nodes, by name. `refusals`: the last one of them that refuses a node has the reason. `usage_of`: see
+    `predicted_load`.
     """
-    source_node = next((node for node in nodes if node.placement.node == source), None)
+    source_node = nodes.get(source)
     source_load = _load_to_leave(source_node, usage_of, load, now, skew) if source_node is not None else None
 
-    def obstacle(node: NodeState) -> Obstacle | None:
-        why = _target_refusal(node.placement, load, now) or refused.get(node.placement.node, "")
+    def obstacle(node: NodeState, refused: str) -> Obstacle | None:
+        why = _target_refusal(node.placement, load, now) or refused
         if not why and node.utilization is not None:
             pressure = fresh_pressure(node.utilization, load.freshness, now, skew=skew)
             why = target_problem(pressure, thresholds.pressure)
@@ -205,16 +228,18 @@ def no_destination(
         return too_hot
 
     first = None
-    for node in sorted(nodes, key=lambda node: node.placement.node != target):
-        if (name := node.placement.node) == source:
-            continue
-        found = obstacle(node)
-        if found is None:
-            return None
-        first = first or msgspec.structs.replace(found, why=f"{name}: {found.why}")
+    others = (name for name in nodes if name not in (source, target))
+    for names in _batches(chain([target] if target in nodes and target != source else [], others)):
+        batch = [nodes[name] for name in names]
+        refused = {name: why for refusals_of in refusals for name, why in refusals_of(batch).items()}
+        for name, node in zip(names, batch, strict=True):
+            found = obstacle(node, refused.get(name, ""))
+            if found is None:
+                return None
+            first = first or msgspec.structs.replace(found, why=f"{name}: {found.why}")
     if first is None:
         first = Obstacle(why="no other node is known", unknown=not target_removed)
-    elif all(node.placement.node != target for node in nodes):
+    elif target not in nodes:
         why = "the node was removed" if target_removed else "the node is unknown"
         first = Obstacle(why=f"{target}: {why}", unknown=not target_removed)
     return msgspec.structs.replace(first, why=f"no node for the replacement: {first.why}")

@@ -9,8 +9,8 @@ import structlog
 from equipoise.binder.decisions.destination_check import (
     Obstacle,
     no_destination,
-    other_platforms,
-    refused_nodes,
+    refused_by_filters,
+    refused_by_platform,
     source_refusal,
 )
 from equipoise.binder.decisions.limits.rule import ProposedEviction
@@ -198,10 +198,10 @@ class Validation:
         platforms = self.cluster.ready_platforms(workload, intent.node)
         try:
             info = PodInfo(pod)
-            refused = {
-                **other_platforms(info, self.cluster.nodes, platforms),
-                **refused_nodes(info, self.cluster.snapshot, await read_volumes(self.kube, pod)),
-            }
+            refusals = (
+                refused_by_platform(info, platforms),
+                refused_by_filters(info, self.cluster.snapshot, await read_volumes(self.kube, pod)),
+            )
         except (Unreadable, ValueError) as error:
             return Obstacle(why=str(error))
         return no_destination(
@@ -209,7 +209,7 @@ class Validation:
             intent.target,
             intent.expected_reduction,
             self.cluster.nodes,
-            refused,
+            refusals,
             target_removed=self.cluster.was_removed(intent.target, now),
             usage_of=pod_usage(self.cluster.workloads, load=self._load, now=now),
             load=self._load,

@@ -1,17 +1,18 @@
 """The cluster as the bus reports it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from equipoise.binder.decisions.campaign import ClusterEvaluation
+from equipoise.binder.state.placement_counts import PlacementCounts
+from equipoise.binder.state.sample_times import SampleTimes
 from equipoise.contracts.bounds import CLOCK_TOLERANCE
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.nodes.placed_objects import node_object, requested_amounts
 from equipoise.contracts.kubernetes.nodes.platforms import Platform, platform_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.cluster_messages import ClusterMessages
-from equipoise.contracts.load.correction import is_fresh
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.recent import is_recent
@@ -32,6 +33,23 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     utilization: NodeUtilization | None = None
 
 
+class _Nodes(Mapping[str, NodeState]):
+    """A view of the nodes: only those that are read are created."""
+
+    def __init__(self, placements: Mapping[str, NodePlacement], utilizations: Mapping[str, NodeUtilization]) -> None:
+        self._placements = placements
+        self._utilizations = utilizations
+
+    def __getitem__(self, name: str) -> NodeState:
+        return NodeState(placement=self._placements[name], utilization=self._utilizations.get(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._placements)
+
+    def __len__(self) -> int:
+        return len(self._placements)
+
+
 def put_placement(snapshot: ClusterSnapshot, placement: NodePlacement) -> None:
     """Adds or replaces the node, with the requests and the number of its pods."""
     row = snapshot.put_node(node_object(placement))
@@ -47,6 +65,10 @@ class ClusterState(ClusterMessages):
         self._preempted: dict[str, list[PlacedPod | GonePod]] = {}
         """The preempted pods by node. Nodes without any are absent."""
 
+        self._counts = PlacementCounts()
+        self._sample_times = SampleTimes()
+        """The times of the samples of existing nodes."""
+
         self.evaluation: ClusterEvaluation | None = None
         """The latest evaluation of the descheduler that describes the whole cluster."""
 
@@ -54,18 +76,35 @@ class ClusterState(ClusterMessages):
         """The nodes, with the sums of the requests of their pods. Callers must not change it."""
 
     def on_placement(self, message: NodePlacement, now: float) -> bool:
-        existed = message.node in self.placements
+        earlier = self.placements.get(message.node)
         if not super().on_placement(message, now):
             return False
         self._preempted.pop(message.node, None)
+        if earlier is not None:
+            self._counts.remove(earlier)
         if not message.removed:
             put_placement(self.snapshot, message)
+            self._counts.add(message)
             pods: Sequence[PlacedPod | GonePod] = (*message.pods, *message.gone)
             if preempted := [pod for pod in pods if pod.preempted_at is not None]:
                 self._preempted[message.node] = preempted
-        elif existed:
+        elif earlier is not None:
             self.snapshot.remove_node(message.node)
+        self._update_sample_time(message.node)
         return True
+
+    def on_utilization(self, message: NodeUtilization, now: float) -> bool:
+        if not super().on_utilization(message, now):
+            return False
+        self._update_sample_time(message.node)
+        return True
+
+    def _update_sample_time(self, name: str) -> None:
+        node = self.nodes.get(name)
+        utilization = None if node is None else node.utilization
+        if utilization is not None and utilization.uid != self.placements[name].uid:
+            utilization = None
+        self._sample_times.put(name, None if utilization is None else utilization.sampled_at)
 
     def on_cycle(self, message: UtilizationCycle, now: float) -> bool:
         if not super().on_cycle(message, now):
@@ -93,26 +132,22 @@ class ClusterState(ClusterMessages):
 
     def known_loads(self, now: float) -> int:
         """How many nodes have a load that is fresh enough for an eviction."""
-        max_age = self._load.freshness.eviction
-        return sum(
-            node.utilization is not None
-            and node.utilization.uid == node.placement.uid
-            and is_fresh(node.utilization.sampled_at, now, max_age)
-            for node in self.nodes
-        )
+        return self._sample_times.fresh(now, self._load.freshness.eviction)
 
     @property
-    def nodes(self) -> list[NodeState]:
-        return [
-            NodeState(placement=placement, utilization=self.utilizations.get(name))
-            for name, placement in self.placements.items()
-        ]
+    def nodes(self) -> Mapping[str, NodeState]:
+        """All nodes in their latest messages, by name."""
+        return _Nodes(self.placements, self.utilizations)
+
+    def _placements_of(self, workload: Workload | None) -> Iterator[NodePlacement]:
+        """The placements of the nodes with a pod of the workload, or with one that is gone."""
+        return (self.placements[name] for name in self._counts.nodes_of(workload))
 
     def pods_of(self, workload: Workload) -> int:
         """How many pods of a workload are on nodes, without terminating ones."""
         return sum(
             pod.workload == workload and not pod.terminating
-            for placement in self.placements.values()
+            for placement in self._placements_of(workload)
             for pod in placement.pods
         )
 
@@ -121,14 +156,15 @@ class ClusterState(ClusterMessages):
 
         Empty if all nodes have the same platform.
         """
-        by_node = {placement.node: platform_of(placement.labels) for placement in self.placements.values()}
-        if len({*by_node.values()}) < 2:
+        if len(self._counts.platforms) < 2:
             return frozenset()
-        return frozenset(
-            by_node[placement.node]
-            for placement in self.placements.values()
-            if placement.node == node or any(pod.workload == workload and pod.has_been_ready for pod in placement.pods)
-        )
+        ready = {
+            platform_of(placement.labels)
+            for placement in self._placements_of(workload)
+            if any(pod.workload == workload and pod.has_been_ready for pod in placement.pods)
+        }
+        source = self.placements.get(node)
+        return frozenset(ready if source is None else {*ready, platform_of(source.labels)})
 
     def pods_before(self, workload: Workload, now: float, period: float) -> tuple[int, int]:
         """The lowest and the highest number of pods that the workload may have had `period` seconds ago.
@@ -138,12 +174,12 @@ class ClusterState(ClusterMessages):
         at = now - period
         present = sum(
             pod.workload == workload and not is_recent(pod.placed_at, now, period) and not pod.terminating
-            for placement in self.placements.values()
+            for placement in self._placements_of(workload)
             for pod in placement.pods
         )
         gone = [
             pod.gone_at
-            for placement in self.placements.values()
+            for placement in self._placements_of(workload)
             for pod in placement.gone
             if pod.workload == workload and pod.running_since <= at < pod.gone_at
         ]
@@ -152,7 +188,7 @@ class ClusterState(ClusterMessages):
     @property
     def ready(self) -> tuple[int, int]:
         """How many nodes are Ready, and how many there are."""
-        return sum(placement.ready for placement in self.placements.values()), len(self.placements)
+        return self._counts.ready, len(self.placements)
 
     @property
     def preempted(self) -> Iterable[PreemptedPod]:
@@ -161,4 +197,4 @@ class ClusterState(ClusterMessages):
 
     @property
     def pod_count(self) -> int:
-        return sum(len(placement.pods) for placement in self.placements.values())
+        return self._counts.pods

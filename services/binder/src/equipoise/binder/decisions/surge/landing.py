@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from equipoise.binder.decisions.destination_check import no_destination, other_platforms
+from equipoise.binder.decisions.destination_check import no_destination, refused_by_platform
 from equipoise.binder.state.cluster_state import ClusterState, NodeState
 from equipoise.binder.state.surge_move import SurgeMove
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
@@ -52,13 +52,14 @@ def landing_problem(
     except ValueError:
         return ""
     if node != intent.target:
-        nodes = [_without(state, replacement) for state in cluster.nodes if state.placement.node in (intent.node, node)]
+        known = cluster.nodes
+        nodes = {name: _without(known[name], replacement) for name in (intent.node, node) if name in known}
         obstacle = no_destination(
             intent.node,
             node,
             intent.expected_reduction,
             nodes,
-            other_platforms(info, nodes, cluster.ready_platforms(move.workload, intent.node)),
+            [refused_by_platform(info, cluster.ready_platforms(move.workload, intent.node))],
             usage_of=pod_usage(cluster.workloads, load=load, now=now),
             load=load,
             thresholds=thresholds,
