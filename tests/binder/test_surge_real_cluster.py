@@ -75,7 +75,7 @@ class Moves:
         state = ClusterState(shared.load)
         for node in NODES:
             state.on_placement(a_placement(node, labels={HOSTNAME: node}), clock.now())
-        return ledger, SurgeMover(self.kube, clock, health, ledger, state, shared, self._report)
+        return ledger, SurgeMover(self.kube, clock, health, ledger, state, shared, self._report, random=lambda: 0.0)
 
     async def deploy(self, app: str, replicas: int, spread: Sequence[Any] = (), **budget: int | str) -> Pod:
         """Runs a Deployment with a Service and a budget; returns one of its pods."""

@@ -432,14 +432,17 @@ async def test_a_pod_that_its_budget_protects_moves_when_the_budget_allows_it(wo
     controllers.set_ready("web-rs-new-1")
     await seconds(world, 20, controllers=controllers, serving=3)
     assert world.outcomes == []
-    assert "disruption budget" in str(world.health.problems)
+    assert "PodDisruptionBudget shop/web refused lately" in str(world.health.problems)
     put_budget(world, 1)
-    await seconds(world, controllers=controllers, serving=3)
+    await seconds(world, 20, controllers=controllers, serving=3)
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
 
 
 async def test_a_budget_that_is_left_of_a_deleted_deployment_is_named(world: World) -> None:
-    """Nothing else shows why the pod remains: the Deployment is gone, with all its other pods."""
+    """Nothing else shows why the pod remains: the Deployment is gone, with all its other pods.
+
+    The eviction is requested again after 10, 20 and 40 s, as any other that a budget blocks.
+    """
     controllers = controllers_of(world, 3)
     put_budget(world, 0)
     await world.start(surging(world, "blocked"))
@@ -449,11 +452,13 @@ async def test_a_budget_that_is_left_of_a_deleted_deployment_is_named(world: Wor
         world.kube.remove(PODS, pod, "shop")
     world.kube.remove(REPLICA_SETS, "web-rs", "shop")
     world.kube.remove(DEPLOYMENTS, "web", "shop")
-    await seconds(world, 20)
-    assert "Its Deployment was deleted: delete the budget, or the pod" in str(world.health.problems)
+    for _ in range(12):
+        await seconds(world)
+        assert "Its Deployment was deleted: delete the budget, or the pod" in str(world.health.problems)
     assert controllers.pod("web-1") is not None
+    assert [eviction.status for eviction in world.kube.evictions] == [429] * 4
     world.kube.remove(BUDGETS, "web", "shop")
-    await seconds(world)
+    await seconds(world, 90)
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
 
 

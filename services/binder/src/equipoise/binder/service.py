@@ -128,6 +128,7 @@ class Binder:
             self._cluster,
             shared,
             lambda intent, finish: self._report(intent, finish, final=False),
+            random=random,
             dry_run=self._dry_run,
         )
         self._duration = Histogram(

@@ -146,9 +146,14 @@ def after_response(
     return again
 
 
+def blocked_text(budget: str, wait: float) -> str:
+    """The reason while a budget that has refused an eviction is not asked again."""
+    return f"PodDisruptionBudget {budget} refused lately and is tried again in {wait:.0f} s"
+
+
 def while_blocked(
     intent: EvictionIntent, budget: str, *, now: float, wait: float, sample_lifetime: float
 ) -> Finish | Retry:
     """What becomes of an intent whose disruption budget refused lately and is tried again in `wait` seconds."""
-    why = f"PodDisruptionBudget {budget} refused lately and is tried again in {wait:.0f} s"
+    why = blocked_text(budget, wait)
     return retry_while_fresh(intent, why, Outcome.BLOCKED_PDB, now=now, sample_lifetime=sample_lifetime, at_least=wait)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
-from equipoise.binder.decisions.eviction_response import read_response
+from equipoise.binder.decisions.eviction_response import blocked_text, read_response
 from equipoise.binder.decisions.result import Finish, recorded
 from equipoise.binder.decisions.surge.detached_annotations import (
     AnnotationChanges,
@@ -21,6 +21,7 @@ from equipoise.binder.decisions.surge.plan import SurgePlan
 from equipoise.binder.decisions.surge.step import End, Evict, Place, Record, Restore, Step, Wait
 from equipoise.binder.shell.ledger_writer import MAX_READ_AGE, LedgerWriter
 from equipoise.binder.shell.surge_reads import read_move
+from equipoise.binder.state.backoff import BudgetBackoff
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import LedgerClosed
 from equipoise.binder.state.surge_move import RESERVED, SurgeMove, with_refused_request
@@ -52,8 +53,15 @@ class SurgeMover:
     report: Callable[[EvictionIntent, Finish], Awaitable[None]]
     """Publishes the outcome of an intent, and writes its Events. Raises BusError."""
 
+    random: Callable[[], float]
+    """Returns 0..1."""
+
     dry_run: bool = False
     """Whether evictions are dry runs: no move begins. Those that an earlier binder has begun are ended."""
+
+    def __post_init__(self) -> None:
+        self._budgets = BudgetBackoff(self.random)
+        """Apart from that of evictions: a budget that refuses them may allow this one, because a pod was added."""
 
     async def run(self) -> None:
         """Carries on all open moves until canceled. A pause stops new moves only, and so does any configuration."""
@@ -159,8 +167,12 @@ class SurgeMover:
         )
 
     async def _evict(self, move: SurgeMove, observed: ObservedMove, within: float) -> str:
-        """Requests the eviction. The next turn finds whether the pod has left."""
-        intent = move.intent
+        """Requests the eviction, unless a budget has just refused it. The next turn finds whether the pod has left."""
+        intent, orphaned = move.intent, remaining_workload(observed) is None
+        after = ". Its Deployment was deleted: delete the budget, or the pod" if orphaned else ""
+        budget, wait = self._budgets.remaining(move.workload, self.clock.monotonic())
+        if wait > 0:
+            return f"{blocked_text(budget, wait)}{after}"
         result = await self.kube.evict(intent.namespace, intent.pod, uid=intent.pod_uid, dry_run=False, within=within)
         response = read_response(
             result.status,
@@ -169,11 +181,14 @@ class SurgeMover:
             budget=result.budget,
             retry_after=result.retry_after,
         )
+        if response.meaning == "accepted":
+            self._budgets.accepted(move.workload)
         if response.meaning == "accepted" or response.finish is None:
             return response.why
-        if response.meaning == "blocked" and remaining_workload(observed) is None:
-            return f"{response.finish.detail}. Its Deployment was deleted: delete the budget, or the pod"
-        return response.finish.detail
+        if response.meaning != "blocked":
+            return response.finish.detail
+        self._budgets.refused(move.workload, intent.namespace, response.budget, self.clock.monotonic())
+        return f"{response.finish.detail}{after}"
 
     async def _end(self, move: SurgeMove, end: End) -> None:
         """Writes the outcome, publishes it, and forgets the move: a crash in between repeats the same outcome.
