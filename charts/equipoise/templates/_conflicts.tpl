@@ -39,6 +39,22 @@ is not valid is reported by _rules.tpl before. Lists and mappings pass between t
 {{- end }}
 {{- $_ := set $given "emptyings" $emptyings }}
 {{- $_ := set $given "strategies" $strategies }}
+{{- $emptied := list }}
+{{- range $emptying := $emptyings }}
+{{- range $kind := list "high" "prodHigh" }}
+{{- range $metric := $given.constants.filtered }}
+{{- $threshold := index (index $emptying.thresholds $kind) $metric }}
+{{- if not (kindIs "invalid" $threshold) }}{{ $emptied = append $emptied (dict "path" $emptying.path "setting" (print $kind "." $metric) "kind" $kind "metric" $metric "threshold" $threshold) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $strategies }}
+{{- $path := print .path ".rules" }}
+{{- if eq .settings.name "rules" }}
+{{- range include "equipoise.upperTargets" (list .settings.rules .settings.match) | fromJsonArray }}{{ $emptied = append $emptied (dict "path" $path "setting" .metric "kind" "high" "metric" .metric "threshold" .target) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- $_ := set $given "emptied" $emptied }}
 {{- include "equipoise.filterConflicts" $given }}
 {{- include "equipoise.packingConflicts" $given }}
 {{- $lifetime := $descheduler.intentLifetime | default .constants.intentLifetime }}
@@ -132,22 +148,28 @@ config.descheduler.requirePressure: thresholds.pressure has no threshold for cpu
 {{- end }}
 {{- $strictest := dict }}{{ $order := list }}
 {{- range $limits }}
-{{- $key := print .kind "." .resource }}
+{{- $key := print .kind "." .metric }}
 {{- $known := get $strictest $key }}
-{{- if not $known }}{{ $order = append $order $key }}{{ $_ := set $strictest $key . }}{{ else if lt .load $known.load }}{{ $_ := set $strictest $key . }}{{ end }}
+{{- if not $known }}{{ $order = append $order $key }}{{ $_ := set $strictest $key . }}{{ else if lt (float64 .load) (float64 $known.load) }}{{ $_ := set $strictest $key . }}{{ end }}
 {{- end }}
 {{- range $key := $order }}
 {{- $limit := get $strictest $key }}
-{{- range $given.emptyings }}
-{{- $threshold := index (index .thresholds $limit.kind) $limit.resource }}
-{{- if not (kindIs "invalid" $threshold) }}
-{{- if gt $limit.load $threshold }}
-{{- printf "%s.%s: the filter accepts nodes up to %.6g%%, and %s evicts pods above %s.%s %.6g%%: lower the first to %.6g, raise the second to %.6g, or set scorer.extender.filter: false\n" $limit.path $limit.resource $limit.load (trimPrefix "config." .path) $limit.kind $limit.resource $threshold $threshold $limit.load }}
+{{- range $given.emptied }}
+{{- if and (eq .kind $limit.kind) (eq .metric $limit.metric) (gt (float64 $limit.load) (float64 .threshold)) }}
+{{- printf "%s: the filter accepts nodes up to %.6g%%, and %s evicts pods above %s %.6g%%: lower the first to %.6g, raise the second to %.6g, or set scorer.extender.filter: false\n" $limit.path (float64 $limit.load) (trimPrefix "config." .path) .setting (float64 .threshold) (float64 .threshold) (float64 $limit.load) }}
 {{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{- /* Of (list rules match): metric and target of each rule that matches all nodes above its target, whatever other rules say. */}}
+{{- define "equipoise.upperTargets" -}}
+{{- $targets := list }}
+{{- if or (ne (index . 1 | default "any") "all") (eq (len (index . 0)) 1) }}
+{{- range index . 0 }}{{ if eq .operator "GreaterThan" }}{{ $targets = append $targets (dict "metric" .metric "target" .target) }}{{ end }}{{ end }}
+{{- end }}
+{{- $targets | toJson }}
 {{- end }}
 
 {{- /* Of (list path kind thresholds constants): loads up to which the filter accepts a node; 0 and null are no limit. */}}
@@ -156,7 +178,7 @@ config.descheduler.requirePressure: thresholds.pressure has no threshold for cpu
 {{- $limits := list }}
 {{- range (index . 3).filtered }}
 {{- $load := index (index $given 2 | default dict) . }}
-{{- if $load }}{{ $limits = append $limits (dict "path" (index $given 0) "kind" (index $given 1) "resource" . "load" $load) }}{{ end }}
+{{- if $load }}{{ $limits = append $limits (dict "path" (printf "%s.%s" (index $given 0) .) "kind" (index $given 1) "metric" . "load" $load) }}{{ end }}
 {{- end }}
 {{- $limits | toJson }}
 {{- end }}
@@ -175,6 +197,8 @@ config.descheduler.requirePressure: thresholds.pressure has no threshold for cpu
 {{- end }}
 {{- end }}
 {{- $limits = include "equipoise.limitsOf" (list (print $policy.path ".predicates") "high" $strictest $constants) | fromJsonArray }}
+{{- else if eq $settings.name "rules" }}
+{{- range include "equipoise.upperTargets" (list ($settings.avoid | default list) $settings.match) | fromJsonArray }}{{ $limits = append $limits (dict "path" (printf "%s.avoid: %s" $policy.path .metric) "kind" "high" "metric" .metric "load" .target) }}{{ end }}
 {{- else if eq $settings.name "load_aware" }}
 {{- $limits = include "equipoise.limitsOf" (list (print $policy.path ".prodUsageThresholds") "prodHigh" $settings.prodUsageThresholds $constants) | fromJsonArray }}
 {{- $aggregated := (default dict $settings.aggregated).usageThresholds | default dict }}
@@ -264,11 +288,8 @@ config.descheduler.requirePressure: thresholds.pressure has no threshold for cpu
 {{- /* Rules with GreaterThan empty nodes that the other strategies fill up to a higher threshold. */}}
 {{- define "equipoise.rulesBelowThresholds" -}}
 {{- $given := . }}
-{{- $rules := list }}
-{{- if eq .strategy.name "rules" }}{{ $rules = .strategy.rules }}{{ end }}
-{{- if and (eq (.strategy.match | default "any") "all") (gt (len $rules) 1) }}{{ $rules = list }}{{ end }}
-{{- range $rule := $rules }}
-{{- if eq .operator "GreaterThan" }}
+{{- if eq .strategy.name "rules" }}
+{{- range $rule := include "equipoise.upperTargets" (list .strategy.rules .strategy.match) | fromJsonArray }}
 {{- range $given.strategies }}
 {{- if not (or (has .settings.name (list "rules" "bin_pack")) (include "equipoise.areApart" (list $given.strategy .settings))) }}
 {{- $filled := include "equipoise.filledTo" (list . $rule.metric $given) | fromJson }}

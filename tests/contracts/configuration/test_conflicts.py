@@ -138,6 +138,25 @@ REFUSED = {
         + strategies("name: make_room", "name: rules, rules: [{metric: network, operator: GreaterThan, target: 60}]"),
         ["nodes above network 60% are emptied", "(make_room) fills them up to thresholds.resources.network.high 80%"],
     ),
+    "the filter above a rule that empties nodes": (
+        scorer(FILTER) + strategies("name: rules, rules: [{metric: memory, operator: GreaterThan, target: 60}]"),
+        [
+            "thresholds.high.memory: the filter accepts nodes up to 80%",
+            "descheduler.strategies[0].rules evicts pods above memory 60%: lower the first to 60, raise the second",
+        ],
+    ),
+    "the filter by rules above a rule that empties nodes": (
+        scorer(FILTER, "policy: {name: rules, avoid: [{metric: pressure.io, operator: GreaterThan, target: 30}]}")
+        + strategies("name: rules, rules: [{metric: pressure.io, operator: GreaterThan, target: 20}]"),
+        [
+            "scorer.policy.avoid: pressure.io: the filter accepts nodes up to 30%",
+            "descheduler.strategies[0].rules evicts pods above pressure.io 20%",
+        ],
+    ),
+    "the filter by rules above a threshold": (
+        scorer(FILTER, "policy: {name: rules, avoid: [{metric: cpu, operator: GreaterThan, target: 90}]}"),
+        ["scorer.policy.avoid: cpu: the filter accepts nodes up to 90%", "high.cpu 65%"],
+    ),
     "emptying what was filled": (
         PACKING + strategies("name: bin_pack, thresholds: {cpu: 38}, headroom: 5"),
         ["descheduler.strategies[0].thresholds.cpu", "38%", "40% only"],
@@ -156,6 +175,17 @@ ACCEPTED = {
     "load_aware without a filter": scorer("policy: {name: load_aware, usageThresholds: {cpu: 95}}"),
     "a rule at the threshold up to which nodes are filled": strategies(
         "name: low_node_load", "name: rules, rules: [{metric: cpu, operator: GreaterThan, target: 65}]"
+    ),
+    "a rule at the limit of the filter": scorer(FILTER)
+    + strategies("name: rules, rules: [{metric: cpu, operator: GreaterThan, target: 65}]"),
+    "a rule below the limit of the policy, without a filter": scorer(
+        "policy: {name: rules, avoid: [{metric: cpu, operator: GreaterThan, target: 90}]}"
+    )
+    + strategies("name: rules, rules: [{metric: cpu, operator: GreaterThan, target: 80}]"),
+    "a rule about several metrics at once beside the filter": scorer(FILTER)
+    + strategies(
+        "name: rules, match: all, rules: [{metric: cpu, operator: GreaterThan, target: 50}, "
+        "{metric: pressure.cpu, operator: GreaterThan, target: 5}]"
     ),
     "a rule that empties idle nodes only if they are hot in another metric": strategies(
         "name: low_node_load",

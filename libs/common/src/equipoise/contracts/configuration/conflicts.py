@@ -39,7 +39,7 @@ WINDOWS = tuple(window.name for window in LoadSettings().windows)
 """The default of `load.windows`."""
 
 FILTERED = ("cpu", "memory")
-"""The resources that the filter checks. kube-scheduler itself counts pods."""
+"""The resources with thresholds that the filter checks. kube-scheduler itself counts pods."""
 
 Section = Mapping[str, Any]
 
@@ -56,12 +56,24 @@ class EmptyingRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FilterLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """The load of one resource up to which the filter accepts a node."""
+    """The value of one metric up to which the filter accepts a node."""
 
     path: str
     kind: Literal["high", "prodHigh"]
-    resource: str
+    metric: str
     max_load: float
+
+
+class EmptiedAbove(msgspec.Struct, frozen=True, kw_only=True):
+    """The value of one metric above which a strategy (or pool) evicts pods from a node."""
+
+    path: str
+    setting: str
+    """The threshold, as a message names it."""
+
+    kind: Literal["high", "prodHigh"]
+    metric: str
+    threshold: float
 
 
 def configuration_conflicts(document: Mapping[str, Any], thresholds: Thresholds) -> list[str]:
@@ -80,7 +92,11 @@ def configuration_conflicts(document: Mapping[str, Any], thresholds: Thresholds)
             faults += wrong
         elif strategy.get("name") == "level_day":
             emptyings.append(EmptyingRule(path=path, thresholds=thresholds, relative=True))
-    faults += _filter_faults(scorer, emptyings, thresholds)
+    emptied = [
+        *(limit for emptying in emptyings for limit in _emptied_above_thresholds(emptying)),
+        *(limit for path, strategy in strategies for limit in _emptied_by_rules(path, strategy)),
+    ]
+    faults += _filter_faults(scorer, emptied, thresholds)
     faults += _packing_faults(scorer, emptyings)
     faults += _lifetime_faults(_mapping(document.get("descheduler")), _mapping(document.get("binder")))
     faults += _pressure_faults(_mapping(document.get("descheduler")), thresholds)
@@ -176,28 +192,51 @@ def _is_relative(deviation: object) -> bool:
 # Nodes that the scorer fills
 
 
-def _filter_faults(scorer: Section, emptyings: Sequence[EmptyingRule], shared: Thresholds) -> Iterator[str]:
+def _filter_faults(scorer: Section, emptied: Sequence[EmptiedAbove], shared: Thresholds) -> Iterator[str]:
     """The filter must refuse the nodes that are emptied, or evicted pods return to them at once."""
     if _mapping(scorer.get("extender")).get("filter") is not True:
         return
     for limit in _strictest(_filter_limits(scorer, shared)):
-        for emptying in emptyings:
-            thresholds = emptying.thresholds.high if limit.kind == "high" else emptying.thresholds.prod_high
-            threshold = getattr(thresholds, limit.resource)
-            if threshold is not None and limit.max_load > threshold:
+        for other in emptied:
+            if (other.kind, other.metric) == (limit.kind, limit.metric) and limit.max_load > other.threshold:
                 yield (
-                    f"{limit.path}.{limit.resource}: the filter accepts nodes up to {limit.max_load:g}%, and "
-                    f"{emptying.path} evicts pods above {limit.kind}.{limit.resource} {threshold:g}%: lower the "
-                    f"first to {threshold:g}, raise the second to {limit.max_load:g}, or set "
-                    "scorer.extender.filter: false"
+                    f"{limit.path}: the filter accepts nodes up to {limit.max_load:g}%, and {other.path} evicts pods "
+                    f"above {other.setting} {other.threshold:g}%: lower the first to {other.threshold:g}, raise the "
+                    f"second to {limit.max_load:g}, or set scorer.extender.filter: false"
                 )
 
 
+def _emptied_above_thresholds(emptying: EmptyingRule) -> Iterator[EmptiedAbove]:
+    own = emptying.thresholds
+    kinds: tuple[tuple[Literal["high", "prodHigh"], ResourceThresholds], ...]
+    kinds = (("high", own.high), ("prodHigh", own.prod_high))
+    for kind, thresholds in kinds:
+        for resource in FILTERED:
+            threshold = getattr(thresholds, resource)
+            if threshold is not None:
+                setting = f"{kind}.{resource}"
+                yield EmptiedAbove(path=emptying.path, setting=setting, kind=kind, metric=resource, threshold=threshold)
+
+
+def _emptied_by_rules(path: str, strategy: Section) -> Iterator[EmptiedAbove]:
+    rules = _list(strategy.get("rules")) if strategy.get("name") == "rules" else []
+    for metric, target in _upper_targets(rules, strategy.get("match")):
+        yield EmptiedAbove(path=f"{path}.rules", setting=metric, kind="high", metric=metric, threshold=target)
+
+
+def _upper_targets(rules: Sequence[Section], match: object) -> Iterator[tuple[str, float]]:
+    """The metric and target of each rule that matches all nodes above its target, whatever other rules say."""
+    for rule in rules if match != "all" or len(rules) == 1 else ():
+        metric, target = rule.get("metric"), rule.get("target")
+        if rule.get("operator") == "GreaterThan" and isinstance(target, int | float):
+            yield str(metric), target
+
+
 def _strictest(limits: Iterable[FilterLimit]) -> list[FilterLimit]:
-    """The lowest limit of each kind and resource, because each policy of a mix may refuse a node."""
+    """The lowest limit of each kind and metric, because each policy of a mix may refuse a node."""
     strictest: dict[tuple[str, str], FilterLimit] = {}
     for limit in limits:
-        key = (limit.kind, limit.resource)
+        key = (limit.kind, limit.metric)
         if key not in strictest or limit.max_load < strictest[key].max_load:
             strictest[key] = limit
     return list(strictest.values())
@@ -214,6 +253,11 @@ def _own_limits(path: str, policy: Section) -> list[FilterLimit]:
         predicates = policy.get("predicates")
         strictest = DYNAMIC if predicates is None else _limits(_list(predicates))
         return _of_thresholds(f"{path}.predicates", "high", strictest)
+    if policy.get("name") == "rules":
+        return [
+            FilterLimit(path=f"{path}.avoid: {metric}", kind="high", metric=metric, max_load=target)
+            for metric, target in _upper_targets(_list(policy.get("avoid")), policy.get("match"))
+        ]
     if policy.get("name") != "load_aware":
         return []
     aggregated = _thresholds(_mapping(policy.get("aggregated")).get("usageThresholds"))
@@ -226,7 +270,11 @@ def _own_limits(path: str, policy: Section) -> list[FilterLimit]:
 def _of_thresholds(path: str, kind: Literal["high", "prodHigh"], thresholds: ResourceThresholds) -> list[FilterLimit]:
     """The limits of one section. 0 and null mean no limit."""
     limits = ((resource, getattr(thresholds, resource)) for resource in FILTERED)
-    return [FilterLimit(path=path, kind=kind, resource=resource, max_load=limit) for resource, limit in limits if limit]
+    return [
+        FilterLimit(path=f"{path}.{resource}", kind=kind, metric=resource, max_load=limit)
+        for resource, limit in limits
+        if limit
+    ]
 
 
 def _limits(predicates: Sequence[Section]) -> ResourceThresholds:
@@ -322,22 +370,17 @@ def _rules_below_thresholds(
     shared: Thresholds,
 ) -> Iterator[str]:
     """Rules with GreaterThan empty nodes that the other strategies fill up to a higher threshold."""
-    rules = _list(strategy.get("rules")) if strategy.get("name") == "rules" else []
-    if strategy.get("match") == "all" and len(rules) > 1:
-        return
-    for rule in rules:
-        metric, target = rule.get("metric"), rule.get("target")
-        if rule.get("operator") != "GreaterThan" or not isinstance(target, int | float):
-            continue
+    for emptied in _emptied_by_rules(path, strategy):
+        metric, target = emptied.metric, emptied.threshold
         for other_path, other in strategies:
             if other.get("name") in ("rules", "bin_pack") or _apart(
                 strategy.get("nodeSelector"), other.get("nodeSelector")
             ):
                 continue
-            limit_path, limit = _filled_to(other_path, str(metric), emptyings, shared)
+            limit_path, limit = _filled_to(other_path, metric, emptyings, shared)
             if limit is not None and target < limit:
                 yield (
-                    f"{path}.rules: nodes above {metric} {target:g}% are emptied, and {other_path} "
+                    f"{emptied.path}: nodes above {metric} {target:g}% are emptied, and {other_path} "
                     f"({other.get('name')}) fills them up to {limit_path} {limit:g}%: raise the first to {limit:g}, or "
                     "lower the second"
                 )
