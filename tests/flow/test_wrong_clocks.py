@@ -1,9 +1,15 @@
 """The services together while clocks are wrong, and after they are right again."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
-from flow.loop import HOT, INTERVAL, Loop
+from descheduler.cluster import moment
+from flow.loop import HOT, IDLE, INTERVAL, Loop
+from msgspec import structs
+
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+from equipoise.runtime.kubernetes.client import PODS
 
 YEAR = 31_536_000.0
 WRONG = 300.0
@@ -54,3 +60,55 @@ async def test_after_clocks_were_wrong_pods_are_evicted_as_before(which: str, se
 
     assert all(later - earlier >= 590 for earlier, later in itertools.pairwise(evictions.times))
     assert not any(loop.problems().values())
+
+
+class KubeletsApart(Loop):
+    """The kubelets of the idle nodes date their samples, and all kubelets the starts of their pods, with
+    another clock."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+        for pod in self.kube.stored(PODS):
+            started = moment(self.clock.now() + seconds)
+            self.kube.put(PODS, structs.replace(pod, status=structs.replace(pod.status, start_time=started)))
+
+    def _measure(self) -> None:
+        super()._measure()
+        for name in IDLE:
+            self.source.nodes[name] = replace(self.source.nodes[name], age=1.0 - self.seconds)
+
+
+@pytest.mark.parametrize("seconds", [2.0, -2.0])
+@pytest.mark.parametrize("which", ["kubelets", "Prometheus", "services", "API server", "all but the services"])
+async def test_clocks_that_are_two_seconds_apart_change_nothing(which: str, seconds: float) -> None:
+    """Every node is known, pods are evicted as soon as with right clocks, and no age or usage is negative."""
+    loop = KubeletsApart(seconds if which in ("kubelets", "all but the services") else 0.0)
+    if which in ("Prometheus", "all but the services"):
+        loop.source.skew = seconds
+    if which in ("services", "API server", "all but the services"):
+        set_clocks(loop, "services" if which == "services" else "API server", seconds)
+    async with loop.running(colocation=True):
+        await loop.until(lambda: len(loop.evicted()) == 1, limit=5 * INTERVAL)
+        explanation = await loop.explanation("web")
+
+    usages = [
+        amount
+        for message in loop.bus.published(NodeUtilization)
+        for usage in (*(window.mean for window in message.windows.values()), *message.pods.values())
+        for amount in (usage.cpu, usage.memory)
+    ]
+    assert min(amount for amount in usages if amount is not None) > 0
+    assert {(cycle.expected, cycle.fresh) for cycle in loop.bus.published(UtilizationCycle)} == {(3, 3)}
+    assert max(node.extender_score for node in explanation.nodes) > min(
+        node.extender_score for node in explanation.nodes
+    )
+    assert not any(loop.problems().values())
+    negative = [
+        sample.name
+        for registry in loop.registries.values()
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.value < 0
+    ]
+    assert set(negative) <= {"equipoise_collector_source_skew_seconds"}
