@@ -1,5 +1,6 @@
 """The node table: rows from messages, candidate nodes, headroom."""
 
+import msgspec
 import numpy as np
 import pytest
 from builders import (
@@ -192,6 +193,17 @@ def test_stale_workloads_are_pruned(table: NodeTable) -> None:
 
 
 # freshness
+
+
+@pytest.mark.parametrize("base", [Resources(cpu=0.0, memory=0.0), Resources()])
+def test_a_node_without_allocatable_is_unknown_for_this_reason(table: NodeTable, base: Resources) -> None:
+    """Its usage is no share of nothing, whatever the age of its samples."""
+    table.on_placement(a_placement("node-a"), NOW)
+    table.on_utilization(msgspec.structs.replace(a_node_utilization("node-a", 3.0), base=base), NOW)
+
+    assert np.isnan(cpu_of(table, "node-a")).all()
+    assert table.why_unknown("node-a", NOW) == "the node offers no cpu and no memory, or it is not known how much"
+    assert "s old" in table.why_unknown("node-a", NOW + 200)
 
 
 def test_a_node_is_unknown_when_its_newest_sample_is_too_old(table: NodeTable) -> None:

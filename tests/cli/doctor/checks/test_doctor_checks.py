@@ -46,6 +46,7 @@ from equipoise.contracts.kubernetes.objects.access import (
 from equipoise.contracts.kubernetes.objects.cluster import ConfigMap, Namespace
 from equipoise.contracts.kubernetes.objects.metadata import Condition, Object, ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node, NodeStatus
+from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec, PodStatus
 from equipoise.contracts.messages.advice import ClusterReview, ScoresFollowed
 from equipoise.contracts.messages.health import HEARTBEAT
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -58,6 +59,7 @@ from equipoise.runtime.kubernetes.client import (
     LEASES,
     NAMESPACES,
     NODES,
+    PODS,
     ROLE_BINDINGS,
     ROLES,
     SERVICE_ACCOUNTS,
@@ -262,10 +264,12 @@ async def test_no_requests_are_a_warning_unless_the_configuration_enables_hints(
 @pytest.fixture(scope="module")
 def metrics(testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Exporter, str]]:
     exporter = Exporter()
-    jobs = [a_job(name, exporter, name, node=name) for name in ("well", "nan", "twin")]
+    jobs = [a_job(name, exporter, name, node=name) for name in ("well", "nan", "twin", "idle-1", "idle-2")]
     jobs.append(a_job("twin-2", exporter, "twin", node="twin"))
     for name, page in (("well", a_node(2.0)), ("nan", a_node(2.0, "NaN")), ("twin", a_node(2.0))):
         exporter.show(name, page)
+    for name in ("idle-1", "idle-2"):
+        exporter.show(name, a_node(0.0, 0))
     with prometheus(testbed_binaries.prometheus, tmp_path_factory.mktemp("prometheus"), jobs) as url:
         yield exporter, url
     exporter.close()
@@ -292,6 +296,26 @@ async def eventually_found(
             if enough(by_subject):
                 return by_subject
             await asyncio.sleep(0.1)
+
+
+async def test_nodes_that_use_nothing_are_known_unless_they_have_pods(metrics: tuple[Exporter, str]) -> None:
+    """As for collectors: fake nodes use nothing, and nodes with pods use something."""
+    kube = MemoryKube(SystemClock())
+    for name in ("well", "idle-1", "idle-2"):
+        put_node(kube, name)
+    known = await eventually_found(
+        "nodes", lambda: environment(kube, url=metrics[1]), lambda found: found["nodes"].state == "ok"
+    )
+    for name in ("idle-1", "idle-2"):
+        status = PodStatus(phase="Running", start_time=datetime(2026, 1, 1, tzinfo=UTC))
+        pod = Pod(
+            metadata=ObjectMeta(name=name, namespace="shop", uid=name), spec=PodSpec(node_name=name), status=status
+        )
+        kube.put(PODS, pod)
+    with_pods = {finding.subject: finding for finding in await findings_of("nodes", environment(kube, url=metrics[1]))}
+
+    assert "the load of 3 of 3 nodes is known" in known["nodes"].message
+    assert "2 of 2 nodes with pods read exactly 0" in with_pods["node idle-1"].message
 
 
 async def test_each_node_without_data_has_its_reason(metrics: tuple[Exporter, str]) -> None:

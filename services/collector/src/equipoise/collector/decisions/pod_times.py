@@ -213,7 +213,7 @@ def placed_pod(
         namespace=meta.namespace,
         name=meta.name,
         placed_at=before.placed_at if before else precise_time(placed_at, now),
-        running_since=(before.running_since if before else None) or _running_since(pod, now, start_timeout),
+        running_since=(before.running_since if before else None) or running_since(pod, now, start_timeout),
         has_been_ready=(before is not None and before.has_been_ready) or is_ready(status.conditions),
         terminating=meta.deletion_timestamp is not None,
         terminates_at=unix_seconds(meta.deletion_timestamp),
@@ -251,7 +251,7 @@ def _since(status: PodStatus, condition: str, reason: str = "") -> float | None:
     return unix_seconds(current.last_transition_time)
 
 
-def _running_since(pod: Pod, now: float, start_timeout: float) -> float | None:
+def running_since(pod: Pod, now: float, start_timeout: float) -> float | None:
     """The time since which the pod's containers use resources: since it is Ready, else since its start time.
 
     A Ready time more than `start_timeout` seconds after the start is that of a later return to Ready and is not used.

@@ -13,7 +13,14 @@ import msgspec
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.cluster_messages import ClusterMessages
-from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, UsageOf, is_fresh, usage_on_node
+from equipoise.contracts.load.correction import (
+    FUTURE_TOLERANCE,
+    RESOURCES,
+    UsageOf,
+    base_problem,
+    is_fresh,
+    usage_on_node,
+)
 from equipoise.contracts.load.demand import EstimateSource, fresh_windows, pod_usage
 from equipoise.contracts.load.pressure import fresh_pressure, waiting_for_others
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
@@ -385,7 +392,9 @@ class NodeTable:
         if not utilization.windows:
             return "samples cover none of its windows"
         if not self._table.usable(now)[self._rows[node]].any():
-            return f"its newest sample is {now - utilization.sampled_at:.1f} s old"
+            age = now - utilization.sampled_at
+            without_base = base_problem(utilization.base) if age <= self._settings.freshness.score else ""
+            return without_base or f"its newest sample is {age:.1f} s old"
         return ""
 
     # rows

@@ -1,5 +1,6 @@
 """Checks which nodes have an unknown load, and why. Every window is measured as the collector measures it."""
 
+import math
 from collections.abc import Mapping, Sequence, Set
 
 import msgspec
@@ -8,6 +9,7 @@ from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
 from equipoise.collector.decisions.node_names import node_names, texts_of
 from equipoise.collector.decisions.other_cluster import ADVICE, nodes_of_another_cluster
+from equipoise.collector.decisions.pod_times import running_since
 from equipoise.collector.decisions.query import MetricQuery, SourceError
 from equipoise.collector.decisions.validation.nodes import NodeReading, Readings
 from equipoise.collector.decisions.validation.scrape_intervals import ScrapeIntervals
@@ -21,7 +23,7 @@ from equipoise.collector.state.utilization import UtilizationStore
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.kubernetes.client import PODS, Kube, KubeError
 
 FIXES: Mapping[Reason, str] = {
     "no sample": "check that the node is scraped (`up` in Prometheus) and a label has its name (prometheus.nodeLabels)",
@@ -74,6 +76,9 @@ async def nodes(environment: Environment) -> list[Finding]:
                 ]
             sampled: set[str] = set()
             readings = await _measure(source, matching, (*matching, *others), settings, load, at, sampled)
+            if _has_zeros(readings):  # which are true of nodes without pods
+                running = await _running_since(environment.api(), load, at)
+                readings = await _measure(source, matching, (*matching, *others), settings, load, at, sampled, running)
     except (KubeError, ConfigurationError, SourceError) as error:
         return [Finding("unknown", "nodes", f"not checked: {error}")]
     measured = UtilizationStore(load)
@@ -111,18 +116,28 @@ async def _measure(
     load: LoadSettings,
     at: float,
     sampled: set[str],
+    pods_since: Mapping[str, float] | None = None,
 ) -> dict[str, Readings]:
     """The readings by window, resource and node. Raises SourceError if the scrape interval cannot be determined.
 
-    Adds the names of all nodes that have samples to `sampled`.
+    Adds the names of all nodes that have samples to `sampled`. `pods_since`: the time since which each node has
+    pods; by default, every node has had pods for long.
     """
-    targets = {node.metadata.name: node_target(node, at, has_pods=True) for node in matching}
     names = node_names({node.metadata.name: texts_of(node) for node in every})
     intervals = ScrapeIntervals(default=settings.scrape_interval)
     if settings.scrape_interval is None:
         intervals = await find_intervals(source, load.shortest.length, at, names)
     found: dict[str, Readings] = {}
     for window in load.windows:
+        begin = at - window.length
+        targets = {
+            node.metadata.name: node_target(
+                node,
+                at,
+                has_pods=pods_since is None or pods_since.get(node.metadata.name, math.inf) <= begin,
+            )
+            for node in matching
+        }
         results = await measure_nodes(source, targets, criteria_of(load, window, at, intervals, names))
         sampled |= results.sampled
         failed = {
@@ -131,6 +146,26 @@ async def _measure(
         }
         found[window.name] = {**results.readings, **failed}
     return found
+
+
+def _has_zeros(readings: Mapping[str, Readings]) -> bool:
+    return any(
+        reading.unknown is not None and reading.unknown.reason == "zeros"
+        for of_window in readings.values()
+        for by_node in of_window.values()
+        for reading in by_node.values()
+    )
+
+
+async def _running_since(kube: Kube, load: LoadSettings, at: float) -> dict[str, float]:
+    """The time since which each node has pods. Raises KubeError."""
+    since: dict[str, float] = {}
+    async for page in kube.pages(PODS):
+        for pod in page:
+            begun = running_since(pod, at, load.pod_start_timeout)
+            if begun is not None:
+                since[pod.spec.node_name] = min(begun, since.get(pod.spec.node_name, math.inf))
+    return since
 
 
 async def _without_history(
