@@ -50,6 +50,7 @@ def test_up_runs_a_cluster_until_down_stops_it(testbed_binaries: Binaries, tmp_p
     assert process_start(etcd[0]) is None
     assert [] == json.loads(run("status", "-o", "json").stdout)
     assert "no cluster named default runs" in run("down").stderr
+    assert f"equipoise report --prometheus {shown[0]['prometheus']}" in (tmp_path / "up.log").read_text()
 
 
 def test_a_virtual_machine_is_added_to_real_nodes_only() -> None:

@@ -88,6 +88,20 @@ def test_without_a_node_the_pods_of_all_nodes_are_listed() -> None:
     assert any(line.startswith(f"shop/big node-a {WEB} ") for line in text(found, wide=True))
 
 
+def test_what_is_expected_of_new_pods_is_told_apart_from_what_is_measured() -> None:
+    """`equipoise nodes` shows both together, and a person compares."""
+    arrived = a_placed_pod("new", workload=WEB, placed_at=NOW - 60, running_since=NOW - 60, requests=Resources(cpu=2.0))
+    snapshot = replace(now().snapshot, placements={"node-a": a_placement("node-a", [arrived])})
+    found = pod_list(CLUSTER, now(snapshot=snapshot), evaluation_settings(), node="node-a")
+
+    assert found.of is not None
+    assert found.of.measured.cpu == pytest.approx(0.6)
+    assert found.of.load.cpu is not None
+    assert found.of.load.cpu > 0.7
+    assert "measured: cpu 60.0%" in " ".join(text(found))
+    assert not any(line.startswith("measured") for line in text(pods("node-a")))
+
+
 def test_a_node_of_unknown_load_has_the_reason() -> None:
     shown = text(pods("node-b"))
     assert "unknown: cpu: no sample" in shown

@@ -14,7 +14,7 @@ from cli.narrow import assert_never_cut
 from descheduler.outcomes import an_outcome
 from rich.console import Console
 
-from equipoise.cli.explain.eviction import BEFORE, merged, result_text, show
+from equipoise.cli.explain.eviction import BEFORE, INCLUDED, merged, result_text, show
 from equipoise.cli.explain.eviction_history import eviction_history
 from equipoise.cli.terminal import PIPE_WIDTH, rfc3339
 from equipoise.contracts.bus import subjects
@@ -149,7 +149,7 @@ def test_an_eviction_is_explained_from_its_samples_to_its_effect() -> None:
     assert text.splitlines() == [
         "shop/web-1 of Deployment/shop/web on node-a: evicted",
         "oldest sample   2027-01-15 07:59:48 UTC, 12 s before the decision",
-        "evaluations     node-a was above its threshold 5 times in a row within 8 min",
+        f"evaluations     node-a was above its threshold 5 times in a row within 8 min; {INCLUDED}",
         "                time      count  cpu    memory  sample    reason",
         *(
             f"                {at}      {count}  80.0%  25.0%   {sample}  {HOT}"
@@ -239,7 +239,7 @@ def test_an_outcome_without_its_decision_is_shown() -> None:
 
     assert f"decision        2027-01-15 08:00:00 UTC (its evaluations are no longer retained): {HOT}" in text
     assert "in a row" not in text
-    assert "unknown: not observed, or no longer retained" in text
+    assert "not observed: it may take half a minute, and the message is kept for a day" in text
 
 
 def test_an_intent_without_outcome_is_shown() -> None:

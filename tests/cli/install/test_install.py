@@ -131,7 +131,6 @@ async def test_quotas_of_other_namespaces_do_not_count() -> None:
         ("leases", "installation"),
         ("storageclasses", "storage"),
         ("secrets", "secret"),
-        ("resourcequotas", "quota"),
         ("services", "source of metrics"),
     ],
 )
@@ -148,6 +147,18 @@ async def test_a_check_without_its_permission_is_unknown(resource: str, subject:
     assert unknown.subject == subject
     assert unknown.message.startswith("not checked: ")
     assert {finding.subject for finding in findings} >= {finding.subject for finding in complete}
+
+
+async def test_quotas_that_may_not_be_listed_are_a_warning() -> None:
+    """The chart lists them, too, so Helm would fail."""
+    clock = ManualClock()
+    kube = MemoryKube(clock)
+    kube.refuse("list", resource="resourcequotas")
+
+    [finding] = [each for each in await checks(kube, PACKAGED, "equipoise-system", clock) if each.subject == "quota"]
+
+    assert finding.state == "warning"
+    assert "Helm lists the quotas, too, and would fail" in finding.message
 
 
 def test_a_missing_chart_is_named(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from equipoise.cli.cluster_access.server_pods import SERVER_PODS, ServerPod, ServerSpec, ServerStatus
+from equipoise.cli.cluster_now.reading import PrometheusRefused
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.prepare.discovery import RETRY_PERIOD, WAIT_SECONDS, Discovered, discover
 from equipoise.cli.prepare.run import write_discovered
@@ -56,7 +57,7 @@ class World:
         self.asked.append(settings.prometheus.url)
         self.sent.append(settings.prometheus)
         if self.problem:
-            raise CommandFailed(self.problem)
+            raise (PrometheusRefused if self.problem.startswith("401") else CommandFailed)(self.problem)
         return "kube-prometheus"
 
     async def discover(self, seconds: float = 0.0) -> Discovered:
@@ -156,9 +157,19 @@ async def test_one_that_starts_is_waited_for() -> None:
     world.problem = ""
     await world.clock.advance(RETRY_PERIOD)
     assert (await task).collector["prometheus"]["url"] == OPERATED
-    world.problem = "401 Unauthorized"
+    world.problem = "503"
     found = await world.discover(WAIT_SECONDS + RETRY_PERIOD)
-    assert "401 Unauthorized" in found.reason
+    assert "503" in found.reason
+
+
+async def test_one_that_requires_credentials_is_not_waited_for() -> None:
+    """The result is stored: only a person can give credentials."""
+    world = World()
+    world.put("monitoring")
+    world.problem = "401, credentials are required"
+    found = await world.discover()
+    assert world.problem in found.reason
+    assert not found.temporary
 
 
 async def test_credentials_are_not_sent_to_one_that_was_found() -> None:

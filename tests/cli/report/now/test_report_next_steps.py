@@ -195,6 +195,16 @@ def test_requests_are_corrected_first_and_pods_in_the_wrong_place_are_created_ag
     assert [] == commands(steps(a_cause("request too low", "unknown-pods")))
 
 
+@pytest.mark.parametrize(
+    ("installed", "last"),
+    [(True, "equipoise plan --context castle"), (False, "equipoise up --context castle --prometheus http://a")],
+)
+def test_the_last_command_shows_what_equipoise_would_do(installed: bool, last: str) -> None:
+    """Where it is installed, nobody should start a second one."""
+    options = ("--context", "castle", "--prometheus", "http://a")
+    assert last == next_steps([], [], {}, [], options, unknown=False, installed=installed)[-1].command
+
+
 def test_which_of_several_containers_uses_the_cpu_is_not_claimed() -> None:
     """Usage is measured by pod: the command to find out is beside the one that raises a request."""
     placements = {"a": a_placement("a", [a_placed_pod("web-1", workload=WEB)])}

@@ -229,6 +229,15 @@ def _text(cell: object) -> Text:
     return cell if isinstance(cell, Text) else Text(str(cell))
 
 
+def labelled(label: Text, text: Text, width: int) -> Table:
+    """A text beside its label, which has this many columns. On a narrow terminal the text is folded there."""
+    line = Table.grid()
+    line.add_column(width=width, no_wrap=True)
+    line.add_column(overflow="fold")
+    line.add_row(label, text)
+    return line
+
+
 def print_section(to: Console, title: str, content: Table) -> None:
     """A table with its title, after an empty line."""
     to.print()

@@ -149,6 +149,7 @@ def up(
             with running_clusters.listed(name, cluster, nats=nats) as described:
                 _table(["", f"up after {time.monotonic() - began:.1f} s"], _rows(described))
                 click.echo(f"export KUBECONFIG={cluster.kubeconfig}")
+                click.echo(f"equipoise report --prometheus {cluster.prometheus_url}")
                 while True:
                     cluster.check()
                     time.sleep(CHECK_SECONDS)

@@ -12,6 +12,7 @@ from equipoise.cli.terminal import amounts, count, day_and_time, listed, percent
 from equipoise.contracts.load.correction import load_of
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
+from equipoise.descheduler.state.cluster_builder import ClusterBuilder
 
 MAX_ROWS = 100
 """Maximum number of pods in the table, except with -o wide."""
@@ -22,7 +23,10 @@ class NodeOfPods(msgspec.Struct, frozen=True, kw_only=True):
 
     node: str
     load: Resources
-    """Usage of the whole node, 0..1 of what is allocatable."""
+    """Usage of the whole node, 0..1 of what is allocatable, as `equipoise nodes` shows it."""
+
+    measured: Resources
+    """The part of the load that is measured. The rest is expected of pods that have just started."""
 
     system: Resources
     """Usage that belongs to no pod, cores and bytes."""
@@ -58,17 +62,21 @@ def pod_list(cluster: ClusterName, now: ClusterNow, settings: EvaluationSettings
         at=now.snapshot.now,
         window=settings.load.shortest.name,
         pods=sorted(pods, key=sort_key),
-        of=None if node is None else _node_of_pods(node, now, settings.load.shortest.name),
+        of=None if node is None else _node_of_pods(node, now, settings),
     )
 
 
-def _node_of_pods(node: str, now: ClusterNow, window: str) -> NodeOfPods:
-    measured = now.snapshot.nodes.get(node)
+def _node_of_pods(node: str, now: ClusterNow, settings: EvaluationSettings) -> NodeOfPods:
+    measured, window = now.snapshot.nodes.get(node), settings.load.shortest.name
     usage = None if measured is None else measured.windows.get(window)
     why = now.unknown[node].text if node in now.unknown else now.not_expected.get(node, "")
     if measured is None or usage is None:
-        return NodeOfPods(node=node, load=Resources(), system=Resources(), unknown=why or f"no mean of {window}")
-    return NodeOfPods(node=node, load=load_of(usage.mean, measured.base), system=measured.system, unknown=why)
+        unknown = why or f"no mean of {window}"
+        return NodeOfPods(node=node, load=Resources(), measured=Resources(), system=Resources(), unknown=unknown)
+    load = load_of(usage.mean, measured.base)
+    rows = ClusterBuilder(now.snapshot, settings).cluster().nodes
+    corrected = next((row.load(window) for row in rows if row.name == node), load)
+    return NodeOfPods(node=node, load=corrected, measured=load, system=measured.system, unknown=why)
 
 
 def show(result: PodList, to: Console, *, wide: bool) -> None:
@@ -77,6 +85,10 @@ def show(result: PodList, to: Console, *, wide: bool) -> None:
     node = result.of
     if node is not None:
         to.print(Text(f"{node.node}: {percentages(node.load)}; outside of pods {amounts(node.system)}"))
+        if percentages(node.measured) != percentages(node.load):
+            to.print(
+                Text(f"measured: {percentages(node.measured)}; the rest is expected of pods that have just started")
+            )
         if node.unknown:
             to.print(Text(f"unknown: {node.unknown}", style="yellow"))
     unmeasured = sum(pod.state.endswith(NOT_MEASURED) for pod in result.pods)

@@ -20,6 +20,7 @@ from equipoise.collector.shell.further_measurement import FurtherMeasurement
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.profile_learning import ProfileLearning
 from equipoise.collector.sources import PromqlSource, open_promql_source
+from equipoise.collector.sources.prometheus.http import Refused
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.contracts.configuration.settings import LoadSettings, Window
@@ -114,8 +115,13 @@ async def connected(
             promql.close()
 
 
+class PrometheusRefused(CommandFailed):
+    """Prometheus requires other credentials."""
+
+
 def query_failed(prometheus: PrometheusSettings, error: SourceError) -> CommandFailed:
-    return CommandFailed(
+    failure = PrometheusRefused if isinstance(error, Refused) else CommandFailed
+    return failure(
         f"Prometheus at {prometheus.shown_url} cannot be queried ({error}): check its address and credentials, or give "
         f"another address with {PROMETHEUS_OPTION}"
     )

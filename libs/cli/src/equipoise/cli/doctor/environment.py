@@ -87,8 +87,10 @@ class Environment:
 
         A source that polls is polled while it is open: it has no values before its first poll.
         """
-        if problem := self.prometheus_problem or self.unconfirmed_url:
-            raise SourceError(problem)
+        if self.prometheus_problem:
+            raise SourceError("Prometheus cannot be reached, see the check prometheus")
+        if self.unconfirmed_url:
+            raise SourceError(self.unconfirmed_url)
         settings, load = settings or self.settings.collector, load or self.settings.shared.load
         # Only metrics-server is reached through the API server: other sources can be checked without it.
         kube: Any = self.api() if settings.source == "metrics-server" else self.kube

@@ -6,6 +6,7 @@ from contextlib import aclosing
 import msgspec
 from rich.console import Console
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from equipoise.cli.bus.access import with_bus
@@ -32,6 +33,7 @@ from equipoise.cli.terminal import (
     amounts,
     day_and_time,
     duration,
+    labelled,
     percent,
     percentages,
     print_result,
@@ -180,6 +182,8 @@ def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return union
 
 
+INCLUDED = "the loads include what new pods are expected to use, the reasons do not"
+
 LABEL_WIDTH = 16
 """Width of a label, in characters."""
 
@@ -260,7 +264,10 @@ def _lines(eviction: EvictionRecord) -> Iterator[tuple[str, str]]:
     if eviction.evaluations:
         first, last = eviction.evaluations[0], eviction.evaluations[-1]
         count, period = last.abnormal_evaluations, duration(last.evaluated_at - first.evaluated_at)
-        yield "evaluations", f"{eviction.node} was above its threshold {count} times in a row within {period}"
+        yield (
+            "evaluations",
+            f"{eviction.node} was above its threshold {count} times in a row within {period}; {INCLUDED}",
+        )
     strategy = f" by {eviction.strategy}" if eviction.strategy else ""
     if not strategy and not eviction.source:
         strategy = " (its evaluations are no longer retained)"
@@ -304,7 +311,10 @@ def _outcome(eviction: EvictionRecord) -> str:
 
 def _replacement(placed: ReplacementPlaced | None) -> str:
     if placed is None:
-        return "unknown: not observed, or no longer retained; `kubectl get pods -o wide` shows the workload's pods"
+        return (
+            "not observed: it may take half a minute, and the message is kept for a day; `kubectl get pods -o wide` "
+            "shows the workload's pods"
+        )
     name = placed.replacement or "the replacement"
     if placed.placed_on == placed.node:
         return f"{name} returned to {placed.node}: the workload is now in a cooldown, which doubles with every return"
@@ -342,5 +352,5 @@ def _evaluations(evaluations: Sequence[NodeEvaluation]) -> Padding:
     return Padding.indent(lines, LABEL_WIDTH)
 
 
-def _line(label: str, text: str) -> Text:
-    return Text.assemble((f"{label:<{LABEL_WIDTH}}", "dim"), text)
+def _line(label: str, text: str) -> Table:
+    return labelled(Text(label, "dim"), Text(text), LABEL_WIDTH)

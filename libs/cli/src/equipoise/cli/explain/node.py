@@ -23,7 +23,7 @@ from equipoise.cli.explain.scores import request_explanation
 from equipoise.cli.explain.scores import show as show_scores
 from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.reclaimed.nodes import NodeBands
-from equipoise.cli.terminal import print_result
+from equipoise.cli.terminal import labelled, print_result
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.placement import NodePlacement
@@ -141,7 +141,7 @@ def show_load(load: ExplainedLoad, to: Console, now: float, *, wide: bool) -> No
     """Print why the node is hot or not, and its pods by usage."""
     to.print(Text.assemble((load.node, "bold"), ": ", (headline(load), "bold red" if load.over else "")))
     for label, text in lines(load, now):
-        to.print(Text.assemble((f"{label:<{LABEL_WIDTH}}", "dim"), text))
+        to.print(labelled(Text(label, "dim"), Text(text), LABEL_WIDTH))
     if load.pods:
         left_out = 0 if wide else len(load.pods) - MAX_PODS
         more = f" (first {MAX_PODS} of {len(load.pods)}, -o wide has all)" if left_out > 0 else ""

@@ -136,7 +136,10 @@ async def _storage(kube: Kube, given: Collection[str], namespace: str) -> list[F
 
 
 async def _quotas(kube: Kube, namespace: str) -> list[Finding]:
-    problem = job_quota_problem(await kube.list(QUOTAS, namespace))
+    try:
+        problem = job_quota_problem(await kube.list(QUOTAS, namespace))
+    except Forbidden as error:
+        return [Finding("warning", "quota", f"Helm lists the quotas, too, and would fail: {error.message}")]
     return [Finding("warning", "quota", problem)] if problem else []
 
 
@@ -170,5 +173,5 @@ def source_finding(servers: Servers) -> Finding:
     if len(servers.trusted) == 1:
         return Finding("ok", "source of metrics", f"Prometheus {names_of(servers.trusted)}{servers.not_used}")
     trusted = f"several Prometheus servers: {names_of(servers.trusted)}" if servers.trusted else "no Prometheus"
-    fix = "set config.collector.prometheus.url, else metrics-server is used, with short windows only"
+    fix = "set config.collector.prometheus.url, else metrics-server is used if there is one, with short windows only"
     return Finding("warning", "source of metrics", f"{trusted}{servers.not_used}", fix)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from equipoise.cli.cluster_now.reading import detected_profile
+from equipoise.cli.cluster_now.reading import PrometheusRefused, detected_profile
 from equipoise.cli.effective.adopted import without_private
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.prepare.created_objects import DISCOVERED
@@ -33,7 +33,7 @@ REPEAT = f"delete the ConfigMap {DISCOVERED}, run `helm upgrade`, and restart th
 CHOOSE = "set config.collector.prometheus.url (and profile), which takes precedence"
 
 ProfileDetection = Callable[[CollectorSettings, LoadSettings, Sequence[Node], Clock], Awaitable[str]]
-"""The profile that fits a Prometheus. Raises CommandFailed."""
+"""The profile that fits a Prometheus. Raises CommandFailed, and PrometheusRefused if it requires credentials."""
 
 
 class Discovered(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ async def discover(
             reason += f"; to search again, {REPEAT}"
         return Discovered(collector={"source": "metrics-server"}, reason=reason)
     reason = (
-        f"nothing is measured: {discovered.reason}, and the cluster has no metrics-server. Install one, or {CHOOSE}"
+        f"nothing is measured: {discovered.reason}; the cluster has no metrics-server either. Install one, or {CHOOSE}"
     )
     return Discovered(collector={}, reason=reason, temporary=discovered.temporary)
 
@@ -100,7 +100,8 @@ async def _prometheus(kube: Kube, settings: AllSettings, clock: Clock, profile_o
     try:
         profile = await profile_of(collector, settings.shared.load, await kube.list(NODES), clock)
     except CommandFailed as error:
-        return Discovered(collector={}, reason=f"{error.message}{not_used}", temporary=True)
+        refused = isinstance(error, PrometheusRefused)
+        return Discovered(collector={}, reason=f"{error.message}{not_used}", temporary=not refused)
     return Discovered(
         collector={"source": "prometheus", "prometheus": {"url": url, "profile": profile}},
         reason=f"Prometheus {url} has the metrics of this cluster's nodes, profile {profile}{not_used}",

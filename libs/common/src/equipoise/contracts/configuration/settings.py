@@ -290,7 +290,8 @@ class Thresholds(Section, frozen=True, kw_only=True):
     fills."""
 
     high: ResourceThresholds = ResourceThresholds(cpu=65, memory=80)
-    """A node above this load in any resource is hot."""
+    """A node above this load in any resource is hot. Resources that are left out are ignored: {cpu: 70} has no
+    threshold of memory."""
 
     low: ResourceThresholds = ResourceThresholds(cpu=45, memory=60)
     """A node at or below this load in every resource is idle. Must be at least 5 points below `high`."""

@@ -100,7 +100,7 @@ def score_finding(advice: RecentAdvice, *, hints: bool = False, target_points: i
     """
     if not advice.scores:
         message = "no scorer has published the number of its requests in the last 15 minutes"
-        fix = "check that a scorer is running and ready (/readyz); it publishes every five minutes"
+        fix = "after an installation, wait five minutes; otherwise check that a scorer is running and ready (/readyz)"
         return Finding("unknown", SUBJECT, message, fix)
     requests = max(scores.requests for scores in advice.scores)
     if not requests and hints and target_points > HINT_POINTS:

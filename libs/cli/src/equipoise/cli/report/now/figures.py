@@ -16,7 +16,9 @@ from equipoise.cli.doctor.checks.measurements.nodes import FIXES
 from equipoise.cli.report.now.next_steps import NextStep, next_steps
 from equipoise.cli.report.now.oversized import OversizedWorkload, oversized
 from equipoise.cli.terminal import count
+from equipoise.cli.uninstall.release import COMPONENT
 from equipoise.collector.decisions.validation.usage import Reason
+from equipoise.contracts.kubernetes.objects.pod import Pod
 from equipoise.contracts.load.correction import total_of
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification, NodeState, most_urgent
@@ -176,8 +178,21 @@ def now_report(
             *_other_unknowns(now, len(running), measured),
         ],
         next=next_steps(
-            uneven, too_large, now.placements, snapshot.watched.pods, options, unknown=bool(now.unknown or now.problem)
+            uneven,
+            too_large,
+            now.placements,
+            snapshot.watched.pods,
+            options,
+            unknown=bool(now.unknown or now.problem),
+            installed=_installed(snapshot.watched.pods, settings.rules.own_namespace),
         ),
+    )
+
+
+def _installed(pods: Iterable[Pod], namespace: str) -> bool:
+    """Whether Equipoise runs in this namespace of the cluster."""
+    return any(
+        pod.metadata.namespace == namespace and pod.metadata.labels.get(COMPONENT) == "descheduler" for pod in pods
     )
 
 

@@ -40,10 +40,12 @@ def next_steps(
     options: Sequence[str],
     *,
     unknown: bool,
+    installed: bool = False,
 ) -> list[NextStep]:
     """The commands, those that change the cluster first.
 
-    `options`: the options of this report, as pairs of an option and its quoted value.
+    `options`: the options of this report, as pairs of an option and its quoted value. `installed`: whether Equipoise
+    runs in the cluster.
     """
     examples = _examples(
         {*(each.workload for each in causes), *(each.workload for each in oversized)}, placements, pods
@@ -54,7 +56,7 @@ def next_steps(
         *_raise_requests(large, examples, kubectl),
         *_restart_workloads(large, kubectl),
         *_lower_requests(oversized, examples, kubectl),
-        *_find_out_more(options, unknown=unknown),
+        *_find_out_more(options, unknown=unknown, installed=installed),
     ]
 
 
@@ -134,7 +136,7 @@ def _lower_requests(
             yield NextStep(command=command, purpose=purpose, changes_cluster=True)
 
 
-def _find_out_more(options: Sequence[str], *, unknown: bool) -> Iterator[NextStep]:
+def _find_out_more(options: Sequence[str], *, unknown: bool, installed: bool) -> Iterator[NextStep]:
     given = " ".join(("", *options))
     if unknown:
         yield NextStep(command=f"equipoise doctor{given}", purpose="find out why something is not known")
@@ -143,4 +145,10 @@ def _find_out_more(options: Sequence[str], *, unknown: bool) -> Iterator[NextSte
         command=f"equipoise lab record{given} --out week",
         purpose="record the past week; then `equipoise lab whatif week` compares the scheduler with each policy",
     )
-    yield NextStep(command=f"equipoise up{given}", purpose="run Equipoise on this machine; every eviction is a dry run")
+    if installed:
+        command = shlex.join(["equipoise", "plan", *_cluster_options(options)])
+        yield NextStep(command=command, purpose="the pods that the installed Equipoise would move now, and why")
+    else:
+        yield NextStep(
+            command=f"equipoise up{given}", purpose="run Equipoise on this machine; every eviction is a dry run"
+        )

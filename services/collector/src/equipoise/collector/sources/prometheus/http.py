@@ -32,6 +32,10 @@ class Unavailable(SourceError):
     """The server is not reachable or busy: the same query may succeed later."""
 
 
+class Refused(SourceError):
+    """The server requires credentials, or rejects those that it got: the same query fails later, too."""
+
+
 class QueryTooLarge(SourceError):
     """The query is too large for the server, or its response for us: a smaller one may succeed."""
 
@@ -93,7 +97,7 @@ def _refused(status: int, body: bytes, is_authenticated: bool) -> SourceError:
     reason = f": {text[:200]}" if (text := error_text(body)) else ""
     if status in (401, 403):
         required = "credentials are required: set collector.prometheus.bearerTokenFile or basicAuthentication"
-        return SourceError(f"{status}, {'the credentials are rejected' if is_authenticated else required}{reason}")
+        return Refused(f"{status}, {'the credentials are rejected' if is_authenticated else required}{reason}")
     if 300 <= status < 400:
         return SourceError(f"{status}, a redirect, which is not followed: use the final address")
     if status == 404:
