@@ -45,11 +45,12 @@ MODULES = {
     "consolidation": "descheduler.consolidation",
     "rebalance": "descheduler.rebalance",
     "pressure": "pressure",
+    "real_nodes": "real_nodes",
     "consolidation_model": "descheduler.consolidation_model",
     "size": "size",
 }
 LONG = (
-    "consolidation", "level_vs_descheduler", "make_room", "pressure", "rebalance", "scheduling_cost",
+    "consolidation", "level_vs_descheduler", "make_room", "pressure", "real_nodes", "rebalance", "scheduling_cost",
     "second_scheduler",
 )  # fmt: skip
 """Take half an hour or longer and build programs of others, or need root and a quiet machine: run only if named."""
