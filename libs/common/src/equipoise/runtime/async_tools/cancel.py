@@ -19,17 +19,26 @@ async def run_with_guard(work: Awaitable[T], guard: Coroutine[Any, Any, NoReturn
     caller = asyncio.current_task()
     assert caller is not None
     cancellations = caller.cancelling()
+    raised: tuple[BaseException, ...] = ()
     try:
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(guard)
             result = await work
             watcher.cancel()
+        return result
     except BaseExceptionGroup as errors:
-        first, *others = errors.exceptions
+        raised = errors.exceptions
+        errors.__traceback__ = None  # its frames refer to it
+    # The error is raised here because the group, which contains it, would be its context above. With its traceback, it
+    # refers to this frame. Each of these cycles would keep all that the work has read until a garbage collection.
+    del group, watcher
+    first, *others = raised
+    try:
         if caller.cancelling() > cancellations:
             raise asyncio.CancelledError from first
         raise first from (others[0] if others else None)
-    return result
+    finally:
+        del raised, first, others
 
 
 async def timeout_after(clock: Clock, seconds: float) -> NoReturn:
