@@ -46,6 +46,17 @@ async def test_an_unsupported_statistic_is_left_out() -> None:
     assert (2.0, {}) == (found.readings["cpu"]["a"].mean, found.readings["cpu"]["a"].statistics)
 
 
+@pytest.mark.parametrize(("seconds", "why"), [(16.0, ""), (0.0, "cpu: newest sample lies 15 s in the future")])
+async def test_a_slow_source_is_no_clock_that_is_ahead(seconds: float, why: str) -> None:
+    """What was scraped while a query waited is as old as the query. `seconds`: the time that the queries took."""
+    source = FakeSource(ManualClock(NOW + seconds), nodes={"a": Usage(age=-15.0)})
+    found = await measure_nodes(source, {"a": MeasurementTarget(since=0.0, capacity=CAPACITY)}, CRITERIA)
+    reading = found.readings["cpu"]["a"]
+
+    assert reading.why == why
+    assert (reading.mean, reading.sampled_at) == ((None, None) if why else (2.0, NOW))
+
+
 async def test_unsupported_pods_are_left_out() -> None:
     """They do not read as idle."""
     source = a_source()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 
 import msgspec
@@ -24,7 +25,7 @@ from equipoise.collector.decisions.validation.usage import UnknownUsage
 from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria, min_samples
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.state.placement import PodName
-from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES
 from equipoise.contracts.messages.values.resources import Resources
 from equipoise.runtime.async_tools.batching import in_thread_if_many
 
@@ -107,6 +108,10 @@ async def measure_nodes(
         failed |= last_failed
         for resource, samples in last.items():
             results[resource] |= samples
+    latest = criteria.at + FUTURE_TOLERANCE
+    if any(sample.value > latest for samples in results.values() for sample in samples["newest"]):
+        with suppress(SourceError):
+            criteria = msgspec.structs.replace(criteria, responded_at=await source.time())
     readings: dict[ResourceName, Mapping[str, NodeReading]] = {}
     scrapes: dict[ResourceName, Scrapes] = {}
     for resource, samples in results.items():

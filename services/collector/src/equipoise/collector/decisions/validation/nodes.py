@@ -91,7 +91,10 @@ def _node_reading(
         return unknown("no sample", "no sample")
     sampled_at = newest.value
     if sampled_at > criteria.at + FUTURE_TOLERANCE:
-        return unknown("future", f"newest sample lies {sampled_at - criteria.at:.0f} s in the future")
+        ahead = sampled_at - max(criteria.at, criteria.responded_at)
+        if ahead > FUTURE_TOLERANCE:
+            return unknown("future", f"newest sample lies {ahead:.0f} s in the future")
+        sampled_at = criteria.at  # it was scraped while the query waited
     if sampled_at < target.since:
         return unknown("previous object", "newest sample is older than the node")
     capacity: float | None = getattr(target.capacity, resource)

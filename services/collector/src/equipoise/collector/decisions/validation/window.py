@@ -37,6 +37,10 @@ class WindowCriteria(msgspec.Struct, frozen=True, kw_only=True):
     """What the samples of a window must meet. Seconds, except for `coverage`."""
 
     at: float
+    responded_at: float = 0.0
+    """The source's time after its responses, which may be slow: samples that were scraped until then are not of the
+    future. 0: `at`."""
+
     length: float
     """The window is (at − length, at]."""
 
