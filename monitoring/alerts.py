@@ -835,8 +835,8 @@ ALERTS: Sequence[Alert] = (
         summary="The agents of {{ $value }} nodes cannot limit batch pods ({{ $labels.key }})",
         meaning=(
             "`cgroups`: the kernel refuses values, for example because the cgroups are mounted read-only. `kubepods`: "
-            "the cgroup of the pods is not found. `pressure`: the kernel does not report who waits for CPU (cgroup v1, "
-            "or `psi=0`)."
+            "the cgroup of the pods is not found or cannot be listed. `pressure`: the kernel does not report who waits "
+            "for CPU (cgroup v1, or `psi=0`)."
         ),
         action=(
             "`equipoise_problem` names the pods, and `/readyz` of the agent the file and the error. Apply "

@@ -46,3 +46,20 @@ def test_the_agent_limits_batch_pods_on_cgroup_v1_with_the_systemd_driver_and_re
     assert result["pressure"]["suppressed"] > 0
     assert result["cpuset"] == "2-3"
     assert result["restored"] == {"pod": [*V1.of_kubelet], "quota": V1.no_quota, "cpus": "0-3"}
+
+
+def test_the_agent_limits_batch_pods_where_selinux_is_enforced_and_names_the_label_that_it_needs() -> None:
+    """Takes minutes: a virtual machine boots, and computes twenty times slower than the machine."""
+    result = result_of("agent.on_selinux", required=VIRTUAL_MACHINE)
+    unlabelled = result["unlabelled"]
+
+    assert result["enforced"] == "1"
+    assert tuple(result["before"]) == V2.of_kubelet
+    assert result["labelled"] == {"type": "spc_t", "problems": []}, "limits were awaited before"
+    assert result["restored"] == {"pod": [*V2.of_kubelet], "quota": V2.no_quota, "cpus": "0-3"}
+    assert unlabelled["type"] == "container_t"
+    assert tuple(unlabelled["limits"]) == V2.of_kubelet
+    [problem] = unlabelled["problems"]
+    assert "kubepods.slice: Permission denied" in problem
+    assert "seLinuxOptions.type: spc_t" in problem
+    assert any("cgroup_t" in denial and "permissive=0" in denial for denial in unlabelled["denials"])

@@ -1,5 +1,6 @@
 """The agent on every layout of cgroups, with the kernel's rules."""
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -289,3 +290,24 @@ def test_time_that_a_hypervisor_takes_without_reporting_it_is_not_idle(
         agent.round()
 
     assert agent.metrics.get("equipoise_agent_cpu_usage_cores", group="node") == pytest.approx(cores)
+
+
+def test_groups_that_cannot_be_listed_are_unknown_and_a_problem(tmp_path: Path) -> None:
+    """SELinux refuses to list them. Here no further file can be opened, which root notices, too."""
+    cgroups = FakeCgroups(tmp_path, 2)
+    cgroups.make(layout("systemd")[uid(1)])
+    agent = AgentWorld(tmp_path, "")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        assert agent.agent._tree.groups() is None
+        agent.round()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    [problem] = agent.health.report().problems
+    assert f"{tmp_path}/kubepods.slice: Too many open files" in problem
+    assert "seLinuxOptions" in problem
+
+    agent.round()
+    assert agent.agent._tree.groups() is not None
+    assert not any("cannot be listed" in problem for problem in agent.health.report().problems)

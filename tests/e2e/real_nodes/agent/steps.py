@@ -46,9 +46,9 @@ class AgentOnNode:
 
     node: VirtualNode
 
-    async def deploy(self, suppression: Mapping[str, Any]) -> float:
+    async def deploy(self, suppression: Mapping[str, Any], *, selinux_label: bool = True) -> float:
         """Applies the agent. Returns the seconds from the start of its container until it is ready."""
-        await self.node.api.apply(agent_documents(self.node.name, suppression))
+        await self.node.api.apply(agent_documents(self.node.name, suppression, selinux_label=selinux_label))
         pod = await self.ready_pod()
         started = pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
         ready = next(each for each in pod["status"]["conditions"] if each["type"] == "Ready")["lastTransitionTime"]
@@ -98,12 +98,15 @@ class AgentOnNode:
         await until("the agent has ended", ended)
 
 
-def agent_documents(node: str, suppression: Mapping[str, Any]) -> list[Manifest]:
-    """k8s/colocation/agent.yaml with these settings, for one node."""
+def agent_documents(node: str, suppression: Mapping[str, Any], *, selinux_label: bool = True) -> list[Manifest]:
+    """k8s/colocation/agent.yaml with these settings, for one node, with or without its label for SELinux."""
     documents = deepcopy([*read_documents(BASE / "priority-class.yaml"), *read_documents(COLOCATION / "agent.yaml")])
     for document in documents:
         if document["kind"] == "DaemonSet":
-            document["spec"]["template"]["spec"]["nodeSelector"][HOSTNAME] = node
+            spec = document["spec"]["template"]["spec"]
+            spec["nodeSelector"][HOSTNAME] = node
+            if not selinux_label:
+                del spec["securityContext"]["seLinuxOptions"]
         if document["kind"] == "ConfigMap":
             configuration = yaml.safe_load(document["data"]["equipoise.yaml"])
             configuration["agent"]["suppression"] = dict(suppression)

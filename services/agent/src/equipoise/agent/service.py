@@ -207,6 +207,11 @@ class Agent:
         self._health.set_problem("cgroups", problem if faults else None)
 
     def _no_groups(self) -> str:
+        if self._tree.error:
+            return (
+                f"the groups of pods cannot be listed, so that batch pods have no limits: {self._tree.error}. Where "
+                "SELinux is enforced the agent needs seLinuxOptions.type: spc_t, as in k8s/colocation/agent.yaml"
+            )
         where = self._settings.cgroup_parent or "kubepods or kubepods.slice"
         return (
             f"there is no {where} below {self._settings.cgroup_root} (cgroup v{self._tree.version}): mount the node's "

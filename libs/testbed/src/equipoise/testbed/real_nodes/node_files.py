@@ -16,6 +16,8 @@ _CONTAINERD = """\
 version = 2
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "%(sandbox)s"
+  # Without SELinux it has no effect.
+  enable_selinux = true
   # A process without CAP_SYS_RESOURCE may not lower its oom_score_adj.
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]

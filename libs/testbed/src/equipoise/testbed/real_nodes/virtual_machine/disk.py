@@ -18,6 +18,9 @@ PACKAGES = ("dbus", "e2fsprogs", "systemd-sysv", "udev")
 """Besides those of a node: systemd, which starts the programs of the node."""
 
 DISK_SCRIPT = Path(__file__).with_name("disk.sh")
+POLICY = Path(__file__).with_name("policy.cil")
+"""The rules of SELinux in addition to those of Debian. Only a disk with SELinux has them."""
+
 SIZE = "6G"
 """The size of the file system. The file is as large as its contents, because it is sparse."""
 
@@ -64,7 +67,14 @@ def machine_disk(
     """
     tree = machine_tree(system)
     root = debian_tree(tree, cache, progress)
-    inputs = [tree.key(), SIZE, DISK_SCRIPT.read_text(), programs.name, *(archive.name for archive in archives)]
+    inputs = [
+        tree.key(),
+        SIZE,
+        DISK_SCRIPT.read_text(),
+        POLICY.read_text(),
+        programs.name,
+        *(archive.name for archive in archives),
+    ]
     key = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:16]
     began = time.monotonic()
 
@@ -79,6 +89,7 @@ def machine_disk(
             TREE=str(root),
             PROGRAMS=str(programs),
             IMAGES=" ".join(map(str, archives)),
+            POLICY=str(POLICY),
             SCRATCH=str(folder.parent),
             RESULT=str(folder),
             SIZE=SIZE,

@@ -3,6 +3,7 @@
 #   TREE, PROGRAMS          the system, which is not changed, and the folder of kubelet and kube-proxy
 #   IMAGES                  archives of images
 #   SIZE                    of the file system
+#   POLICY                  rules in addition to those of Debian, for a system with SELinux
 #   SCRATCH, RESULT         a folder for temporary files, and the folder for disk, kernel and initrd
 set -eu
 root=$SCRATCH/root
@@ -29,6 +30,16 @@ done
 kill $containerd
 wait $containerd || true
 umount -l "$root/dev" "$root/run" "$root/proc"
+
+selinux=/etc/selinux/default/contexts/files/file_contexts
+if [ -e "$root$selinux" ]; then
+    echo "STEP label all files"
+    printf 'SELINUX=enforcing\nSELINUXTYPE=default\n' > "$root/etc/selinux/config"
+    cp "$POLICY" "$root/opt/node/policy.cil"
+    # Everything that is denied is in the log, also what programs try without need.
+    chroot "$root" semodule --noreload --disable_dontaudit --install /opt/node/policy.cil
+    chroot "$root" setfiles -m "$selinux" / /var/lib/containerd  # in the virtual machine it would take minutes
+fi
 
 echo "STEP make the file system"
 cp "$root"/boot/vmlinuz-* "$RESULT/kernel"

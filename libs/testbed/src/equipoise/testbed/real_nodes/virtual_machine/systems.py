@@ -25,5 +25,11 @@ CGROUP_V1 = MachineSystem(
 )
 """Linux 6.1. The kernel of Debian 13 has no memory and no cpuset on cgroup v1. Its systemd, 257, can still mount v1."""
 
-SYSTEMS: Mapping[str, MachineSystem] = {"cgroup-v2": CGROUP_V2, "cgroup-v1": CGROUP_V1}
+SELINUX = MachineSystem(
+    packages=(DEBIAN_KERNEL, "policycoreutils", "selinux-policy-default"),
+    kernel_arguments=("security=selinux", "enforcing=1"),
+)
+"""cgroup v2 with SELinux, which refuses what its policy does not allow."""
+
+SYSTEMS: Mapping[str, MachineSystem] = {"cgroup-v2": CGROUP_V2, "cgroup-v1": CGROUP_V1, "selinux": SELINUX}
 DEFAULT_SYSTEM = "cgroup-v2"
