@@ -58,10 +58,11 @@ from equipoise.cli.doctor.checks.versions import (
 from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding
 from equipoise.cli.doctor.run import diagnose, show
 from equipoise.cli.effective.trust import permitted_moves
+from equipoise.cli.prepare.created_objects import DISCOVERED
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.decisions.validation.nodes import NodeReading
 from equipoise.collector.decisions.validation.usage import Reason, UnknownUsage
-from equipoise.collector.settings import CollectorSettings, LoadWatcherSettings
+from equipoise.collector.settings import CollectorSettings, LoadWatcherSettings, PrometheusSettings
 from equipoise.collector.sources.metrics_server import (
     NODE_METRICS,
     POD_METRICS,
@@ -81,8 +82,9 @@ from equipoise.contracts.messages.health import EFFECTIVE_CONFIGURATION, HEARTBE
 from equipoise.runtime.bus.inspection import Allowed, Identity, StreamState
 from equipoise.runtime.bus.inspection import Rights as BusRights
 from equipoise.runtime.bus.permissions import permissions_of
+from equipoise.runtime.configuration.discovered import REASON
 from equipoise.runtime.configuration.sections import Shared
-from equipoise.runtime.kubernetes.client import NODES, KubeError
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, NODES, KubeError
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.scorer.settings import ExtenderSettings, ScorerSettings
 from equipoise.testbed.memory.clock import ManualClock
@@ -512,6 +514,24 @@ async def test_a_source_without_our_nodes_has_a_fix_of_its_own() -> None:
     for name in ("a", "b"):
         kube.remove(NODE_METRICS, name)
     assert "kubectl top nodes" in (await findings_of("prometheus", environment))["metrics-server"].fix
+
+
+@pytest.mark.parametrize("was_found", [True, False])
+async def test_why_the_services_use_no_prometheus_is_named_beside_the_one_that_doctor_found(was_found: bool) -> None:
+    """Otherwise the services seem to use the one that only this command has found."""
+    clock = SystemClock()
+    kube = MemoryKube(clock)
+    metadata = ObjectMeta(name=DISCOVERED, namespace="equipoise-system")
+    kube.put(CONFIG_MAPS, ConfigMap(metadata=metadata, data={REASON: "nothing is measured: 401"}))
+    collector = CollectorSettings(prometheus=PrometheusSettings(url="http://127.0.0.1:9"))
+    environment = Environment(
+        settings=AllSettings(collector=collector), clock=clock, kube=kube, prometheus_was_found=was_found
+    )
+
+    findings = await findings_of("prometheus", environment)
+
+    assert findings["http://127.0.0.1:9"].state == "error"
+    assert ("source of metrics" in findings) == was_found
 
 
 async def test_an_unreachable_load_watcher_is_an_error_with_its_own_setting() -> None:

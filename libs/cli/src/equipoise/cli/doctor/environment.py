@@ -72,6 +72,9 @@ class Environment:
     prometheus_problem: str = ""
     """Why Prometheus is unknown, or cannot be reached through the API server."""
 
+    prometheus_was_found: bool = False
+    """Whether this command found Prometheus by itself: no configuration names it."""
+
     unconfirmed_url: str = ""
     """Why the source of metrics is not queried: its URL is known only from the bus."""
 

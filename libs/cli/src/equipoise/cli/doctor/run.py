@@ -200,6 +200,7 @@ async def _reach_prometheus(environment: Environment, stack: AsyncExitStack, *, 
     except (CommandFailed, InvalidInput, KubeError) as error:
         environment.prometheus_problem = error.message
     else:
+        environment.prometheus_was_found = not collector.names_source
         collector = msgspec.structs.replace(collector, prometheus=prometheus)
         environment.settings = msgspec.structs.replace(environment.settings, collector=collector)
 

@@ -57,7 +57,8 @@ async def prometheus(environment: Environment) -> list[Finding]:
 async def _discovered(environment: Environment) -> list[Finding]:
     """Why the installation chose no Prometheus, if services use the source of metrics that was found then."""
     settings, kube = environment.settings.collector, environment.kube
-    if isinstance(kube, KubeError) or (settings.names_source and settings.source != "metrics-server"):
+    named = settings.names_source and settings.source != "metrics-server" and not environment.prometheus_was_found
+    if isinstance(kube, KubeError) or named:
         return []
     try:
         stored = await find(kube, CONFIG_MAPS, DISCOVERED, environment.settings.shared.kubernetes.namespace)
