@@ -26,6 +26,7 @@ from equipoise.cli.bus.heartbeats import LISTEN_SECONDS
 from equipoise.cli.certificates.issue import make_certificates
 from equipoise.cli.certificates.purposes import NATS
 from equipoise.cli.doctor.checks import CHECKS
+from equipoise.cli.doctor.checks.measurements.prometheus import response_finding
 from equipoise.cli.doctor.environment import UPGRADE, Environment, Finding
 from equipoise.cli.doctor.run import diagnose
 from equipoise.cli.service_settings import AllSettings
@@ -296,6 +297,14 @@ async def eventually_found(
             if enough(by_subject):
                 return by_subject
             await asyncio.sleep(0.1)
+
+
+def test_a_source_that_responds_slowly_is_named() -> None:
+    """Its values are known, later than others."""
+    fast, slow = response_finding("http://prometheus", 0.3), response_finding("http://prometheus", 8.04)
+
+    assert (fast.state, fast.message) == ("ok", "responds")
+    assert (slow.state, slow.message) == ("warning", "responds slowly: 8.0 s for the simplest query")
 
 
 async def test_nodes_that_use_nothing_are_known_unless_they_have_pods(metrics: tuple[Exporter, str]) -> None:

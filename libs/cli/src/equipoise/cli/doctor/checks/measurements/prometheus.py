@@ -28,6 +28,11 @@ QUERY_FIXES: Mapping[str, str] = {
     "metrics-server": "check that metrics-server is installed and `kubectl top nodes` works for this user",
 }
 
+SLOW_SECONDS = 2.0
+"""The simplest query takes some milliseconds."""
+
+SLOW_FIX = "check its CPU and memory, and what else queries it: loads are measured more seldom"
+
 UNCONFIRMED_FIX = "give the URL that is right with --prometheus URL, or the configuration with --config FILE"
 
 MAX_REASON = 2_000
@@ -80,7 +85,9 @@ async def _source(environment: Environment) -> list[Finding]:
         return [Finding("unknown", settings.source, environment.unconfirmed_url, UNCONFIRMED_FIX)]
     try:
         async with environment.open_source() as source:
+            begun = environment.clock.monotonic()
             await source.time()
+            seconds = environment.clock.monotonic() - begun
             nodes = await _nodes(environment)
             load, interval = environment.settings.shared.load, settings.scrape_interval
             matched = match_profile(source, nodes, load, interval) if has_profiles else match_current(source, nodes)
@@ -93,7 +100,14 @@ async def _source(environment: Environment) -> list[Finding]:
         return [Finding("error", subject, f"cannot be queried: {error}", QUERY_FIXES[settings.source])]
     if has_profiles and not profiles[chosen].matches:
         profiles |= await _other_profiles(environment, nodes)
-    return [Finding("ok", subject, "responds"), profile_finding(subject, chosen, profiles, memory)]
+    return [response_finding(subject, seconds), profile_finding(subject, chosen, profiles, memory)]
+
+
+def response_finding(subject: str, seconds: float) -> Finding:
+    """How fast the source responded to its simplest query."""
+    if seconds < SLOW_SECONDS:
+        return Finding("ok", subject, "responds")
+    return Finding("warning", subject, f"responds slowly: {seconds:.1f} s for the simplest query", SLOW_FIX)
 
 
 async def _nodes(environment: Environment) -> list[Node] | None:
