@@ -197,11 +197,14 @@ def test_requests_are_corrected_first_and_pods_in_the_wrong_place_are_created_ag
 
 @pytest.mark.parametrize(
     ("installed", "last"),
-    [(True, "equipoise plan --context castle"), (False, "equipoise up --context castle --prometheus http://a")],
+    [
+        (True, "equipoise plan --context castle --namespace balance"),
+        (False, "equipoise up --context castle --prometheus http://a"),
+    ],
 )
 def test_the_last_command_shows_what_equipoise_would_do(installed: bool, last: str) -> None:
     """Where it is installed, nobody should start a second one."""
-    options = ("--context", "castle", "--prometheus", "http://a")
+    options = ("--context", "castle", "--namespace", "balance", "--prometheus", "http://a")
     assert last == next_steps([], [], {}, [], options, unknown=False, installed=installed)[-1].command
 
 

@@ -50,6 +50,7 @@ class NowOptions:
             "--config": self.cluster.configuration,
             "--kubeconfig": self.cluster.kubeconfig,
             "--context": self.cluster.context,
+            "--namespace": self.cluster.namespace,
         }
         return [shlex.quote(str(word)) for name, value in given.items() if value for word in (name, value)]
 

@@ -1,7 +1,7 @@
 """The commands with which the report ends: what a person can do now. Pure."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -16,8 +16,10 @@ from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.values.resources import cpu_and_memory
 
 CLUSTER_OPTIONS = ("--kubeconfig", "--context")
-"""Options that kubectl has, too."""
+"""Options that kubectl has, too. Its option for the namespace is about the workload."""
 
+NAMESPACE_OPTION = "--namespace"
+"""The option of commands that use an installation."""
 
 MIN_SHARE = 0.05
 """The smallest share in what is uneven for which a command is shown that replaces the pods of a workload."""
@@ -83,9 +85,9 @@ def _examples(
     return examples
 
 
-def _cluster_options(options: Sequence[str]) -> list[str]:
+def _cluster_options(options: Sequence[str], names: Collection[str] = CLUSTER_OPTIONS) -> list[str]:
     pairs = zip(options[::2], options[1::2], strict=True)
-    return [word for name, value in pairs if name in CLUSTER_OPTIONS for word in (name, *shlex.split(value))]
+    return [word for name, value in pairs if name in names for word in (name, *shlex.split(value))]
 
 
 def _raise_requests(
@@ -138,17 +140,19 @@ def _lower_requests(
 
 def _find_out_more(options: Sequence[str], *, unknown: bool, installed: bool) -> Iterator[NextStep]:
     given = " ".join(("", *options))
+    pairs = zip(options[::2], options[1::2], strict=True)
+    anywhere = " ".join(("", *(word for pair in pairs if pair[0] != NAMESPACE_OPTION for word in pair)))
     if unknown:
         yield NextStep(command=f"equipoise doctor{given}", purpose="find out why something is not known")
     yield NextStep(command=f"equipoise nodes{given}", purpose="all nodes, with their load and requests")
     yield NextStep(
-        command=f"equipoise lab record{given} --out week",
+        command=f"equipoise lab record{anywhere} --out week",
         purpose="record the past week; then `equipoise lab whatif week` compares the scheduler with each policy",
     )
     if installed:
-        command = shlex.join(["equipoise", "plan", *_cluster_options(options)])
+        command = shlex.join(["equipoise", "plan", *_cluster_options(options, (*CLUSTER_OPTIONS, NAMESPACE_OPTION))])
         yield NextStep(command=command, purpose="the pods that the installed Equipoise would move now, and why")
     else:
         yield NextStep(
-            command=f"equipoise up{given}", purpose="run Equipoise on this machine; every eviction is a dry run"
+            command=f"equipoise up{anywhere}", purpose="run Equipoise on this machine; every eviction is a dry run"
         )
