@@ -83,8 +83,8 @@ class ClusterState(ClusterMessages):
         if earlier is not None:
             self._counts.remove(earlier)
         if not message.removed:
-            put_placement(self.snapshot, message)
             self._counts.add(message)
+            put_placement(self.snapshot, message)
             pods: Sequence[PlacedPod | GonePod] = (*message.pods, *message.gone)
             if preempted := [pod for pod in pods if pod.preempted_at is not None]:
                 self._preempted[message.node] = preempted
