@@ -14,6 +14,7 @@ from equipoise.testbed.api import Api
 from equipoise.testbed.real_nodes.cluster import RealCluster
 from equipoise.testbed.real_nodes.virtual_machine.systems import SELINUX
 
+SUPER_PRIVILEGED, CONTAINER = "spc_t", "container_t"
 PROCESS = "$(pgrep -f '^python -m equipoise[.]agent$' | head -1)"
 
 
@@ -22,9 +23,9 @@ async def label(node: VirtualNode) -> str:
     return (await node.run(f"cut -d: -f3 /proc/{PROCESS}/attr/current")).strip()
 
 
-async def denials(node: VirtualNode) -> list[str]:
-    """What containers were denied, as the kernel has logged it."""
-    script = "journalctl --dmesg --output=cat | grep 'avc:.*scontext=[^ ]*:container_t:' | sed 's/.*avc:/avc:/'"
+async def denials(node: VirtualNode, selinux_type: str) -> list[str]:
+    """What processes of a type were denied, as the kernel has logged it."""
+    script = f"journalctl --dmesg --output=cat | grep 'avc:.*scontext=[^ ]*:{selinux_type}:' | sed 's/.*avc:/avc:/'"
     return (await node.run(f"({script} || true) | tail -5")).splitlines()
 
 
@@ -39,7 +40,8 @@ async def run(real: RealCluster, api: Api) -> dict[str, Any]:
     uid, before = await steps.limited_pod()
     await steps.agent.deploy(QUOTA)
     await steps.is_limited(uid)
-    labelled = {"type": await label(node), "problems": (await steps.agent.get("readyz"))["problems"]}
+    labelled: dict[str, Any] = {"type": await label(node), "problems": (await steps.agent.get("readyz"))["problems"]}
+    labelled["denials"] = await denials(node, SUPER_PRIVILEGED)
     restored = await steps.restored(uid)
 
     await steps.agent.deploy(QUOTA, selinux_label=False)
@@ -58,7 +60,7 @@ async def run(real: RealCluster, api: Api) -> dict[str, Any]:
             "type": await label(node),
             "limits": V2.pod_limits(files, uid),
             "problems": (await steps.agent.get("readyz"))["problems"],
-            "denials": await denials(node),
+            "denials": await denials(node, CONTAINER),
         },
     }
 
