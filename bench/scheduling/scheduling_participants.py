@@ -111,7 +111,7 @@ def hints_of_all(nodes: Sequence[str]) -> Document:
         # Different nodes for each, as after `scorer.hints` has counted the pods that the others will get.
         best = nodes[number : number + settings.preferred_nodes]
         grades = [settings.grades - settings.grades * place // len(best) for place in range(len(best))]
-        hint = workload_hint(best, grades, reversed(nodes), settings)
+        hint = workload_hint(best, grades, nodes[: -settings.avoided_nodes - 1 : -1], settings)
         assert hint is not None
         hints[f"Deployment.{workload(number)}"] = hint
     stored = stored_hints(hints, MAX_BYTES)

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from equipoise.scheduling.scheduler import feasible_nodes_to_find
-from equipoise.scorer.decisions.placement_hints.sampling import scored_nodes, targets_beside
+from equipoise.scorer.decisions.placement_hints.sampling import most_preferred, scored_nodes, targets_beside
 
 
 @pytest.mark.parametrize("nodes", [0, 1, 50, 100])
@@ -26,3 +26,11 @@ def test_one_of_the_named_nodes_is_scored(nodes: int) -> None:
         missed += all((node - first) % nodes >= scored_nodes(nodes) for node in named)
 
     assert missed <= 15
+
+
+@pytest.mark.parametrize(
+    ("most", "nodes", "expected"), [(30, 100, 30), (30, 5_000, 50), (5, 1_000, 10), (50, 15_000, 50)]
+)
+def test_as_many_nodes_are_preferred_as_are_needed_so_that_one_is_scored(most: int, nodes: int, expected: int) -> None:
+    """No term has more than 50."""
+    assert expected == most_preferred(most, nodes)

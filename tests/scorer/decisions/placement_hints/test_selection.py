@@ -2,6 +2,7 @@
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -10,6 +11,7 @@ from scorer.hinted import SETTINGS
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES
 from equipoise.contracts.numeric import Flags, Singles
 from equipoise.scorer.decisions.placement_hints.selection import select
+from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 
 tables = st.tuples(st.integers(1, 4), st.integers(1, 12)).flatmap(
     lambda shape: st.tuples(
@@ -58,10 +60,20 @@ def test_grades_fall_with_the_square_of_the_points_that_a_node_lacks(table: tupl
             assert np.abs(settings.grades - graded - lacking**2 * (settings.grades - 1)).max() <= 0.5
 
 
-def test_at_most_50_nodes_are_avoided() -> None:
-    """A term has no more hostnames."""
+@pytest.mark.parametrize("most", [0, 25, MAX_HOSTNAMES])
+def test_no_more_nodes_are_avoided_than_the_settings_permit(most: int) -> None:
     points, candidates = np.arange(1, 401, dtype=np.float32)[np.newaxis], np.ones((1, 400), np.bool_)
 
-    worst = select(points, candidates, SETTINGS).worst[0]
+    worst = select(points, candidates, msgspec.structs.replace(SETTINGS, avoided_nodes=most)).worst[0]
 
-    assert list(range(MAX_HOSTNAMES)) == worst.tolist()
+    assert list(range(most)) == worst[worst >= 0].tolist()
+
+
+@pytest.mark.parametrize(("nodes", "expected"), [(1_000, 30), (4_000, 30), (5_000, 50), (15_000, 50)])
+def test_in_a_large_cluster_more_nodes_are_preferred(nodes: int, expected: int) -> None:
+    """kube-scheduler scores only some of its nodes."""
+    points, candidates = np.arange(1, nodes + 1, dtype=np.float32)[np.newaxis], np.ones((1, nodes), np.bool_)
+
+    best = select(points, candidates, HintSettings()).best[0]
+
+    assert expected == (best >= 0).sum()

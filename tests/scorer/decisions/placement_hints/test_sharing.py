@@ -70,7 +70,7 @@ def test_a_selection_of_fewer_nodes_loses_points() -> None:
 
 @pytest.mark.parametrize(
     ("nodes", "workloads", "expected"),
-    [(50, 100, False), (100, 60, False), (500, 20, False), (500, 100, True), (5_000, 10, False), (5_000, 40, True)],
+    [(50, 100, False), (100, 100, False), (500, 60, False), (500, 200, True), (5_000, 10, False), (5_000, 40, True)],
 )
 def test_workloads_share_hints_where_an_object_has_no_space_for_theirs(
     nodes: int, workloads: int, expected: bool

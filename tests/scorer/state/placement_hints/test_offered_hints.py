@@ -5,17 +5,13 @@ import numpy as np
 from scorer.hinted import SETTINGS
 
 from equipoise.contracts.numeric import Rows, Singles
-from equipoise.scorer.decisions.placement_hints.selection import Selection, select
+from equipoise.scorer.decisions.placement_hints.selection import Selection, no_nodes, select
 from equipoise.scorer.state.placement_hints.offered_hints import OfferedHint, OfferedHints
 
 NODES = 12
 ALL = np.ones(NODES, np.bool_)
 ONE_POINT = msgspec.structs.replace(SETTINGS, min_change=1.0)
-NONE = Selection(
-    best=np.full((1, SETTINGS.preferred_nodes), -1, np.intp),
-    grades=np.zeros((1, SETTINGS.preferred_nodes), np.intp),
-    worst=np.full((1, 50), -1, np.intp),
-)
+NONE = no_nodes(1)
 
 
 def points(losing: float) -> Singles:

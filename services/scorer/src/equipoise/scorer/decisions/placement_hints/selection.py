@@ -7,6 +7,7 @@ import msgspec
 
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES
 from equipoise.contracts.numeric import Array, Flags, Rows, Singles, np
+from equipoise.scorer.decisions.placement_hints.sampling import most_preferred
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 
 _TINY = 1e-6
@@ -30,6 +31,12 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return Selection(best=self.best[rows], grades=self.grades[rows], worst=self.worst[rows])
 
 
+def no_nodes(workloads: int) -> Selection:
+    """Neither preferred nor avoided nodes."""
+    none = np.full((workloads, MAX_HOSTNAMES), -1, np.intp)
+    return Selection(best=none, grades=np.zeros((workloads, MAX_HOSTNAMES), np.intp), worst=none)
+
+
 def spread(points: Singles, candidates: Flags) -> Array:
     """The points between the best and the worst candidate of each workload; 0 without candidates."""
     high = np.where(candidates, points, -np.inf).max(axis=1, initial=-np.inf)
@@ -45,11 +52,12 @@ def select(points: Singles, candidates: Flags, settings: HintSettings) -> Select
     """
     usable = candidates & (points > 0.0)
     count = candidates.sum(axis=1)
-    avoided = np.minimum(MAX_HOSTNAMES, (settings.avoided_share * count).astype(np.intp))
+    avoided = np.minimum(settings.avoided_nodes, (settings.avoided_share * count).astype(np.intp))
     preferred = np.maximum(settings.preferred_share * count, 1).astype(np.intp)
-    preferred = np.minimum(np.minimum(preferred, settings.preferred_nodes), count - avoided)
+    most = most_preferred(settings.preferred_nodes, points.shape[1])
+    preferred = np.minimum(np.minimum(preferred, most), count - avoided)
     preferred = np.minimum(preferred, usable.sum(axis=1))
-    best = _lowest(np.where(usable, -points, np.inf), settings.preferred_nodes, preferred)
+    best = _lowest(np.where(usable, -points, np.inf), MAX_HOSTNAMES, preferred)
     return Selection(
         best=best,
         grades=_grades(points, best, preferred, settings.grades),

@@ -20,21 +20,26 @@ class HintSettings(Section, frozen=True, kw_only=True):
     interval: Duration = Duration(15)
     """How often hints are computed."""
 
-    terms: Annotated[int, Meta(ge=1, le=6)] = 4
-    """The number of preferred terms. The weight of a node is the sum of the weights of the terms that name it, so 4
-    terms distinguish 15 grades of nodes. kube-scheduler needs more time for more terms, but not for more nodes."""
+    terms: Annotated[int, Meta(ge=1, le=6)] = 3
+    """The number of preferred terms. The weight of a node is the sum of the weights of the terms that name it, so 3
+    terms distinguish 7 grades of nodes. kube-scheduler needs more time for more terms."""
 
     preferred_weight: Annotated[int, Meta(ge=32, le=100)] = 32
     """Weight of the first term. Each further term has half the weight of the term before it."""
 
-    preferred_nodes: Annotated[int, Meta(ge=1, le=MAX_HOSTNAMES)] = 50
-    """The maximum number of nodes that are preferred."""
+    preferred_nodes: Annotated[int, Meta(ge=1, le=MAX_HOSTNAMES)] = 30
+    """The maximum number of nodes that are preferred. Every pod with a hint has their names. Above about 4,000 nodes,
+    of which kube-scheduler scores a fifth or less, up to 50 are preferred, so that it scores one of them for nearly
+    every pod."""
 
     preferred_share: Share = 0.65
     """The best nodes, as a share of those that a pod can use, are preferred."""
 
     avoided_share: Share = 0.25
-    """The worst nodes, as a share of those that a pod can use, are avoided; at most 50 nodes."""
+    """The worst nodes, as a share of those that a pod can use, are avoided."""
+
+    avoided_nodes: Annotated[int, Meta(ge=0, le=MAX_HOSTNAMES)] = 25
+    """The maximum number of nodes that are avoided. Every pod with a hint has their names."""
 
     avoided_weight: TermWeight = 8
     """Weight that all other nodes get."""

@@ -5,8 +5,8 @@ workloads of a namespace are alike in this, so few hints suffice for many of the
 """
 
 from equipoise.contracts.hints.hints_object import MAX_BYTES
-from equipoise.contracts.messages.placement import MAX_HOSTNAMES
 from equipoise.contracts.numeric import Array, Flags, Rows, Singles, np
+from equipoise.scorer.decisions.placement_hints.sampling import most_preferred
 from equipoise.scorer.decisions.placement_hints.selection import Selection
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 
@@ -36,8 +36,8 @@ def must_share(workloads: int, name_bytes: Rows, settings: HintSettings) -> bool
     """Whether an object may have no space for a hint of each of these workloads. `name_bytes`: those of the name of
     each node."""
     nodes = len(name_bytes)
-    preferred = min(settings.preferred_share * nodes, settings.preferred_nodes)
-    avoided = min(settings.avoided_share * nodes, MAX_HOSTNAMES)
+    preferred = min(settings.preferred_share * nodes, most_preferred(settings.preferred_nodes, nodes))
+    avoided = min(settings.avoided_share * nodes, settings.avoided_nodes)
     indexes = preferred * settings.terms / 2 + avoided
     named = min(nodes, workloads * (preferred + avoided))
     names = name_bytes.sum() / max(1, nodes) * named

@@ -14,14 +14,22 @@ import msgspec
 from equipoise.contracts.kubernetes.nodes.platforms import Platform
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.messages.placement import MAX_HOSTNAMES, NodePlacement, PlacedPod, WorkloadHint
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod, WorkloadHint
 from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.scorer.decisions.arrays import Demand, Demands
 from equipoise.scorer.decisions.headroom import fits
 from equipoise.scorer.decisions.placement_hints.expected_pods import expected_pods
 from equipoise.scorer.decisions.placement_hints.hint_nodes import HintNode, hint_node
 from equipoise.scorer.decisions.placement_hints.sampling import targets_beside
-from equipoise.scorer.decisions.placement_hints.selection import Selection, joined, merged, select, spread, unchanged
+from equipoise.scorer.decisions.placement_hints.selection import (
+    Selection,
+    joined,
+    merged,
+    no_nodes,
+    select,
+    spread,
+    unchanged,
+)
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.placement_hints.sharing import must_share, space_for_hints
 from equipoise.scorer.decisions.placement_hints.terms import hint_for_replacements, workload_hint
@@ -288,14 +296,9 @@ class HintTable:
 
     def _no_choice(self, workloads: int) -> _Choice:
         """No nodes, except those that every hint avoids."""
-        settings = self._settings
-        selection = Selection(
-            best=np.full((workloads, settings.preferred_nodes), -1, np.intp),
-            grades=np.zeros((workloads, settings.preferred_nodes), np.intp),
-            worst=np.full((workloads, MAX_HOSTNAMES), -1, np.intp),
-        )
-        hint = workload_hint([], [], self._emptied, settings)
-        return _Choice(selection=selection, hints=[hint] * workloads, usage=np.zeros((workloads, len(RESOURCES))))
+        hint = workload_hint([], [], self._emptied, self._settings)
+        usage = np.zeros((workloads, len(RESOURCES)))
+        return _Choice(selection=no_nodes(workloads), hints=[hint] * workloads, usage=usage)
 
     def _add(self, sent: Array, selection: Selection, usage: Array, sign: float) -> None:
         """Adds the load that the hints of these workloads will send. A node one grade lower gets half as many pods,
