@@ -105,7 +105,7 @@ def test_every_ratio_is_of_participants_and_loads() -> None:
 
 
 def test_the_hints_are_valid_and_of_the_default_size() -> None:
-    """50 preferred nodes of 15 grades, in four terms, and 50 to avoid."""
+    """30 preferred nodes of 7 grades, in three terms, and 25 to avoid."""
     document = json.loads(json.dumps(hints_of_all(NODES)))
     [version] = definition()["spec"]["versions"]
     jsonschema.validate(document, version["schema"]["openAPIV3Schema"])
@@ -113,10 +113,10 @@ def test_the_hints_are_valid_and_of_the_default_size() -> None:
 
     assert len(hints) == WORKLOADS
     for hint in hints.values():
-        assert [32, 16, 8, 4] == [term.weight for term in hint.prefer]
-        assert len({name for term in hint.prefer for name in term.hostnames}) == 50
+        assert [32, 16, 8] == [term.weight for term in hint.prefer]
+        assert len({name for term in hint.prefer for name in term.hostnames}) == 30
         assert hint.avoid is not None
-        assert set(NODES[-50:]) == set(hint.avoid.hostnames)
+        assert set(NODES[-25:]) == set(hint.avoid.hostnames)
 
 
 def test_every_pod_has_a_hint() -> None:

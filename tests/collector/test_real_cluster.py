@@ -172,7 +172,7 @@ async def test_values_become_unknown_while_prometheus_is_down(bus: MemoryBus, cl
     def last() -> UtilizationCycle:
         return bus.published(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
 
-    await until(lambda: last().fresh == 0 and "prometheus" in last().problem)
+    await until(lambda: last().fresh == 0 and "Prometheus at http" in last().problem)
     before = len(bus.published(NodeUtilization, "equipoise.utilization.node.*"))
     cluster.restart("prometheus")
     await until(lambda: last().fresh == 2 and not last().problem)

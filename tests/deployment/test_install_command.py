@@ -44,7 +44,7 @@ async def test_one_command_installs_it_and_one_removes_it(start_cluster: StartCl
     await cluster.add_nodes([node("alpha"), node("beta")])
     install = ("install", "--chart", CHART, "--set", "nats.persistence.enabled=false")
     checked = await asyncio.to_thread(run, cluster, helm, *install)
-    assert "warning: source of metrics: no Prometheus" in checked
+    assert "warning  source of metrics: no Prometheus" in checked
     assert f"helm upgrade --install equipoise {CHART} --namespace {NAMESPACE}" in checked
     async with cluster.api() as api:
         assert NAMESPACE not in await names(api, "/api/v1/namespaces")

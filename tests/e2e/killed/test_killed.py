@@ -99,7 +99,7 @@ async def test_collectors_recover_after_an_outage_of_prometheus(loop: Loop) -> N
     await loop.swap_usage()
     await loop.add_pod()
     await loop.until(
-        lambda: loop.reported("prometheus", ("collector",)), "both collectors report that Prometheus is missing"
+        lambda: loop.reported("Prometheus at http", ("collector",)), "both collectors report that Prometheus is missing"
     )
     assert len(await loop.errors()) > len(NODES)
     await asyncio.to_thread(loop.cluster.restart, "prometheus")

@@ -225,7 +225,7 @@ def _emptied_by_rules(path: str, strategy: Section) -> Iterator[EmptiedAbove]:
 
 
 def _upper_targets(rules: Sequence[Section], match: object) -> Iterator[tuple[str, float]]:
-    """The metric and target of each rule that matches all nodes above its target, whatever other rules say."""
+    """The metric and target of each rule that matches all nodes above its target, whatever the other rules are."""
     for rule in rules if match != "all" or len(rules) == 1 else ():
         metric, target = rule.get("metric"), rule.get("target")
         if rule.get("operator") == "GreaterThan" and isinstance(target, int | float):

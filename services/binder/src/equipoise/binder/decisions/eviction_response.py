@@ -147,7 +147,7 @@ def after_response(
 
 
 def blocked_text(budget: str, wait: float) -> str:
-    """The reason while a budget that has refused an eviction is not asked again."""
+    """The reason while no eviction is requested again that a budget has refused."""
     return f"PodDisruptionBudget {budget} refused lately and is tried again in {wait:.0f} s"
 
 
