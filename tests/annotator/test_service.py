@@ -571,13 +571,28 @@ async def test_replicas_share_the_objects(world: World) -> None:
 
 
 async def test_a_replica_that_joins_others_waits_until_they_have_seen_it(world: World) -> None:
-    """Otherwise all together would exceed the rate."""
-    world.add_node()
+    """Otherwise all together would exceed the rate. It is ready at once, because it holds its Lease: a rollout does not
+    wait for it."""
     await world.begin("annotator-1")
     await world.begin("annotator-2")
-    assert not world.health["annotator-2"].report().ready
-    await world.clock.advance(ROUND)
     assert world.health["annotator-2"].report().ready
+    await world.end("annotator-1")
+    for number in range(20):
+        world.add_node(f"node-{number}")
+        await world.measured(f"node-{number}")
+    await world.clock.advance(ROUND / 2)
+    assert world.writes == 0
+    await world.clock.advance(ROUND)
+    assert world.writes == 20
+
+
+async def test_a_replica_without_a_lease_is_not_ready(world: World) -> None:
+    world.kube.refuse("list", resource="leases", status=500)
+    await world.begin("annotator-1")
+    assert not world.health["annotator-1"].report().ready
+    world.kube.clear_faults()
+    await world.clock.advance(ROUND)
+    assert world.health["annotator-1"].report().ready
 
 
 @pytest.mark.parametrize("graceful", [True, False])

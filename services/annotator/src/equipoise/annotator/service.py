@@ -280,9 +280,9 @@ class Annotator:
             before = self._membership.members
             problem = await self._membership.renew()
             self._health.set_problem("membership", problem)
-            members = self._membership.members
-            if members:
+            if problem is None:
                 self._health.warmed_up()
+            members = self._membership.members
             self._prune()
             if members != before:
                 log.info("members changed", members=sorted(members))
