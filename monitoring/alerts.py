@@ -832,11 +832,12 @@ ALERTS: Sequence[Alert] = (
         expression=f'count by ({SCOPE}, key) (equipoise_problem{{key=~"kubepods|cgroups|pressure"}} > 0)',
         lasts="15m",
         severity="warning",
-        summary="The agents of {{ $value }} nodes cannot limit batch pods ({{ $labels.key }})",
+        summary="The agents of {{ $value }} nodes cannot limit batch pods as configured ({{ $labels.key }})",
         meaning=(
             "`cgroups`: the kernel refuses values, for example because the cgroups are mounted read-only. `kubepods`: "
             "the cgroup of the pods is not found or cannot be listed. `pressure`: the kernel does not report who waits "
-            "for CPU (cgroup v1, or `psi=0`)."
+            "for CPU: the node boots with `psi=0`, or has cgroup v1 without a mounted cgroup v2. There the "
+            "limits of each pod and `cpuThreshold` work, and batch pods are not limited because others wait."
         ),
         action=(
             "`equipoise_problem` names the pods, and `/readyz` of the agent the file and the error. Apply "

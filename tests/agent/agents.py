@@ -78,7 +78,10 @@ class AgentWorld:
             evict=self.settings.evict,
             monotonic=lambda: self.now,
         )
-        self.agent = Agent(self.settings, self.pods, self.evictor, self.health, self.metrics, proc=proc, system=system)
+        self.agent = Agent(
+            self.settings, self.pods, self.evictor, self.health, self.metrics, proc=proc, system=system,
+            monotonic=lambda: self.now,
+        )  # fmt: skip
 
     def know(self, pods: Sequence[BandPod]) -> None:
         self.pods.replace(list(pods))

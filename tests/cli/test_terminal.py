@@ -91,7 +91,7 @@ def names_in(value: Any) -> Iterator[str]:
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_names_are_those_of_messages(output: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """In the ledger they are camelCase, as in Kubernetes objects."""
-    status = ledger_status(a_ledger(an_entry("web-1", settled_at=NOW - 30)), Limits(), NOW)
+    status = ledger_status(a_ledger(an_entry("web-1", settled_at=NOW - 30, recovered_at=NOW)), Limits(), NOW)
     print_result(status, lambda *_: None, output=output)
     printed = capsys.readouterr().out
     read = json.loads(printed) if output == "json" else yaml.safe_load(printed)
@@ -102,7 +102,7 @@ def test_names_are_those_of_messages(output: Any, capsys: pytest.CaptureFixture[
 def test_watched_results_are_documents_of_one_stream(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a separator the second one would replace the fields of the first."""
     for evictions in (1, 2):
-        entries = (an_entry(f"web-{number}", settled_at=NOW - 30) for number in range(evictions))
+        entries = (an_entry(f"web-{number}", settled_at=NOW - 30, recovered_at=NOW) for number in range(evictions))
         status = ledger_status(a_ledger(*entries), Limits(), NOW)
         print_result(status, lambda *_: None, output="yaml", watched=True)
     assert [len(each["last"]) for each in yaml.safe_load_all(capsys.readouterr().out)] == [1, 2]

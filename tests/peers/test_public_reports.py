@@ -255,7 +255,9 @@ def measured_in_ten_seconds(root: Path, version: int) -> NodeMeasurement:
     if version == 1:  # only the unified hierarchy has the pressure of groups
         (root / "unified" / path).mkdir(parents=True)
     pressure = root / ("unified" if version == 1 else "") / path / "cpu.pressure"
-    meter = Meter(CgroupTree(str(root)), CgroupFiles(), proc=str(root / "proc"), system=str(root / "sys"))
+    now = [0.0]
+    proc, system = str(root / "proc"), str(root / "sys")
+    meter = Meter(CgroupTree(str(root)), CgroupFiles(), proc=proc, system=system, monotonic=lambda: now[0])
     found = []
     for second in (0, 10):
         nanoseconds = 10**9 * second // 10
@@ -266,7 +268,8 @@ def measured_in_ten_seconds(root: Path, version: int) -> NodeMeasurement:
             cgroups.put("kubepods", "cpu.stat", f"usage_usec {2 * nanoseconds // 1_000}")
             cgroups.put(path, "cpu.stat", "usage_usec 5\nthrottled_usec 5")
         pressure.write_text(f"some avg10=0.00 avg60=0.00 avg300=0.00 total={3 * nanoseconds // 1_000}")
-        found.append(meter.measure(groups, float(second)))
+        now[0] = float(second)
+        found.append(meter.measure(groups))
     return found[-1]
 
 

@@ -75,6 +75,7 @@ config.descheduler.requirePressure: thresholds.pressure has no threshold for cpu
 {{- range $strategies }}
 {{- $of := merge (dict "path" .path "strategy" .settings) $given }}
 {{- if eq .settings.name "bin_pack" }}{{ include "equipoise.binPackConflicts" $of }}{{ end }}
+{{- include "equipoise.idleRuleConflicts" $of }}
 {{- include "equipoise.opposedStrategies" $of }}
 {{- include "equipoise.rulesBelowThresholds" $of }}
 {{- end }}
@@ -220,15 +221,16 @@ config.descheduler.requirePressure: thresholds.pressure has no threshold for cpu
 {{- if eq .settings.name "target_load_packing" }}
 {{- $target := hasKey .settings "targetUtilization" | ternary .settings.targetUtilization $given.constants.packingTarget }}
 {{- $needed := addf $target $given.constants.minGap }}
+{{- $levelled := list }}
 {{- range $given.emptyings }}
-{{- $threshold := .thresholds.high.cpu }}
-{{- $path := trimPrefix "config." .path }}
 {{- if .relative }}
-{{- printf "%s: target_load_packing fills some nodes to %.6g%% and leaves others empty, and %s levels them: remove its deviation (or the strategy), or use another policy\n" $policy.path $target $path }}
-{{- else if not (kindIs "invalid" $threshold) }}
-{{- if gt $needed (float64 $threshold) }}
-{{- printf "%s.targetUtilization: nodes are filled to %.6g%%, and %s empties them above high.cpu %.6g%%: at least %.6g points are needed between: lower the first to %.6g or raise the second to %.6g\n" $policy.path $target $path $threshold $given.constants.minGap (subf $threshold $given.constants.minGap) $needed }}
+{{- $levelled = append $levelled .path }}
+{{- printf "%s: target_load_packing fills some nodes to %.6g%% and leaves others empty, and %s levels them: remove its deviation (or the strategy), or use another policy\n" $policy.path $target (trimPrefix "config." .path) }}
 {{- end }}
+{{- end }}
+{{- range $given.emptied }}
+{{- if and (eq .kind "high") (eq .metric "cpu") (not (has .path $levelled)) (gt $needed (float64 .threshold)) }}
+{{- printf "%s.targetUtilization: nodes are filled to %.6g%%, and %s empties them above %s %.6g%%: at least %.6g points are needed between: lower the first to %.6g or raise the second to %.6g\n" $policy.path $target (trimPrefix "config." .path) .setting (float64 .threshold) $given.constants.minGap (subf .threshold $given.constants.minGap) $needed }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -258,15 +260,39 @@ config.descheduler.requirePressure: thresholds.pressure has no threshold for cpu
 {{- end }}
 {{- end }}
 
+{{- /* What empties the nodes that are used little; nothing if no part of the strategy does. */}}
+{{- define "equipoise.emptiesIdle" -}}
+{{- if eq .name "bin_pack" }}bin_pack{{ end }}
+{{- if eq .name "rules" }}
+{{- $below := 0 }}{{ range .rules }}{{ if eq .operator "LessThan" }}{{ $below = add1 $below }}{{ end }}{{ end }}
+{{- if and $below (or (eq (int $below) (len .rules)) (ne (.match | default "any") "all")) }}a rule with LessThan{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* Rules with LessThan empty idle nodes, which the scorer fills first, or only up to its target. */}}
+{{- define "equipoise.idleRuleConflicts" -}}
+{{- $given := . }}
+{{- $gap := .constants.minGap }}
+{{- range eq (include "equipoise.emptiesIdle" .strategy) "a rule with LessThan" | ternary .strategy.rules list }}
+{{- $rule := . }}
+{{- if and (has .metric $given.constants.filtered) (eq .operator "LessThan") }}
+{{- range $given.policies }}
+{{- $place := trimPrefix "config." .path }}
+{{- $target := hasKey .settings "targetUtilization" | ternary .settings.targetUtilization $given.constants.packingTarget }}
+{{- if not (has .settings.name (list "target_load_packing" "rules")) }}
+{{- printf "%s.rules: nodes below %s %.6g%% are emptied, and %s (%s) fills idle nodes first: set scorer.policy to target_load_packing, or scorer.neutral: true beside kube-scheduler's MostAllocated\n" $given.path $rule.metric (float64 $rule.target) $place .settings.name }}
+{{- else if and (eq .settings.name "target_load_packing") (eq $rule.metric "cpu") (gt (addf $rule.target $gap) (float64 $target)) }}
+{{- printf "%s.rules: nodes below cpu %.6g%% are emptied, and %s fills them to %.6g%% only: lower the first to %.6g or raise targetUtilization to %.6g\n" $given.path (float64 $rule.target) $place (float64 $target) (subf $target $gap) (addf $rule.target $gap) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* Nodes that are used little are emptied by one strategy, and are the first targets of the others. */}}
 {{- define "equipoise.opposedStrategies" -}}
 {{- $given := . }}
-{{- $what := "" }}
-{{- if eq .strategy.name "bin_pack" }}{{ $what = "bin_pack" }}{{ end }}
-{{- if eq .strategy.name "rules" }}
-{{- $below := 0 }}{{ range .strategy.rules }}{{ if eq .operator "LessThan" }}{{ $below = add1 $below }}{{ end }}{{ end }}
-{{- if and $below (or (eq (int $below) (len .strategy.rules)) (ne (.strategy.match | default "any") "all")) }}{{ $what = "a rule with LessThan" }}{{ end }}
-{{- end }}
+{{- $what := include "equipoise.emptiesIdle" .strategy }}
 {{- if $what }}
 {{- range .strategies }}
 {{- if not (or (eq .path $given.path) (eq .settings.name "bin_pack") (include "equipoise.areApart" (list $given.strategy .settings))) -}}

@@ -187,6 +187,22 @@ def test_even_nodes_and_unmeasured_pods_have_no_cause() -> None:
     assert [] == causes([a_node("a", 0.9), a_node("b", 0.1)], "cpu", {}, {}, 3)
 
 
+def test_terminating_pods_are_no_cause() -> None:
+    """Nothing can be changed about them; the share of the others is still that in all that is above the mean."""
+    pods = [
+        a_placed_pod("old-1", uid="old", workload=a_workload("old"), terminating=True),
+        a_placed_pod("web-1", uid="web", workload=a_workload("web")),
+    ]
+    used = {"old": Resources(cpu=6.0), "web": Resources(cpu=2.0)}
+    utilization = {"a": a_node_utilization("a", cpu=8.0, pods=used), "b": a_node_utilization("b", cpu=0.0)}
+    [cause] = causes(
+        [a_node("a", 0.8), a_node("b", 0.0)], "cpu", {"a": a_placement("a", pods), "b": a_placement("b", [])},
+        utilization, 3,
+    )  # fmt: skip
+
+    assert ("web", pytest.approx(0.25)) == (cause.workload.name, cause.share)
+
+
 # the report
 
 

@@ -91,6 +91,16 @@ async def test_what_the_values_answer_is_not_asked(tmp_path: Path) -> None:
     assert "image" not in await subjects(nothing_given), "an upgrade keeps the earlier value"
 
 
+async def test_without_the_right_to_read_leases_the_image_is_named_nevertheless(tmp_path: Path) -> None:
+    """It is not known whether this is an upgrade, which would keep an earlier value."""
+    clock = ManualClock()
+    kube = MemoryKube(clock)
+    kube.refuse("list", resource="leases")
+    request = Request(chart=str(tmp_path), values=[], settings=[])
+    states = {each.subject: each.state for each in await checks(kube, request, "equipoise-system", clock)}
+    assert ("unknown", "warning") == (states["installation"], states["image"])
+
+
 def test_a_file_of_values_that_is_no_yaml_is_named(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("a: [")

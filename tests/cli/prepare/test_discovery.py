@@ -7,13 +7,15 @@ import msgspec
 import pytest
 
 from equipoise.cli.cluster_access.server_pods import SERVER_PODS, ServerPod, ServerSpec, ServerStatus
-from equipoise.cli.cluster_now.reading import PrometheusRefused
+from equipoise.cli.cluster_now.reading import PrometheusUnusable
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.prepare.discovery import RETRY_PERIOD, WAIT_SECONDS, Discovered, discover
 from equipoise.cli.prepare.run import write_discovered
 from equipoise.cli.prometheus.services import EXAMINED, SERVICES, Service, ServicePort, ServiceSpec
 from equipoise.cli.service_settings import SERVICE_SETTINGS, AllSettings
+from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
+from equipoise.collector.sources.prometheus.http import Refused
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects.metadata import ExplainedCondition, ObjectMeta
 from equipoise.contracts.kubernetes.objects.node import Node
@@ -56,8 +58,12 @@ class World:
     async def profile_of(self, settings: CollectorSettings, load: LoadSettings, nodes: Sequence[Node], _: Clock) -> str:
         self.asked.append(settings.prometheus.url)
         self.sent.append(settings.prometheus)
+        if self.problem.startswith("401"):
+            raise PrometheusUnusable(settings.prometheus, Refused(self.problem))
+        if self.problem.startswith("503"):
+            raise PrometheusUnusable(settings.prometheus, SourceError(self.problem))
         if self.problem:
-            raise (PrometheusRefused if self.problem.startswith("401") else CommandFailed)(self.problem)
+            raise CommandFailed(self.problem)
         return "kube-prometheus"
 
     async def discover(self, seconds: float = 0.0) -> Discovered:
@@ -170,6 +176,22 @@ async def test_one_that_requires_credentials_is_not_waited_for() -> None:
     found = await world.discover()
     assert world.problem in found.reason
     assert not found.temporary
+
+
+@pytest.mark.parametrize(
+    ("problem", "fix"), [("401, credentials are required", "collector.extraVolumes"), ("503", "prometheus.url")]
+)
+@pytest.mark.parametrize("metrics_server", [False, True])
+async def test_a_reason_names_what_can_be_set_in_the_values(problem: str, fix: str, metrics_server: bool) -> None:
+    """A Job has no options, and whoever reads its reason cannot give it one."""
+    world = World()
+    world.put("monitoring")
+    if metrics_server:
+        world.kube.served["metrics.k8s.io", "NodeMetrics"] = ["v1beta1"]
+    world.problem = problem
+    found = await world.discover(WAIT_SECONDS + RETRY_PERIOD if problem == "503" else 0.0)
+    assert fix in found.reason
+    assert " --" not in found.reason
 
 
 async def test_credentials_are_not_sent_to_one_that_was_found() -> None:

@@ -132,11 +132,15 @@ def test_pods_that_would_not_move_are_not_restarted() -> None:
 # oversized
 
 
-def found(usage: float = 0.1, request: float = 2.0, hours: int = 24, peak: float = 0.2) -> list[OversizedWorkload]:
-    """Two pods on two nodes, with this usage now and this highest hour."""
+def found(
+    usage: float = 0.1, request: float = 2.0, hours: int = 24, peak: float = 0.2, terminating: str = ""
+) -> list[OversizedWorkload]:
+    """Two pods on two nodes, with this usage now and this highest hour. `terminating`: the nodes whose pods end."""
     placements, utilization = {}, {}
     for node in ("a", "b"):
-        pod = a_placed_pod(f"web-{node}", workload=WEB, requests=Resources(cpu=request, memory=0.0))
+        pod = a_placed_pod(
+            f"web-{node}", workload=WEB, requests=Resources(cpu=request, memory=0.0), terminating=node in terminating
+        )
         placements[node] = a_placement(node, [pod])
         utilization[node] = a_node_utilization(node, pods={pod.uid: Resources(cpu=usage, memory=GIB)})
     profile: dict[str, list[float | None]] = {"cpu": [peak, *[0.01] * (hours - 1), *[None] * (24 - hours)]}
@@ -158,6 +162,11 @@ def test_a_request_of_many_times_the_highest_usage_reserves_in_vain() -> None:
 def test_a_request_that_may_be_needed_is_not_called_too_high(fields: dict[str, Any]) -> None:
     """It is needed at some hour, or by one pod, or the day is not measured, or it is too small to matter."""
     assert [] == found(**fields)
+
+
+def test_terminating_pods_request_nothing_that_can_be_changed() -> None:
+    assert [1] == [each.pods for each in found(terminating="a")]
+    assert [] == found(terminating="ab")
 
 
 def test_an_unknown_usage_is_not_taken_for_0() -> None:

@@ -1,6 +1,7 @@
 """The agent: one round per period, from measurement to limits and evictions."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -47,7 +48,9 @@ class Agent:
         *,
         proc: str = "/proc",
         system: str = "/sys",
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`monotonic`: the clock of `round`."""
         self._settings = settings
         self._pods = pods
         self._evictor = evictor
@@ -56,7 +59,7 @@ class Agent:
         self._proc = proc
         self._tree = CgroupTree(settings.cgroup_root, settings.cgroup_parent)
         self._files = CgroupFiles()
-        self._meter = Meter(self._tree, self._files, proc=proc, system=system)
+        self._meter = Meter(self._tree, self._files, proc=proc, system=system, monotonic=monotonic)
         self._writer = LimitWriter(self._tree, self._files)
         self._shared = SharedLimit(settings.suppression.policy, self._writer, system)
         self._limit: CpuLimit | None = None
@@ -78,7 +81,7 @@ class Agent:
         self._health.pods_known = pods is not None
         if groups is None:
             return
-        measurement = self._meter.measure(groups, now)
+        measurement = self._meter.measure(groups)
         # A pod counts only while the node has its group: a pod that exists only in the API server affects no others.
         present = {uid: pod for uid, pod in (pods or {}).items() if uid in groups.pods}
         present = within_node(present, measurement.capacity)
@@ -154,7 +157,7 @@ class Agent:
         rules, used = self._settings.cpu_eviction, measurement.best_effort
         if rules.satisfaction_lower is None or used is None:
             return []
-        usage = self._meter.pod_cores((groups.pods[uid] for uid in pods), now)
+        usage = self._meter.pod_cores(groups.pods[uid] for uid in pods)
         if not cpu_to_release(rules, limit.cores, requested_cores(pods), used):
             self._unsatisfied_since = None
             return []

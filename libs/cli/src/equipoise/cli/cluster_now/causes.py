@@ -65,7 +65,10 @@ def causes(
     utilization: Mapping[str, NodeUtilization],
     limit: int,
 ) -> list[UnevenWorkload]:
-    """The workloads with the largest parts, largest first. `nodes`: those that count for the spread."""
+    """The workloads with the largest parts, largest first. `nodes`: those that count for the spread.
+
+    What terminating pods use counts as usage outside of pods: nothing can be changed about them.
+    """
     loads = {node.node: load for node in nodes if (load := getattr(node.load, resource)) is not None}
     if not loads:
         return []
@@ -77,7 +80,8 @@ def causes(
     groups: defaultdict[Workload, _Pods] = defaultdict(_Pods)
     for name in loads:
         measured = utilization[name].pods if name in utilization else {}
-        for pod in placements[name].pods if name in placements else ():
+        staying = [pod for pod in placements[name].pods if not pod.terminating] if name in placements else []
+        for pod in staying:
             usage = measured.get(pod.uid, Resources())
             load = getattr(load_of(usage, utilization[name].base), resource) if measured else None
             if load is not None:

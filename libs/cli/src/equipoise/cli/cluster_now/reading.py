@@ -103,7 +103,7 @@ async def connected(
         await source.time()
     except SourceError as error:
         source.close()
-        raise query_failed(prometheus, error) from None
+        raise PrometheusUnusable(prometheus, error) from None
     try:
         yield ClusterSources(
             source=source, promql=promql, objects=objects, moves=moves, profile_detected=detected, clock=clock,
@@ -115,25 +115,26 @@ async def connected(
             promql.close()
 
 
-class PrometheusRefused(CommandFailed):
-    """Prometheus requires other credentials."""
+class PrometheusUnusable(CommandFailed):
+    """Prometheus cannot be queried. The message ends in what a person can do at the command line."""
 
+    def __init__(self, prometheus: PrometheusSettings, error: SourceError) -> None:
+        self.refused = isinstance(error, Refused)
+        """Whether it requires other credentials."""
 
-def query_failed(prometheus: PrometheusSettings, error: SourceError) -> CommandFailed:
-    failure = PrometheusRefused if isinstance(error, Refused) else CommandFailed
-    return failure(
-        f"Prometheus at {prometheus.shown_url} cannot be queried ({error}): check its address and credentials, or give "
-        f"another address with {PROMETHEUS_OPTION}"
-    )
+        self.problem = f"Prometheus at {prometheus.shown_url} cannot be queried ({error})"
+        super().__init__(
+            f"{self.problem}: check its address and credentials, or give another address with {PROMETHEUS_OPTION}"
+        )
 
 
 async def detected_profile(settings: CollectorSettings, load: LoadSettings, nodes: Sequence[Node], clock: Clock) -> str:
-    """The profile that fits Prometheus. Raises CommandFailed if Prometheus cannot be queried or no profile fits."""
+    """The profile that fits Prometheus. Raises PrometheusUnusable, and CommandFailed if no profile fits."""
     prometheus = settings.prometheus
     try:
         matches = await match_profiles(settings, nodes, load=load, clock=clock)
     except SourceError as error:
-        raise query_failed(prometheus, error) from None
+        raise PrometheusUnusable(prometheus, error) from None
     best = best_profile(matches)
     if best is None:
         problem, fix = no_profile_problem(matches, load.memory)

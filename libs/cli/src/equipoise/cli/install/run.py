@@ -97,7 +97,7 @@ async def checks(kube: Kube, request: Request, namespace: str, clock: Clock) -> 
     """The findings of all checks before an installation. Raises KubeError and InvalidInput."""
     given = given_values(request.values, request.settings)
     findings = [kubernetes_finding(await kube.server_version())]
-    findings += await _permitted("installation", _installations(kube, request, given, namespace, clock))
+    findings += await _installations(kube, request, given, namespace, clock)
     findings += await _permitted("storage", _storage(kube, given, namespace))
     findings += await _permitted("secret", existing_secrets(kube, namespace, given, kube.server_time(clock.now())))
     findings += await _permitted("quota", _quotas(kube, namespace))
@@ -111,15 +111,23 @@ async def _permitted(subject: str, check: Awaitable[list[Finding]]) -> list[Find
     try:
         return await check
     except Forbidden as error:
-        return [Finding("unknown", subject, f"not checked: {error.message}")]
+        return [_not_checked(subject, error)]
+
+
+def _not_checked(subject: str, error: Forbidden) -> Finding:
+    return Finding("unknown", subject, f"not checked: {error.message}")
 
 
 async def _installations(
     kube: Kube, request: Request, given: Collection[str], namespace: str, clock: Clock
 ) -> list[Finding]:
-    """Other installations, and the image of a first one."""
-    leases = await kube.list(LEASES, field_selector=f"metadata.name={DESCHEDULER_LEASE}")
+    """Other installations, and the image of a first one. If it is not known whether this is the first, it is named."""
     findings = []
+    try:
+        leases = await kube.list(LEASES, field_selector=f"metadata.name={DESCHEDULER_LEASE}")
+    except Forbidden as error:
+        leases = []
+        findings.append(_not_checked("installation", error))
     for other in other_installations(leases, namespace, kube.server_time(clock.now())):
         message = f"another installation works in namespace {other.namespace}: this one would write nothing"
         fix = f"run `equipoise uninstall -n {other.namespace}` first"

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from equipoise.cli.cluster_now.reading import PrometheusRefused, detected_profile
+from equipoise.cli.cluster_now.reading import PrometheusUnusable, detected_profile
 from equipoise.cli.effective.adopted import without_private
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.prepare.created_objects import DISCOVERED
@@ -32,8 +32,13 @@ REPEAT = f"delete the ConfigMap {DISCOVERED}, run `helm upgrade`, and restart th
 
 CHOOSE = "set config.collector.prometheus.url (and profile), which takes precedence"
 
+GIVE_CREDENTIALS = (
+    "mount a Secret with its credentials (collector.extraVolumes), and set config.collector.prometheus.url, profile, "
+    "and bearerTokenFile or basicAuthentication (docs/install.md)"
+)
+
 ProfileDetection = Callable[[CollectorSettings, LoadSettings, Sequence[Node], Clock], Awaitable[str]]
-"""The profile that fits a Prometheus. Raises CommandFailed, and PrometheusRefused if it requires credentials."""
+"""The profile that fits a Prometheus. Raises CommandFailed, and PrometheusUnusable if it cannot be queried."""
 
 
 class Discovered(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +50,9 @@ class Discovered(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     temporary: bool = False
     """Whether a later attempt may find a Prometheus."""
+
+    fix: str = CHOOSE
+    """What can be set in the values so that a Prometheus is used."""
 
     @property
     def document(self) -> str:
@@ -70,12 +78,13 @@ async def discover(
     except KubeError:
         metrics_server = []  # its API is registered, but metrics-server does not respond
     if metrics_server:
-        reason = f"metrics-server is used, because {discovered.reason}. To use a Prometheus, {CHOOSE}"
+        reason = f"metrics-server is used, because {discovered.reason}. To use a Prometheus, {discovered.fix}"
         if discovered.temporary:
             reason += f"; to search again, {REPEAT}"
         return Discovered(collector={"source": "metrics-server"}, reason=reason)
     reason = (
-        f"nothing is measured: {discovered.reason}; the cluster has no metrics-server either. Install one, or {CHOOSE}"
+        f"nothing is measured: {discovered.reason}; the cluster has no metrics-server either. Install one, or "
+        f"{discovered.fix}"
     )
     return Discovered(collector={}, reason=reason, temporary=discovered.temporary)
 
@@ -99,9 +108,11 @@ async def _prometheus(kube: Kube, settings: AllSettings, clock: Clock, profile_o
     collector = msgspec.structs.replace(settings.collector, prometheus=prometheus)
     try:
         profile = await profile_of(collector, settings.shared.load, await kube.list(NODES), clock)
+    except PrometheusUnusable as error:
+        fix = GIVE_CREDENTIALS if error.refused else CHOOSE
+        return Discovered(collector={}, reason=f"{error.problem}{not_used}", temporary=not error.refused, fix=fix)
     except CommandFailed as error:
-        refused = isinstance(error, PrometheusRefused)
-        return Discovered(collector={}, reason=f"{error.message}{not_used}", temporary=not refused)
+        return Discovered(collector={}, reason=f"{error.message}{not_used}", temporary=True)
     return Discovered(
         collector={"source": "prometheus", "prometheus": {"url": url, "profile": profile}},
         reason=f"Prometheus {url} has the metrics of this cluster's nodes, profile {profile}{not_used}",

@@ -97,7 +97,7 @@ def configuration_conflicts(document: Mapping[str, Any], thresholds: Thresholds)
         *(limit for path, strategy in strategies for limit in _emptied_by_rules(path, strategy)),
     ]
     faults += _filter_faults(scorer, emptied, thresholds)
-    faults += _packing_faults(scorer, emptyings)
+    faults += _packing_faults(scorer, emptyings, emptied)
     faults += _lifetime_faults(_mapping(document.get("descheduler")), _mapping(document.get("binder")))
     faults += _pressure_faults(_mapping(document.get("descheduler")), thresholds)
     faults += _metric_faults(_mapping(document.get("load")), scorer, strategies)
@@ -106,6 +106,7 @@ def configuration_conflicts(document: Mapping[str, Any], thresholds: Thresholds)
     for path, strategy in strategies:
         if strategy.get("name") == "bin_pack":
             faults += _bin_pack_faults(path, strategy, scorer, thresholds)
+        faults += _idle_rule_faults(path, strategy, scorer)
         faults += _opposed_strategies(path, strategy, strategies)
         faults += _rules_below_thresholds(path, strategy, strategies, emptyings, thresholds)
     return faults
@@ -287,24 +288,55 @@ def _limits(predicates: Sequence[Section]) -> ResourceThresholds:
     return ResourceThresholds(**strictest)
 
 
-def _packing_faults(scorer: Section, emptyings: Sequence[EmptyingRule]) -> Iterator[str]:
+def _packing_faults(
+    scorer: Section, emptyings: Sequence[EmptyingRule], emptied: Sequence[EmptiedAbove]
+) -> Iterator[str]:
     """target_load_packing fills a node up to its target, whatever the load of other nodes is."""
+    levelled = [emptying.path for emptying in emptyings if emptying.relative]
+    above = [limit for limit in emptied if (limit.kind, limit.metric) == ("high", "cpu") and limit.path not in levelled]
     for path, policy in _policies(scorer):
-        if policy.get("name") != "target_load_packing":
+        if (target := _packing_target(policy)) is None:
             continue
-        target = policy.get("targetUtilization", PACKING_TARGET)
-        for emptying in emptyings if isinstance(target, int | float) else ():
-            threshold = emptying.thresholds.high.cpu
-            if emptying.relative:
+        for levelling in levelled:
+            yield (
+                f"{path}: target_load_packing fills some nodes to {target:g}% and leaves others empty, and "
+                f"{levelling} levels them: remove its deviation (or the strategy), or use another policy"
+            )
+        for limit in above:
+            if target + MIN_GAP > limit.threshold:
                 yield (
-                    f"{path}: target_load_packing fills some nodes to {target:g}% and leaves others empty, and "
-                    f"{emptying.path} levels them: remove its deviation (or the strategy), or use another policy"
+                    f"{path}.targetUtilization: nodes are filled to {target:g}%, and {limit.path} empties them "
+                    f"above {limit.setting} {limit.threshold:g}%: at least {MIN_GAP:g} points are needed between: "
+                    f"lower the first to {limit.threshold - MIN_GAP:g} or raise the second to {target + MIN_GAP:g}"
                 )
-            elif threshold is not None and target + MIN_GAP > threshold:
+
+
+def _packing_target(policy: Section) -> float | None:
+    """The CPU utilization in percent up to which a policy fills nodes; None: it packs none, or the value is invalid."""
+    target = policy.get("targetUtilization", PACKING_TARGET)
+    return target if policy.get("name") == "target_load_packing" and isinstance(target, int | float) else None
+
+
+def _idle_rule_faults(path: str, strategy: Section, scorer: Section) -> Iterator[str]:
+    """Rules with LessThan empty idle nodes, which the scorer fills first, or only up to its target."""
+    rules = _list(strategy.get("rules")) if _empties_idle_nodes(strategy) and strategy.get("name") == "rules" else []
+    for rule in rules:
+        metric, limit = rule.get("metric"), rule.get("target")
+        if metric not in FILTERED or rule.get("operator") != "LessThan" or not isinstance(limit, int | float):
+            continue
+        for policy_path, policy in _policies(scorer):
+            target = _packing_target(policy)
+            if policy.get("name") not in ("target_load_packing", "rules"):
                 yield (
-                    f"{path}.targetUtilization: nodes are filled to {target:g}%, and {emptying.path} empties them "
-                    f"above high.cpu {threshold:g}%: at least {MIN_GAP:g} points are needed between: lower the "
-                    f"first to {threshold - MIN_GAP:g} or raise the second to {target + MIN_GAP:g}"
+                    f"{path}.rules: nodes below {metric} {limit:g}% are emptied, and {policy_path} "
+                    f"({policy.get('name')}) fills idle nodes first: set scorer.policy to target_load_packing, or "
+                    "scorer.neutral: true beside kube-scheduler's MostAllocated"
+                )
+            elif target is not None and metric == "cpu" and limit + MIN_GAP > target:
+                yield (
+                    f"{path}.rules: nodes below cpu {limit:g}% are emptied, and {policy_path} fills them to "
+                    f"{target:g}% only: lower the first to {target - MIN_GAP:g} or raise targetUtilization to "
+                    f"{limit + MIN_GAP:g}"
                 )
 
 

@@ -1,7 +1,7 @@
 """What `equipoise status` shows of the ledger: whether evictions are allowed, what is pending, how full limits are."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 import msgspec
@@ -69,7 +69,7 @@ class LedgerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Reserved, or evicted and not replaced yet."""
 
     last: list[LedgerEntry] = []
-    """The latest outcomes, newest first."""
+    """The latest outcomes of entries that are not pending, newest first."""
 
 
 def ledger_status(
@@ -82,7 +82,6 @@ def ledger_status(
     if isinstance(ledger, LedgerClosed):
         return LedgerStatus(evictions="unknown" if ledger.unreadable or ledger.newer else "closed", why=ledger.why)
     ledger = with_possible_times(ledger, now)
-    settled = [entry for entry in ledger.entries if entry.outcome is not None]
     status = LedgerStatus(
         evictions="paused" if ledger.paused else "allowed",
         why=ledger.pause_reason if ledger.paused else "",
@@ -90,9 +89,15 @@ def ledger_status(
         dry_runs_last_day=ledger.last_day(now).dry_runs,
         campaign=ledger.campaign,
         pending=[entry for entry in ledger.entries if entry.outcome is None and entry.recovered_at is None],
-        last=sorted(settled, key=lambda entry: entry.settled_at or 0.0, reverse=True)[:LAST],
+        last=_latest_outcomes(ledger, ()),
     )
     return status if limits is None else _with_limits(status, ledger, limits, now, cluster_pods)
+
+
+def _latest_outcomes(ledger: Ledger, pending: Collection[LedgerEntry]) -> list[LedgerEntry]:
+    pending_ids = {entry.intent_id for entry in pending}
+    settled = [entry for entry in ledger.entries if entry.outcome is not None and entry.intent_id not in pending_ids]
+    return sorted(settled, key=lambda entry: entry.settled_at or 0.0, reverse=True)[:LAST]
 
 
 def _with_limits(
@@ -114,6 +119,7 @@ def _with_limits(
         usage=list(_usage(limits, shown, cluster_pods)),
         usage_of_dry_runs=shown is dry,
         pending=[*status.pending, *migrating],
+        last=_latest_outcomes(ledger, migrating),
     )
 
 

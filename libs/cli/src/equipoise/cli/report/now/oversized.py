@@ -53,12 +53,15 @@ def oversized(
     total: Resources,
     limit: int,
 ) -> list[OversizedWorkload]:
-    """The oversized workloads, those with the largest unused share of `total` first. `total`: what all nodes offer."""
+    """The oversized workloads, those with the largest unused share of `total` first. `total`: what all nodes offer.
+
+    Terminating pods do not count: no request of theirs can be changed.
+    """
     groups: dict[Workload, list[tuple[PlacedPod, Resources]]] = {}
     for name, placement in placements.items():
         measured = utilization[name].pods if name in utilization else {}
         for pod in placement.pods:
-            if pod.workload is not None and pod.uid in measured:
+            if pod.workload is not None and pod.uid in measured and not pod.terminating:
                 groups.setdefault(pod.workload, []).append((pod, measured[pod.uid]))
     shares: list[tuple[float, OversizedWorkload]] = []
     for workload, pods in groups.items():

@@ -1,6 +1,6 @@
 """Measures one round: CPU usage of the node and its groups, and the pressure of latency-sensitive pods."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -43,41 +43,44 @@ class NodeMeasurement(msgspec.Struct, frozen=True, kw_only=True):
 class Meter:
     """Remembers the counters of the round before."""
 
-    def __init__(self, tree: CgroupTree, files: CgroupFiles, *, proc: str, system: str) -> None:
+    def __init__(
+        self, tree: CgroupTree, files: CgroupFiles, *, proc: str, system: str, monotonic: Callable[[], float]
+    ) -> None:
         self._tree = tree
         self._files = files
+        self._monotonic = monotonic
         self._proc = proc
         self._system = system
         self._rates = Rates()
         self._containers: dict[str, list[str]] = {}
         self._rounds = 0
 
-    def measure(self, groups: PodGroups, now: float) -> NodeMeasurement:
-        """`now`: monotonic. Between two calls there should be one period."""
+    def measure(self, groups: PodGroups) -> NodeMeasurement:
+        """The measurement since the last call. Between two calls there should be one period."""
         if self._rounds % CONTAINERS_ROUNDS == 0:
             self._containers.clear()
         self._rounds += 1
         sensitive = [group for group in groups.pods.values() if group.qos != "besteffort"]
-        pressures = [self._pressure(group, now) for group in sensitive]
+        pressures = [self._pressure(group) for group in sensitive]
         known = [each for each in pressures if each is not None]
-        best_effort = 0.0 if groups.best_effort is None else self._cores(groups.best_effort, now)
+        best_effort = 0.0 if groups.best_effort is None else self._cores(groups.best_effort)
         # Three pods suffice, even if one has just ended: the kernel reports pressure for all of them or for none.
         has_pressure = not sensitive or any(self._files.read(self._pressure_file(group)) for group in sensitive[:3])
         capacity, times = float(count_cpus(self._system)), read_cpu_times(self._proc)
-        busy = self._rates.rate("busy", None if times is None else times.busy, now)
-        idle = self._rates.rate("idle", None if times is None else times.idle, now)
+        busy = self._rate("busy", None if times is None else times.busy)
+        idle = self._rate("idle", None if times is None else times.idle)
         return NodeMeasurement(
             capacity=capacity,
             node=cores_in_use(capacity, busy, idle),
-            pods=self._cores(groups.kubepods, now),
+            pods=self._cores(groups.kubepods),
             best_effort=best_effort,
             pressure=highest_pressure(known),
             has_pressure=has_pressure,
         )
 
-    def pod_cores(self, groups: Iterable[PodCgroup], now: float) -> dict[str, float]:
+    def pod_cores(self, groups: Iterable[PodCgroup]) -> dict[str, float]:
         """CPU usage in cores by uid, of the pods that were measured in the last call too."""
-        found = {group.uid: self._cores(group.path, now) for group in groups}
+        found = {group.uid: self._cores(group.path) for group in groups}
         return {uid: cores for uid, cores in found.items() if cores is not None}
 
     def pod_memory(self, groups: Iterable[PodCgroup]) -> dict[str, float]:
@@ -94,8 +97,16 @@ class Meter:
         self._rates.forget_others()
         self._files.close_unused()
 
-    def _cores(self, path: str, now: float) -> float | None:
-        return self._rates.rate(path, self._cpu_seconds(path), now)
+    def _rate(self, key: str, counter: float | None) -> float | None:
+        """The rate of a counter that has just been read.
+
+        A round takes a while, and not always the same: with the time of its begin, a pod that always waits would wait
+        for more than all of the time.
+        """
+        return self._rates.rate(key, counter, self._monotonic())
+
+    def _cores(self, path: str) -> float | None:
+        return self._rate(path, self._cpu_seconds(path))
 
     def _cpu_seconds(self, path: str) -> float | None:
         if self._tree.version == 1:
@@ -107,11 +118,12 @@ class Meter:
     def _pressure_file(self, group: PodCgroup) -> str:
         return f"{self._tree.pressure_hierarchy}/{group.path}/cpu.pressure"
 
-    def _pressure(self, group: PodCgroup, now: float) -> PodPressure | None:
+    def _pressure(self, group: PodCgroup) -> PodPressure | None:
         text = self._files.read(self._pressure_file(group))
-        waiting = self._rates.rate(f"pressure {group.path}", stalled_seconds(text) if text else None, now)
-        throttled = self._rates.rate(f"throttled {group.path}", self._throttled(group), now)
-        return None if waiting is None else PodPressure(waiting * 100, bool(throttled))
+        waiting = self._rate(f"pressure {group.path}", stalled_seconds(text) if text else None)
+        throttled = self._rate(f"throttled {group.path}", self._throttled(group))
+        # The process may be interrupted between the counter and the clock.
+        return None if waiting is None else PodPressure(min(waiting, 1.0) * 100, bool(throttled))
 
     def _throttled(self, group: PodCgroup) -> float:
         """Seconds of throttling of the pod and its containers: a container's quota stops it before that of the pod."""
