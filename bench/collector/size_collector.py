@@ -7,6 +7,7 @@ import asyncio
 import random
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from equipoise.collector.decisions.query import MetricQuery, Sample
 from equipoise.collector.decisions.sharding import shard_of
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.measurement import Measurement
+from equipoise.collector.shell.profile_learning import ProfileLearning
 from equipoise.collector.sources.prometheus.json_document import decode_document
 from equipoise.collector.sources.prometheus.samples import LabelCache, result_of, vector
 from equipoise.collector.state.other_shards import PublishedPods
@@ -53,17 +55,21 @@ class GeneratedResponses:
 
     async def query(self, query: MetricQuery) -> list[Sample]:
         kind = "node" if query.aggregate == "pods" else query.subject
-        name = f"{kind} {query.aggregate} {query.resource} {'all' if query.nodes is None else 'shard'}"
+        chosen = set[int]() if query.nodes is None else {shard_of(value, SHARDS) for value in query.nodes.values}
+        shards = set(range(SHARDS)) if query.nodes is None else chosen
+        if query.nodes is not None and query.nodes.excluded:
+            shards = set(range(SHARDS)) - chosen
+        name = f"{kind} {query.aggregate} {query.resource} {sorted(shards)}"
         file = self._folder / name
         if not file.exists():
-            self._write(file, kind, query)
+            self._write(file, kind, query, shards)
         return await asyncio.to_thread(self._read, file, query)
 
     def _read(self, file: Path, query: MetricQuery) -> list[Sample]:
         subject = "node" if query.aggregate == "pods" else query.subject
         return vector(result_of(decode_document(file.read_bytes()), "vector"), subject, self._labels)
 
-    def _write(self, file: Path, kind: str, query: MetricQuery) -> None:
+    def _write(self, file: Path, kind: str, query: MetricQuery, shards: Collection[int]) -> None:
         usage = ("2.5", str(2**33)) if kind == "node" else ("0.05", str(2**28))
         values = {"count": str(query.length / SPACING), "newest": str(NOW - 5), "last": str(NOW - 5), "pods": str(PODS)}
         value = values.get(query.aggregate, usage[query.resource == "memory"])
@@ -72,7 +78,7 @@ class GeneratedResponses:
             separator = b""
             for number in range(self._nodes * (1 if kind == "node" else PODS)):
                 node = f"n-{number % self._nodes}"
-                if query.nodes is not None and shard_of(node, SHARDS) != SHARD:
+                if shard_of(node, SHARDS) not in shards:
                     continue
                 labels = {"instance": f"{node}:10250", "job": "kubelet", "metrics_path": "/metrics/resource"}
                 labels |= {"node": node} | ({"namespace": "shop", "pod": f"web-{number}"} if kind == "pod" else {})
@@ -123,7 +129,9 @@ async def _measure(nodes: int, *, divided: bool) -> dict[str, float]:
 
     with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as folder:
         measurement = Measurement(
-            settings=CollectorSettings(scrape_interval=Duration(SPACING), pressure=False), load=load,
+            settings=CollectorSettings(
+                scrape_interval=Duration(SPACING), pressure=False, shards=SHARDS if divided else 1
+            ), load=load,
             source=GeneratedResponses(Path(folder), nodes), placement=placement, clock=clock,
             owns=owns if divided else None,
         )  # fmt: skip
@@ -139,6 +147,14 @@ async def _measure(nodes: int, *, divided: bool) -> dict[str, float]:
         replicas = measurement.workload_store.messages(measurement.workload_store.measured, NOW, epoch=1, sequence=1)
         assert sum(message.replicas for message in replicas) == nodes * PODS
         assert not divided or not measurement.divided.problem, measurement.divided.problem
+        if divided:
+            profiles = ProfileLearning(
+                settings=measurement.settings, load=load, measurement=measurement, clock=clock
+            )  # fmt: skip
+            await profiles.measure(NOW - NOW % 3_600)  # which writes the files
+            started = time.process_time()
+            assert not await profiles.measure(NOW - NOW % 3_600 - 3_600)
+            figures["an hour of daily profiles, s"] = time.process_time() - started
     return figures
 
 

@@ -8,7 +8,7 @@ import pytest
 from builders import NOW
 from collector.sources_in_memory import FakeSource, Usage
 
-from equipoise.collector.decisions.divided_queries import NodeLabel, find_node_label
+from equipoise.collector.decisions.divided_queries import NodeLabel, find_node_label, in_parts
 from equipoise.collector.decisions.node_names import NodeNames, host_of, node_names
 from equipoise.collector.decisions.query import NodeMatcher, Origin, ResourceName, Sample, Scrape, Subject
 from equipoise.collector.decisions.scrape_choice import Scrapes
@@ -51,11 +51,28 @@ def test_no_query_leaves_out_series_whose_node_is_not_known() -> None:
     [
         ([], "no series names a node of this cluster"),
         ([a_sample("a", "node"), a_sample("", "")], "some series have no label that names their node"),
+        (
+            [a_sample("a"), *(a_sample(f"pod-{number}:80") for number in range(102))],
+            "102 values of the label instance name no node of this cluster",
+        ),
         ([a_sample("a", "node"), a_sample("b")], "series name their nodes by different labels: instance, node"),
     ],
 )
 def test_queries_are_limited_only_by_a_label_that_all_series_have(samples: list[Sample], why: str) -> None:
     assert why == label_of(*samples)
+
+
+def test_parts_are_about_every_series_once() -> None:
+    """Nodes by their shard. The last part has the series of nodes that have no values of the label."""
+    nodes = {name: (f"{name}:1", f"{name}:2") for name in "abcdef"}
+    label = NodeLabel(label="instance", jobs=("kubelet",), values=nodes, unnamed=("proxy",))
+    parts, others = in_parts(label, [*nodes, "new"], 2)
+
+    assert [{"b", "c", "e", "f"}, {"a", "d"}] == [names for names, _ in parts]
+    assert ("a:1", "a:2", "d:1", "d:2") == parts[1][1].values
+    every = tuple(sorted(value for values in nodes.values() for value in values))
+    assert NodeMatcher("instance", every, excluded=True) == others
+    assert every == tuple(sorted(value for _, matcher in parts for value in matcher.values))
 
 
 def test_series_of_jobs_that_measure_no_node_need_no_label() -> None:

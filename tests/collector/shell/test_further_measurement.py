@@ -3,26 +3,34 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
+from builders import NOW
 from collector.collectors import NO_PROFILE, World, a_node, a_world, collecting
 from collector.samples import a_sample
 
-from equipoise.collector.decisions.query import Sample, SourceError, Subject
+from equipoise.collector.decisions.query import Origin, Sample, SourceError, Subject
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import open_promql_source
 from equipoise.contracts.configuration.settings import FurtherResource, LoadSettings
+from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.kubernetes.client import NODES
+from equipoise.runtime.kubernetes.client import LEASES, NODES
 from equipoise.testbed.memory.clock import ManualClock
 
 NETWORK = FurtherResource(
     node="sum by (node) (rate(sent[$window]))", pod="sum by (namespace, pod) (rate(pod_sent[$window]))", capacity=100.0
 )
 GPU = FurtherResource(node="avg by (Hostname) (avg_over_time(gpu[$window]))", capacity="gpus", node_label="Hostname")
+BEGAN = datetime.fromtimestamp(NOW, UTC)
 COLLECTING = CollectorSettings(leader_election=False, profile=NO_PROFILE)
+
+
+def of_node(value: float, node: str) -> Sample:
+    return msgspec.structs.replace(a_sample(value, node), origin=Origin(node=node, label="node", text=node))
 
 
 @dataclass
@@ -41,7 +49,13 @@ class FakePromql:
     node_labels: Sequence[str] = ("node", "instance")
 
     async def samples(
-        self, promql: str, subject: Subject, *, at: float, node_labels: Sequence[str] | None = None
+        self,
+        promql: str,
+        subject: Subject,
+        *,
+        at: float,
+        node_labels: Sequence[str] | None = None,
+        unnamed: bool = False,
     ) -> list[Sample]:
         self.queries.append((promql, node_labels))
         if self.takes:
@@ -50,24 +64,30 @@ class FakePromql:
             raise SourceError("the response holds a scalar instead of a vector")
         if subject == "pod":
             return [a_sample(value, namespace="shop", pod=pod) for pod, value in self.pods.items()]
+        if promql.startswith("count("):
+            return []
         if promql in ("gpus",):
-            return [a_sample(value, node) for node, value in self.capacity.items()]
+            return [of_node(value, node) for node, value in self.capacity.items()]
         if "min_over_time" in promql:
-            return [a_sample(0.0, node) for node in self.nodes]
+            return [of_node(0.0, node) for node in self.nodes]
         if "timestamp" in promql:
-            return [a_sample(at - self.age, node) for node in self.nodes]
-        return [a_sample(value, node) for node, value in self.nodes.items()]
+            return [of_node(at - self.age, node) for node in self.nodes]
+        return [of_node(value, node) for node, value in self.nodes.items()]
 
     def close(self) -> None:
         self.closed = True
 
 
 @asynccontextmanager
-async def measuring(**resources: FurtherResource) -> AsyncIterator[tuple[World, FakePromql]]:
+async def measuring(
+    settings: CollectorSettings = COLLECTING, leases: Sequence[Lease] = (), **resources: FurtherResource
+) -> AsyncIterator[tuple[World, FakePromql]]:
     world = a_world()
     promql = FakePromql(world.clock)
     load = LoadSettings(resources=resources)
-    async with world.bus, collecting(world, COLLECTING, load=load, promql=promql):
+    for lease in leases:
+        world.kube.put(LEASES, lease)
+    async with world.bus, collecting(world, settings, load=load, promql=promql):
         yield world, promql
 
 
@@ -91,8 +111,8 @@ async def test_the_queries_are_about_the_window_and_group_by_the_label_of_the_no
     async with measuring(network=NETWORK, gpu=GPU) as (world, promql):
         await world.advance(30)
 
-        assert ("sum by (node) (rate(sent[300000ms]))", None) in promql.queries
-        assert ("max by (node, instance) (timestamp(sent))", None) in promql.queries
+        assert ("sum by (node) (rate(sent[300000ms]))", ("node", "instance")) in promql.queries
+        assert ("max by (node, instance) (timestamp(sent))", ("node", "instance")) in promql.queries
         assert ("max by (Hostname) (timestamp(gpu))", ("Hostname",)) in promql.queries
         assert (
             "min by (Hostname) (min_over_time(timestamp(gpu)[300000ms:15000ms]))", ("Hostname",)
@@ -196,3 +216,30 @@ async def test_the_age_is_that_of_the_shortest_window() -> None:
         promql.fails = lambda text: False
         await world.advance(30)
         assert world.nodes()["a"].resources["network"].sampled_at > before
+
+
+async def test_with_shards_the_queries_are_about_the_nodes_of_the_replica() -> None:
+    """What cannot be limited is named. All windows of a shard are measured soon after it was acquired: the one of
+    node a when the Lease of a lost replica expires."""
+    total = FurtherResource(node="sum(rate(sent[$window]))", capacity=100.0)
+    settings = CollectorSettings(shards=2, profile=NO_PROFILE)
+    spec = LeaseSpec(
+        holder_identity="lost", lease_duration_seconds=30, acquire_time=BEGAN, renew_time=BEGAN
+    )  # fmt: skip
+    lease = Lease(metadata=ObjectMeta(name="equipoise-collector-1", namespace="equipoise-system"), spec=spec)
+    async with measuring(settings, [lease], network=NETWORK, total=total) as (world, promql):
+        await world.advance(90)
+        nodes, queries = world.nodes(), [query for query, _ in promql.queries]
+        problem = world.health.problems["shards"]
+
+    for node, used in (("a", 30.0), ("b", 60.0)):
+        measured = {name: usage.mean.further for name, usage in nodes[node].windows.items()}
+        assert {"5m", "15m", "1h", "1d"} == measured.keys()
+        assert all(further == {"network": used, "total": used} for further in measured.values()), measured
+    assert 'sum by (node) (rate(sent{node=~"a|b"}[300000ms]))' in queries
+    assert 'max by (node, instance) (timestamp(sent{node=~"a|b"}))' in queries
+    assert 'sum by (namespace, pod) (rate(pod_sent{node=~"a|b"}[300000ms]))' in queries
+    assert (
+        "the query about total of nodes is not divided among the shards: sum combines series of several nodes"
+        == problem
+    )

@@ -2,14 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from collector.exporter import SCRAPE_INTERVAL, Exporter, a_job, prometheus
 
+from equipoise.collector.decisions.further.divided_promql import divide_promql
+from equipoise.collector.decisions.query import NodeMatcher, Sample
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.shell.further_measurement import FurtherMeasurement
+from equipoise.collector.sources import PromqlSource
 from equipoise.collector.sources.prometheus.promql_source import PrometheusPromql
 from equipoise.collector.state.further_usage import FurtherUsage
 from equipoise.collector.state.placement import ClusterPlacement
@@ -34,7 +38,11 @@ def network_page() -> str:
     sent = 1_000 + 50 * (time.monotonic() - BEGUN)
     devices = [("worker-1", "eth0"), ("worker-1", "eth1"), ("worker-2", "eth0"), ("elsewhere", "eth0")]
     lines = [f'sent_bytes_total{{node="{node}", device="{device}"}} {sent:.6f}' for node, device in devices]
-    return "\n".join([*lines, f'pod_sent_bytes_total{{namespace="shop", pod="web"}} {sent / 2:.6f}', ""])
+    pods = [("worker-1", "web"), ("worker-2", "db"), ("worker-2", "cache")]
+    lines += [
+        f'pod_sent_bytes_total{{node="{node}", namespace="shop", pod="{pod}"}} {sent / 2:.6f}' for node, pod in pods
+    ]
+    return "\n".join([*lines, ""])
 
 
 def gpu_page() -> str:
@@ -129,10 +137,32 @@ def url(exporter: Exporter, testbed_binaries: Binaries, tmp_path_factory: pytest
         yield address
 
 
-class World:
-    """Two nodes of a cluster, of which worker-1 has a pod."""
+OF_NODES = (
+    "sum by (node) (rate(sent_bytes_total[2s]))",
+    "sum without (device) (rate(sent_bytes_total[2s])) / on (node) group_left sum by (node) (sent_bytes_total) * 100",
+    'rate(sent_bytes_total{device=~"eth.*"}[2s]) > bool 40 and on (node, device) sent_bytes_total',
+    "sum by (node) (max_over_time(rate(sent_bytes_total[2s])[3s:1s] @ end() offset 500ms))",
+    "topk by (node) (1, sent_bytes_total) or vector(0)",
+    'label_replace(max(sent_bytes_total) by (node, device), "link", "$1", "device", "eth(.+)")',
+    "sum by (node) (sent_bytes_total) unless ignoring (job, instance) sum by (node) (sent_bytes_total > 1e12)",
+    "min by (node, instance) (min_over_time(timestamp(sent_bytes_total)[2000ms:100ms]))",
+)
+"""PromQL about nodes that can be limited."""
 
-    def __init__(self, source: PrometheusPromql) -> None:
+OF_PODS = (
+    "sum by (namespace, pod) (rate(pod_sent_bytes_total[2s]))",
+    "pod_sent_bytes_total / on (namespace, pod) group_left () sum by (namespace, pod) (pod_sent_bytes_total)",
+)
+"""PromQL about pods that can be limited."""
+
+
+class World:
+    """Two nodes of a cluster, of which worker-1 has a pod.
+
+    `owned`: the nodes that this replica measures; None: all, with queries about all nodes.
+    """
+
+    def __init__(self, source: PromqlSource, owned: Collection[str] | None = None) -> None:
         self.clock = SystemClock()
         load = LoadSettings(windows=(WINDOW,), resources=RESOURCES, freshness=Freshness(score=Duration(20)))
         placement = ClusterPlacement(
@@ -151,8 +181,9 @@ class World:
         placement.on_pod(None, pod, self.clock.now())
         self.usage = FurtherUsage(load)
         self.further = FurtherMeasurement(
-            load=load, source=source, placement=placement, usage=self.usage, now=self.clock.now
-        )
+            load=load, source=source, placement=placement, usage=self.usage, now=self.clock.now,
+            owns=None if owned is None else owned.__contains__, cluster_nodes=placement.nodes.keys,
+        )  # fmt: skip
 
     def message(self, name: str) -> NodeUtilization:
         now = self.clock.now()
@@ -183,6 +214,23 @@ async def world(url: str) -> AsyncIterator[World]:
     source = PrometheusPromql(PrometheusSettings(url=url), SystemClock())
     yield World(source)
     source.close()
+
+
+class RecordedPromql:
+    """A PromqlSource that keeps what was queried, and how many samples there were."""
+
+    def __init__(self, source: PrometheusPromql) -> None:
+        self._source = source
+        self.node_labels = source.node_labels
+        self.queried: list[tuple[str, int]] = []
+
+    async def samples(self, promql: str, *arguments: Any, **named: Any) -> list[Sample]:
+        samples = await self._source.samples(promql, *arguments, **named)
+        self.queried.append((promql, len(samples)))
+        return samples
+
+    def close(self) -> None:
+        self._source.close()
 
 
 def known(*names: str) -> Callable[[NodeUtilization], bool]:
@@ -229,3 +277,57 @@ async def test_gpus_that_vanish_are_unknown_long_before_their_window_is_empty(wo
     assert message.resources["gpuMemory"].unknown in ("no sample", without_capacity)
     assert "gpuMemory" not in (message.windows["5m"].mean.further or {})
     assert known("network")(message)
+
+
+async def test_limited_promql_has_the_values_of_the_chosen_nodes_of_all(world: World, url: str) -> None:
+    """Every kind of step that can be limited, at one time."""
+    await world.until("worker-1", known("network"))
+    source, at = PrometheusPromql(PrometheusSettings(url=url), SystemClock()), world.clock.now()
+    matcher = NodeMatcher("node", ("worker-2", "elsewhere"))
+    for promql in OF_NODES:
+        all_nodes = await source.samples(promql, "node", at=at)
+        limited = await source.samples(divide_promql(promql, ["node"]).limited(matcher), "node", at=at)
+
+        assert {"worker-1", *matcher.values} == {sample.node for sample in all_nodes}, promql
+        assert {sample.series: sample for sample in all_nodes if sample.node != "worker-1"} == {
+            sample.series: sample for sample in limited
+        }, promql
+    for promql in OF_PODS:
+        all_pods = await source.samples(promql, "pod", at=at)
+        limited = await source.samples(divide_promql(promql, ["namespace", "pod"]).limited(matcher), "pod", at=at)
+
+        assert {"web", "db", "cache"} == {sample.pod for sample in all_pods}, promql
+        assert {sample.pod: sample for sample in all_pods if sample.pod != "web"} == {
+            sample.pod: sample for sample in limited
+        }, promql
+    many = NodeMatcher("node", ("worker-2", *(f"node-{number}.eu-central-1.example.com" for number in range(40_000))))
+    limited = await source.samples(divide_promql(OF_NODES[0], ["node"]).limited(many), "node", at=at)
+    assert ["worker-2"] == [sample.node for sample in limited]
+    source.close()
+
+
+def _reasons(message: NodeUtilization) -> dict[str, str]:
+    """Why resources are unknown, without the values of the moment."""
+    return {name: status.unknown.partition(" -")[0] for name, status in message.resources.items()}
+
+
+async def test_a_shard_measures_its_nodes_as_one_collector_with_queries_about_them(world: World, url: str) -> None:
+    """What has no label of a node is about all nodes, with the reason."""
+    source = RecordedPromql(PrometheusPromql(PrometheusSettings(url=url), SystemClock()))
+    shard = World(source, ["worker-1"])
+    message = await shard.until("worker-1", known("network", "gpuMemory"))
+    alone = await world.until("worker-1", known("network", "gpuMemory"))
+    source.queried.clear()
+    await shard.further.round(WINDOW)
+    source.close()
+
+    assert alone.base == message.base
+    assert _reasons(alone) == _reasons(message)
+    assert {"network"} == (message.pods["uid-web"].further or {}).keys()
+    queried = dict(source.queried)
+    chosen = 'node=~"worker-1|elsewhere"'
+    assert 2 == queried[f"sum by (node) (rate(sent_bytes_total{{{chosen}}}[2000ms]))"]  # elsewhere may be any node
+    assert 1 == queried['sum by (namespace, pod) (rate(pod_sent_bytes_total{node=~"worker-1"}[2000ms]))']
+    assert "the query about nameless of nodes is not divided among the shards: sum combines" in shard.further.undivided
+    assert "network" not in shard.further.undivided
+    assert "not measured yet" == shard.message("worker-2").resources["network"].unknown

@@ -11,7 +11,7 @@ from builders import GIB, NOW, a_workload, a_workload_utilization
 from collector.collectors import NO_PROFILE, World, a_pod, a_world, collecting
 from collector.sources_in_memory import FakeSource, Usage
 
-from equipoise.collector.decisions.query import MetricQuery, Sample
+from equipoise.collector.decisions.query import MetricQuery, NodeMatcher, Sample
 from equipoise.collector.decisions.replica_means import ReplicaMean
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
 from equipoise.collector.shell.measurement import Measurement
@@ -25,7 +25,7 @@ from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta, OwnerRef
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.values.resources import Resources
-from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS, REPLICA_SETS
+from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NODES, PODS, REPLICA_SETS
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -58,6 +58,32 @@ async def test_slots_include_pods_that_left() -> None:
         await world.advance(3_700)
 
         assert 1.0 == max(value or 0.0 for value in world.workloads()["db"].profile["cpu"])
+
+
+async def test_with_shards_the_pods_of_a_slot_are_queried_in_parts() -> None:
+    """Every replica learns the profiles of all workloads, with one part of the pods in memory at a time. The last part
+    has what names no node: pods of a node that was removed."""
+    world = a_world()
+    settings = CollectorSettings(
+        leader_election=False, shards=2, profile=ProfileSettings(backfill_interval=Duration(10))
+    )  # fmt: skip
+    async with world.bus, collecting(world, settings):
+        await world.advance(60)
+        world.kube.remove(PODS, "db-1", "shop")
+        world.kube.remove(NODES, "b", "")
+        world.source.pods["shop", "db-1", "b"].cpu = 1.5
+        await world.advance(3_700)
+        slots = [query for query in world.source.queries if query.subject == "pod" and query.at % 3_600 == 0]
+
+    assert 1.0 == max(value or 0.0 for value in world.workloads()["db"].profile["cpu"])
+    backfilled, last = {query.nodes for query in slots}, {query.nodes for query in slots if query.at > NOW}
+    in_parts = {
+        NodeMatcher("node", ("a",)),
+        NodeMatcher("node", ("b",)),
+        NodeMatcher("node", ("a", "b"), excluded=True),
+    }
+    assert in_parts < backfilled | {NodeMatcher("node", ("a",), excluded=True)}
+    assert {NodeMatcher("node", ("a",)), NodeMatcher("node", ("a",), excluded=True)} == last
 
 
 async def test_slots_include_detached_pods() -> None:

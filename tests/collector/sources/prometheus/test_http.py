@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from equipoise.collector.decisions.query import MetricQuery, SourceError
+from equipoise.collector.decisions.query import MetricQuery, NodeMatcher, SourceError
 from equipoise.collector.settings import BasicAuthentication, PrometheusSettings
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.runtime.configuration import ConfigurationError
@@ -41,6 +41,11 @@ class Server:
 
             def do_GET(self) -> None:
                 server.requests.append((self.path, dict(self.headers)))
+                server.respond(self)
+
+            def do_POST(self) -> None:
+                length = int(self.headers["Content-Length"])
+                server.requests.append((f"{self.path}?{self.rfile.read(length).decode()}", dict(self.headers)))
                 server.respond(self)
 
             def log_message(self, *_: object) -> None:
@@ -95,6 +100,19 @@ async def test_a_query_is_one_get_request(server: Server, source: PrometheusSour
     assert path.startswith("/api/v1/query?")
     assert "time=1000.000" in path
     assert "timeout=60s" in path
+
+
+async def test_a_query_that_is_too_long_for_a_url_is_sent_as_a_form(server: Server, source: PrometheusSource) -> None:
+    """Proxies refuse long URLs, and so does Prometheus from a megabyte on."""
+    nodes = NodeMatcher("node", tuple(f"node-{number}.example.com" for number in range(5_000)))
+    samples = await source.query(msgspec.structs.replace(QUERY, nodes=nodes))
+    (path, headers) = server.requests[0]
+
+    assert [("a", 2.0)] == [(sample.node, sample.value) for sample in samples]
+    assert "application/x-www-form-urlencoded" == headers["Content-Type"]
+    assert path.startswith("/api/v1/query?query=")
+    assert path.count("example") == 5_000
+    assert "time=1000.000" in path
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,12 @@ def test_series_without_names_are_left_out() -> None:
     assert ["p"] == [s.pod for s in vector([an_element(namespace="n", pod="p")], "pod", LABELS)]
 
 
+def test_a_search_for_labels_has_series_without_names_too() -> None:
+    """A query that is limited by a label would leave them out."""
+    found = vector([an_element(job="x"), an_element(node="a")], "node", LABELS, unnamed=True)
+    assert [("", ""), ("node", "a")] == [(sample.origin.label, sample.node) for sample in found]
+
+
 def test_a_series_has_the_same_name_after_functions() -> None:
     """timestamp() and rate() drop the metric's name; the other labels identify the series."""
     (raw,) = vector([an_element(__name__="m", node="a")], "node", LABELS)

@@ -86,7 +86,8 @@ class Collector:
         )  # fmt: skip
         self._further = FurtherMeasurement(
             load=self.load, source=self.promql, placement=self._placement, usage=self._measurement.further,
-            now=self._measurement.source_now,
+            now=self._measurement.source_now, owns=self._owns if self._divided else None,
+            cluster_nodes=self._measurement.cluster_nodes,
         )  # fmt: skip
         self._profiles = ProfileLearning(
             settings=self.settings, load=self.load, measurement=self._measurement, clock=self.clock
@@ -107,13 +108,16 @@ class Collector:
         self._measured_at = -math.inf
         """The time at which a round of the shortest window ended last (monotonic)."""
 
-        self._begun = {window.name: list[OwnedShard]() for window in self.load.windows}
+        rounds = [window.name for window in self.load.windows]
+        if self.promql is not None:
+            rounds += map(_further_round, self.load.windows)
+        self._begun = {name: list[OwnedShard]() for name in rounds}
         """The shards that this replica held when the last round of each window began."""
 
         self._measured: list[OwnedShard] = []
         """The same, of the last round of the shortest window that has ended."""
 
-        self._hurry = {window.name: asyncio.Event() for window in self.load.windows}
+        self._hurry = {name: asyncio.Event() for name in rounds}
         """Set when the nodes of a shard wait for the next round of a window."""
 
     # Subscribe and watch
@@ -224,7 +228,8 @@ class Collector:
             self.health.set_problem(self.settings.source, self._measurement.problem or None)
             self.health.set_problem("clock", self._measurement.clock_warning)
             self.health.set_problem("pods", self._measurement.pods_problem or None)
-            self.health.set_problem("shards", self._measurement.undivided or None)
+            undivided = filter(None, (self._measurement.undivided, self._further.undivided))
+            self.health.set_problem("shards", "; ".join(undivided) or None)
             self._metrics.on_pressure(self._measurement.pressure.store.waiting(self._measurement.source_now()))
             self.health.set_problem("pressure", self._measurement.pressure.warning or None)
             with self.health.unreadable.guard("measurements", f"the publication of the window {window.name}"):
@@ -247,12 +252,14 @@ class Collector:
         What they measure is published with the next round of the shortest window."""
         while True:
             begin = self.clock.monotonic()
+            self._begun[_further_round(window)] = list(self._shards.owned)
             with self.health.unreadable.guard("measurements", f"further resources in the window {window.name}"):
                 await self._further.round(window)
             self.health.set_problem("resources", self._further.problem or None)
             duration = self.clock.monotonic() - begin
             spread = self.settings.jitter * random.uniform(-1.0, 1.0)
-            await self.clock.sleep(max(window.refresh_period * (1.0 + spread) - duration, window.refresh_period / 10))
+            period = max(window.refresh_period * (1.0 + spread) - duration, window.refresh_period / 10)
+            await self._pause(period, self._hurry[_further_round(window)])
 
     async def _publish_utilization(self, *, workloads: bool, shards: Iterable[OwnedShard] | None = None) -> None:
         """Publishes the utilization of all our shards that are measured, or of these."""
@@ -269,9 +276,9 @@ class Collector:
 
     def _measure_acquired_shards(self) -> None:
         """Begins the next round of each window in which the nodes of one of our shards were not measured."""
-        for window, begun in self._begun.items():
+        for name, begun in self._begun.items():
             if any(owned not in begun for owned in self._shards.owned):
-                self._hurry[window].set()
+                self._hurry[name].set()
 
     def _publish_all_placements(self) -> None:
         self._placement_publisher.publish_all(self._watch.node_names())
@@ -300,3 +307,8 @@ class Collector:
                 log.info("bus reconnected: publishing everything")
                 self._publish_all_placements()
                 await self._publish_utilization(workloads=True)
+
+
+def _further_round(window: Window) -> str:
+    """The name of the rounds of the further resources in one window, beside the names of the windows."""
+    return f"further resources in {window.name}"

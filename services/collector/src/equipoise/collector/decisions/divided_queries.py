@@ -6,11 +6,17 @@ all nodes has shown.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 
 import msgspec
 
 from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.query import NodeMatcher, Origin, Sample
+from equipoise.collector.decisions.sharding import shard_of
+
+SPARE_VALUES = 100
+"""Values of a label that name no node may be as many as those that name one, and as many more. With more of them, such
+as the addresses of pods, queries would become too long."""
 
 
 class NodeLabel(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +60,8 @@ def find_node_label(
         node = names.of(origin.node)
         values.setdefault(node if names.has(node) else "", set()).add(origin.text)
     unnamed = tuple(sorted(values.pop("", ())))
+    if len(unnamed) > len(values) + SPARE_VALUES:
+        return f"{len(unnamed)} values of the label {labels[0]} name no node of this cluster"
     kept = before.values if before is not None and before.label == labels[0] else {}
     return NodeLabel(
         label=labels[0],
@@ -62,3 +70,18 @@ def find_node_label(
         | {name: tuple(sorted(texts)) for name, texts in values.items()},
         unnamed=unnamed,
     )
+
+
+def in_parts(
+    label: NodeLabel, nodes: Iterable[str], parts: int
+) -> tuple[list[tuple[frozenset[str], NodeMatcher]], NodeMatcher]:
+    """Queries about some of these nodes each, and the one about all other series."""
+    groups: dict[int, list[str]] = {}
+    for node in nodes:
+        if label.values.get(node):
+            groups.setdefault(shard_of(node, parts), []).append(node)
+    values = {number: sorted(text for node in group for text in label.values[node]) for number, group in groups.items()}
+    named = [
+        (frozenset(group), NodeMatcher(label.label, tuple(values[number]))) for number, group in sorted(groups.items())
+    ]
+    return named, NodeMatcher(label.label, tuple(sorted(chain.from_iterable(values.values()))), excluded=True)

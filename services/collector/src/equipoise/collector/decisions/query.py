@@ -26,6 +26,8 @@ class NodeMatcher(NamedTuple):
 
     label: str
     values: tuple[str, ...]
+    excluded: bool = False
+    """True: those in which it has none of these values."""
 
 
 class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -144,7 +144,7 @@ class Measurement:
                 await self.intervals.refresh(at, self._scrapes["node"])
                 if self.owns is not None:
                     await self.divided.refresh(
-                        at, self._own_nodes(), self.placement.addresses.names, self._cluster_nodes(), self._scrapes
+                        at, self._own_nodes(), self.placement.addresses.names, self.cluster_nodes(), self._scrapes
                     )
                 outage, failures = await self._measure_nodes(window, at)
                 if window == self.load.shortest:
@@ -181,12 +181,12 @@ class Measurement:
         nodes, owns = self.placement.nodes, self.owns
         return dict(nodes) if owns is None else {name: node for name, node in nodes.items() if owns(name)}
 
-    def _cluster_nodes(self) -> set[str]:
+    def cluster_nodes(self) -> set[str]:
         return {*self.placement.nodes, *self.known_nodes(), *self.placement.removed}
 
     def _divided_cluster(self) -> set[str] | None:
         """The nodes of the cluster if queries are divided; None: they are about all nodes."""
-        return None if self.owns is None else self._cluster_nodes()
+        return None if self.owns is None else self.cluster_nodes()
 
     def criteria(self, window: Window, at: float, subject: Subject, nodes: Iterable[str] = ()) -> WindowCriteria:
         """The criteria for the samples of a window that ends at `at`. The queries are limited to these nodes if they
@@ -235,7 +235,7 @@ class Measurement:
             jobs = jobs_of(measured.scrapes)
             self._jobs["node"].on_round(jobs, at, missing=bool(missing), failed=bool(measured.failed))
             if nodes:
-                self._other_nodes = nodes_of_another_cluster(measured.sampled, self._cluster_nodes())
+                self._other_nodes = nodes_of_another_cluster(measured.sampled, self.cluster_nodes())
         if self.other_cluster:
             return self.other_cluster, []
         for resource, readings in measured.readings.items():

@@ -28,7 +28,7 @@ class NodeLabelSearch:
 
     async def matcher(
         self,
-        search: Callable[[], Awaitable[list[Sample]]],
+        search: Callable[[], Awaitable[list[Sample] | str]],
         at: float,
         nodes: Collection[str],
         names: NodeNames,
@@ -36,7 +36,8 @@ class NodeLabelSearch:
     ) -> NodeMatcher | None:
         """The series of these nodes; without values if they have none. None: the query is about all nodes.
 
-        `search`: returns one sample of each node and scrape; `cluster`: the names of all nodes of the cluster.
+        `search`: returns one sample of each node and scrape, or why queries cannot be limited; `cluster`: the names of
+        all nodes of the cluster.
         """
         async with self._searching:
             if self.times.is_due(at, nodes, self._label.values if self._label else ()):
@@ -49,14 +50,16 @@ class NodeLabelSearch:
         )
 
     async def _search(
-        self, search: Callable[[], Awaitable[list[Sample]]], names: NodeNames, cluster: Collection[str]
+        self, search: Callable[[], Awaitable[list[Sample] | str]], names: NodeNames, cluster: Collection[str]
     ) -> None:
         try:
             samples = await search()
         except SourceError as error:
             self.undivided = "" if self._label else str(error)
             return  # the previous label stays valid
-        found = await in_thread_if_many(len(samples), _find, samples, names, cluster, self._label)
+        found: NodeLabel | str | None = samples if isinstance(samples, str) else None
+        if not isinstance(samples, str):
+            found = await in_thread_if_many(len(samples), _find, samples, names, cluster, self._label)
         self._label = found if isinstance(found, NodeLabel) else None
         self.undivided = found if isinstance(found, str) else ""
 

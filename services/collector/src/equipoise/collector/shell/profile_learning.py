@@ -4,12 +4,14 @@ Annotations are read once after a start; kinds of workloads that could not be li
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import msgspec
 import structlog
 
+from equipoise.collector.decisions.query import ResourceName
 from equipoise.collector.decisions.replica_means import MeasuredPod, ReplicaMean, replica_means
 from equipoise.collector.decisions.restored_profile import largest_capacity, restore_problem, restored_profile
 from equipoise.collector.decisions.validation.window import MeasurementTarget, WindowCriteria
@@ -54,6 +56,8 @@ KINDS: Sequence[Resource[Any]] = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, CLONE
 
 RETRY_PERIOD = 300.0
 """Seconds until a kind that could not be listed is listed again."""
+
+TARGETS_PER_BATCH = 5_000
 
 PROBLEM = "profile annotations"
 
@@ -123,19 +127,48 @@ class ProfileLearning:
             at=ended_at, length=self._slot, coverage=self.load.coverage.window, max_age=self._slot, lookback=self._slot,
             intervals=intervals, names=self._placement.addresses.names,
         )  # fmt: skip
-        measured = await measure_pods(self.measurement.source, targets, criteria)
+        usage, failed = await self._usage(targets, criteria, on_node)
         number = round(ended_at / self._slot)
-        if measured.failed:
+        if failed:
             self._failures[number] += 1
-            resource, why = next(iter(measured.failed.items()))
+            resource, why = next(iter(failed.items()))
             return f"{self.settings.source}: {resource} of pods in a slot of the 24-hour profile: {why}"
-        means, present = await in_thread_if_many(len(owners), _workload_means, measured.usage, owners, ended_at)
+        means, present = await in_thread_if_many(len(owners), _workload_means, usage, owners, ended_at)
         await in_thread_if_many(len(targets), drain, targets, owners)
         async for workloads in in_batches(means, WORKLOADS_PER_BATCH):
             self.measurement.workload_store.record_slot(ended_at, {workload: means[workload] for workload in workloads})
         self.measurement.workload_store.retain(present)
         self._done.add(number)
         return ""
+
+    async def _usage(
+        self, targets: Mapping[PodName, MeasurementTarget], criteria: WindowCriteria, nodes: Collection[str]
+    ) -> tuple[dict[PodName, Resources], Mapping[ResourceName, str]]:
+        """The usage of these pods, and why queries failed. With several shards, the pods of all nodes are measured in
+        as many parts, one after the other: a response about all of them would be large, and needs much memory."""
+        parts, others = self.measurement.divided.parts("pod", nodes, self.settings.shards)
+        groups = {node: number for number, (of_part, _) in enumerate(parts) for node in of_part}
+        in_part: list[dict[PodName, MeasurementTarget]] = [{} for _ in parts]
+        remaining = dict[PodName, MeasurementTarget]()
+        async for batch in in_batches(targets.items(), TARGETS_PER_BATCH):
+            for name, target in batch:
+                number = groups.get(target.node)
+                (remaining if number is None else in_part[number])[name] = target
+        usage = dict[PodName, Resources]()
+        for of_part, (_, matcher) in zip(in_part, parts, strict=True):
+            limited = msgspec.structs.replace(criteria, nodes=matcher)
+            measured = await measure_pods(self.measurement.source, of_part, limited)
+            if measured.failed:
+                return usage, measured.failed
+            usage |= measured.usage
+            # A series may name no node, or one of another cluster: then it may be of any node.
+            remaining |= {name: target for name, target in of_part.items() if name not in measured.usage}
+            of_part.clear()
+        measured = await measure_pods(
+            self.measurement.source, remaining, msgspec.structs.replace(criteria, nodes=others)
+        )
+        usage |= measured.usage
+        return usage, measured.failed
 
     async def restore(self, annotations: Mapping[Workload, Mapping[str, str]]) -> int:
         """Fill slots that were not measured from the annotations of workloads. Returns how many had a profile."""

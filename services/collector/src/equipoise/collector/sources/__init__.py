@@ -52,11 +52,18 @@ class PromqlSource(Protocol):
         ...
 
     async def samples(
-        self, promql: str, subject: Subject, *, at: float, node_labels: Sequence[str] | None = None
+        self,
+        promql: str,
+        subject: Subject,
+        *,
+        at: float,
+        node_labels: Sequence[str] | None = None,
+        unnamed: bool = False,
     ) -> list[Sample]:
         """The result at `at` (Unix seconds on the source's clock). Raises SourceError, and nothing else.
 
-        `node_labels`: the labels that name the node; None: those of the source.
+        `node_labels`: the labels that name the node; None: those of the source. `unnamed`: series that name no node, or
+        no pod, are not left out.
         """
         ...
 

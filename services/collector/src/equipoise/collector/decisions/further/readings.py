@@ -49,11 +49,15 @@ class WindowSamples(msgspec.Struct, frozen=True, kw_only=True):
     oldest: Sequence[Sequence[Sample]]
 
 
-def by_node(samples: Iterable[Sample], nodes: Mapping[str, float], names: NodeNames) -> ByNode:
-    """The values of each of these nodes. Raises SourceError if there are far more series than nodes."""
+def by_node(samples: Iterable[Sample], nodes: Mapping[str, float], names: NodeNames, expected: int | None) -> ByNode:
+    """The values of each of these nodes. Raises SourceError if there are far more series than nodes.
+
+    `expected`: the number of nodes of the cluster that have the resource; None: these are all.
+    """
     listed = list(samples)
-    if len(listed) > MAX_SERIES_PER_NODE * len(nodes) + SPARE_SERIES:
-        raise SourceError(f"{len(listed)} series for {len(nodes)} nodes: aggregate by node, as in sum by (node) (…)")
+    expected = len(nodes) if expected is None else expected
+    if len(listed) > MAX_SERIES_PER_NODE * expected + SPARE_SERIES:
+        raise SourceError(f"{len(listed)} series for {expected} nodes: aggregate by node, as in sum by (node) (…)")
     values: dict[str, list[float]] = {}
     strangers = []
     for sample in listed:
@@ -70,16 +74,21 @@ def readings(
     nodes: Mapping[str, float],
     names: NodeNames,
     *,
+    expected: int | None = None,
     at: float,
     length: float,
     coverage: float,
     max_age: float,
 ) -> tuple[dict[str, FurtherReading], tuple[str, ...]]:
-    """A reading for every node, and the series of no node. `nodes`: their creation times; other arguments in seconds,
-    `coverage` is the least share (0..1) of the window between its oldest and its newest sample."""
-    means = by_node(samples.mean, nodes, names)
-    newest = [by_node(of_selector, nodes, names).values for of_selector in samples.newest]
-    oldest = [by_node(of_selector, nodes, names).values for of_selector in samples.oldest]
+    """A reading for every node, and the series of no node.
+
+    `nodes`: their creation times; `expected`: the number of nodes of the cluster that have the resource, None: these
+    are all; `coverage`: the least share (0..1) of the window between its oldest and its newest sample; other arguments
+    in seconds.
+    """
+    means = by_node(samples.mean, nodes, names, expected)
+    newest = [by_node(of_selector, nodes, names, expected).values for of_selector in samples.newest]
+    oldest = [by_node(of_selector, nodes, names, expected).values for of_selector in samples.oldest]
 
     def reading(node: str, created_at: float) -> FurtherReading:
         # With several selectors, the value is as old as the oldest of them, and covered as far as each of them. One
@@ -126,10 +135,10 @@ def single_amount(values: Sequence[float]) -> tuple[float | None, str]:
 
 
 def capacities(
-    samples: Iterable[Sample], nodes: Mapping[str, float], names: NodeNames
+    samples: Iterable[Sample], nodes: Mapping[str, float], names: NodeNames, *, expected: int | None = None
 ) -> dict[str, tuple[float | None, str]]:
     """The capacity of every node, or None and why it is unknown."""
-    known = by_node(samples, nodes, names).values
+    known = by_node(samples, nodes, names, expected).values
 
     def capacity(node: str) -> tuple[float | None, str]:
         amount, why = single_amount(known.get(node, ()))

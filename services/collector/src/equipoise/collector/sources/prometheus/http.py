@@ -23,6 +23,10 @@ from equipoise.runtime.process.failure_reason import failure_reason
 CONNECT_TIMEOUT = 3.05
 """Seconds; a little above a multiple of 3, the time after which TCP sends its first packet again."""
 
+MAX_URL = 8_000
+"""Characters. Proxies refuse longer URLs, and Prometheus those of a megabyte. A query that names thousands of nodes is
+sent as a form."""
+
 _CHUNK_BYTES = 2**16
 
 _BUSY = frozenset({429, 502, 503, 504})
@@ -70,7 +74,7 @@ class BoundedAdapter(HTTPAdapter):
         """Raises SourceError for another status than 200, too many bytes and too many seconds."""
         deadline = self._clock.monotonic() + self._settings.timeout
         options = {**options, "stream": True, "timeout": (CONNECT_TIMEOUT, self._settings.timeout)}
-        response = super().send(request, **options)
+        response = super().send(_as_form(request) if len(request.url or "") > MAX_URL else request, **options)
         try:
             body = self._body(response, deadline)
         finally:
@@ -90,6 +94,16 @@ class BoundedAdapter(HTTPAdapter):
                 raise QueryTooLarge(f"the response took longer than {timeout} (prometheus.timeout)")
             body.write(chunk)
         return body.getvalue()
+
+
+def _as_form(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """The same query, with its parameters in the body."""
+    form = request.copy()
+    form.method = "POST"
+    form.url, _, parameters = str(request.url).partition("?")
+    form.headers["Content-Type"] = "application/x-www-form-urlencoded"
+    form.prepare_body(parameters, None)
+    return form
 
 
 def _refused(status: int, body: bytes, is_authenticated: bool) -> SourceError:

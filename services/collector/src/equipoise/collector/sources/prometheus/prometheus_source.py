@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.collector.decisions.pressure.pressure_query import PressureQuery
 from equipoise.collector.decisions.profiles import PROFILES
-from equipoise.collector.decisions.profiles.query_profile import Matchers, MemoryKind
+from equipoise.collector.decisions.profiles.query_profile import Matchers, MemoryKind, NoneOf
 from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.sources import MetricSource
@@ -83,15 +83,19 @@ class PrometheusSource:
         )
 
     def _samples(self, result: Any, query: MetricQuery) -> list[Sample]:
+        if query.aggregate == "pods":  # a search for labels, which must not miss series without one
+            return vector(result, "node", self._labels, unnamed=True)
         parse = spacings if query.aggregate == "spacing" else vector
-        return parse(result, "node" if query.aggregate == "pods" else query.subject, self._labels)
+        return parse(result, query.subject, self._labels)
 
     def _promql(self, query: MetricQuery) -> str | None:
         usage = self._usage[query.resource].get(query.subject)
         if usage is None:
             return None
         jobs = getattr(self._settings.jobs, f"{query.subject}s") or query.jobs
-        nodes = {} if query.nodes is None else {query.nodes.label: query.nodes.values}
+        nodes: Matchers = {}
+        if (chosen := query.nodes) is not None:
+            nodes = {chosen.label: NoneOf(chosen.values) if chosen.excluded else chosen.values}
         matchers: Matchers = {**nodes, **({"job": jobs} if jobs else {}), **self._settings.matchers}
         promql = usage.promql(query, matchers)
         # Two results for nodes in the user's own PromQL may name a node by different labels: they cannot be matched.

@@ -24,13 +24,19 @@ class PrometheusPromql:
         self._labels: dict[tuple[str, ...], LabelCache] = {}
 
     async def samples(
-        self, promql: str, subject: Subject, *, at: float, node_labels: Sequence[str] | None = None
+        self,
+        promql: str,
+        subject: Subject,
+        *,
+        at: float,
+        node_labels: Sequence[str] | None = None,
+        unnamed: bool = False,
     ) -> list[Sample]:
         labels = tuple(self.node_labels if node_labels is None else node_labels)
         cache = self._labels.setdefault(labels, LabelCache(labels))
         cache.rotate(self._clock.monotonic())
         return await self._client.query(
-            promql, lambda document: vector(result_of(document, "vector"), subject, cache), at=at
+            promql, lambda document: vector(result_of(document, "vector"), subject, cache, unnamed=unnamed), at=at
         )
 
     def close(self) -> None:

@@ -90,12 +90,13 @@ def time_of(result: Any) -> float:
     return value
 
 
-def vector(result: Any, subject: Subject, labels: "LabelCache") -> list[Sample]:
-    """Samples of an instant vector. Elements without a name (of node, or of namespace and pod) are left out."""
+def vector(result: Any, subject: Subject, labels: "LabelCache", *, unnamed: bool = False) -> list[Sample]:
+    """Samples of an instant vector. Elements without a name (of node, or of namespace and pod) are left out, unless
+    `unnamed`."""
     return [
         _sample(series, subject, _instant(element))
         for element in elements(result)
-        if (series := labels.of(element, subject)) is not None
+        if (series := labels.of(element, subject, unnamed=unnamed)) is not None
     ]
 
 
@@ -171,11 +172,11 @@ class LabelCache:
             self._old, self._recent, self._rotated_at = self._recent, {}, now
             self._origins = {}
 
-    def of(self, element: Element, subject: Subject) -> _SeriesLabels | None:
-        """The labels of a series; None when they do not identify its node or pod."""
+    def of(self, element: Element, subject: Subject, *, unnamed: bool = False) -> _SeriesLabels | None:
+        """The labels of a series; None when they do not identify its node or pod, unless `unnamed`."""
         series = self._labels(element.metric)
-        if series is None:
-            return None
+        if series is None or unnamed:
+            return series
         identified = series.of_node.node if subject == "node" else series.namespace and series.pod
         return series if identified else None
 
