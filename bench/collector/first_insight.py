@@ -17,6 +17,7 @@ from bench.memory import peak_mb, resident_mb
 from bench.output import progress, report
 from equipoise.cli.cluster_access.kubeconfig import ClusterName
 from equipoise.cli.cluster_now.reading import connected, evaluation_settings, read_cluster
+from equipoise.cli.progress import Activity
 from equipoise.cli.report.now.figures import now_report
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
@@ -85,7 +86,7 @@ async def measure(nodes: int, pods: int, spacing: int, url: str) -> None:
         at, begun = name, now
 
     started = begun
-    async with connected(kube, settings, clock, step, profile=None) as connection:
+    async with connected(kube, settings, clock, Activity("connecting", step), profile=None) as connection:
         found = await read_cluster(connection, days=True)
         step("planning")
         name = ClusterName(context="bench", cluster="bench", server="https://bench")

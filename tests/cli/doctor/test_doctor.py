@@ -59,6 +59,7 @@ from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding
 from equipoise.cli.doctor.run import diagnose, show
 from equipoise.cli.effective.trust import permitted_moves
 from equipoise.cli.prepare.created_objects import DISCOVERED
+from equipoise.cli.progress import Activity
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.decisions.validation.nodes import NodeReading
 from equipoise.collector.decisions.validation.usage import Reason, UnknownUsage
@@ -668,6 +669,24 @@ def test_an_unreadable_entry_is_a_warning(text: str) -> None:
 
 
 # all together
+
+
+async def test_the_checks_that_have_not_ended_are_shown() -> None:
+    """Some take two minutes with a slow Prometheus."""
+    texts: list[str] = []
+    answer = asyncio.Event()
+
+    async def slow(_: Environment) -> list[Finding]:
+        await answer.wait()
+        return []
+
+    async def fast(_: Environment) -> list[Finding]:
+        asyncio.get_running_loop().call_soon(answer.set)
+        return []
+
+    environment = Environment(settings=AllSettings(), clock=SystemClock(), kube=KubeError(0, "NoCluster", "none"))
+    await diagnose(environment, {"slow": slow, "fast": fast}, Activity("connecting", texts.append))
+    assert ["connecting", "0 of 2 checks, waiting for slow, fast", "1 of 2 checks, waiting for slow"] == texts
 
 
 async def test_a_failing_check_does_not_affect_other_checks() -> None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from equipoise.cli.progress import shown_activity
 from equipoise.contracts.bus.channels import CHANNELS
 from equipoise.contracts.bus.decoding import TolerantDecoder, plausible
 from equipoise.contracts.bus.streams import stream_of
@@ -34,6 +35,7 @@ async def send_request(
     errors = BusErrors(SystemClock())
     try:
         async with (
+            shown_activity("waiting for the answer of a service"),
             asyncio.timeout(timeout),
             connect(server, "tap", clock=SystemClock(), errors=errors, ends_when_refused=True) as bus,
         ):

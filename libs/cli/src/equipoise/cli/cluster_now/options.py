@@ -1,5 +1,6 @@
 """The options of the commands that read the cluster once, and the connection that they give."""
 
+import asyncio
 import os
 import shlex
 from collections.abc import AsyncIterator
@@ -14,17 +15,22 @@ from equipoise.cli.bus.access import up_of
 from equipoise.cli.cluster_access.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.cluster_now.reading import ClusterSources, connected
 from equipoise.cli.effective.installed import installed_settings, with_installed
+from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.options import ClusterOptions
+from equipoise.cli.progress import Activity, shown_activity
 from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.prometheus.profiles import configured_profile
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
-from equipoise.cli.terminal import VisibleConsole
+from equipoise.cli.terminal import VisibleConsole, duration
 from equipoise.cli.up.services_settings import settings_beside
 from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
+
+LONGEST_READING = 600.0
+"""Seconds that one reading of the cluster may take."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,18 +117,35 @@ async def reading(options: NowOptions, profile: str | None = None) -> AsyncItera
     configure_logging(Logging(level="error"), options.cluster.command)
     settings, configured = options.settings()
     clock, console = SystemClock(), VisibleConsole(stderr=True)
-    with console.status("connecting") as status:
-        async with connect_kube(settings.shared.kubernetes, options.cluster.command, clock) as kube:
-            in_pod = not settings.shared.kubernetes.kubeconfig
-            note = partial(console.print, soft_wrap=True)
-            if options.cluster.configuration is None and configured is None:
-                settings, configured = _as_it_runs(options, settings)
-                if configured is None:
-                    settings, configured = await _as_installed(options, settings, kube)
-            reaching = reached_prometheus(settings.collector.prometheus, kube, in_pod=in_pod, note=note)
-            async with reaching as prometheus:
-                collector = msgspec.structs.replace(settings.collector, source="prometheus", prometheus=prometheus)
-                settings = msgspec.structs.replace(settings, collector=collector)
-                opened = connected(kube, settings, clock, status.update, profile=profile or configured)
-                async with opened as sources:
-                    yield sources
+    note = partial(console.print, soft_wrap=True)
+    async with (
+        shown_activity("connecting", console) as activity,
+        limited_reading(activity),
+        connect_kube(settings.shared.kubernetes, options.cluster.command, clock) as kube,
+    ):
+        in_pod = not settings.shared.kubernetes.kubeconfig
+        if options.cluster.configuration is None and configured is None:
+            settings, configured = _as_it_runs(options, settings)
+            if configured is None:
+                settings, configured = await _as_installed(options, settings, kube)
+        reaching = reached_prometheus(settings.collector.prometheus, kube, in_pod=in_pod, note=note)
+        async with reaching as prometheus:
+            collector = msgspec.structs.replace(settings.collector, source="prometheus", prometheus=prometheus)
+            settings = msgspec.structs.replace(settings, collector=collector)
+            opened = connected(kube, settings, clock, activity, profile=profile or configured)
+            async with opened as sources:
+                yield sources
+
+
+@asynccontextmanager
+async def limited_reading(activity: Activity, seconds: float = LONGEST_READING) -> AsyncIterator[None]:
+    """Ends a reading that takes too long. Raises CommandFailed."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise CommandFailed(
+            f"not finished within {duration(seconds)}, while {activity.text} (queries answered before: "
+            f"{activity.answered_before}). `equipoise doctor prometheus` states how long the simplest query takes: "
+            "check the CPU and memory of Prometheus, and what else queries it"
+        ) from None

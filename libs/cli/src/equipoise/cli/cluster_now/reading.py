@@ -1,6 +1,6 @@
 """Reads the snapshot of the cluster that a descheduler would evaluate. It is measured as the collector measures."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -8,7 +8,9 @@ import msgspec
 from equipoise.cli.cluster_now.objects import ListedObjects, list_nodes_and_pods
 from equipoise.cli.cluster_now.open_moves import OpenMoves, before_its_move, open_moves
 from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.progress import Activity
 from equipoise.cli.prometheus.access import PROMETHEUS_OPTION
+from equipoise.cli.prometheus.counted_source import CountedPromql, CountedSource
 from equipoise.cli.prometheus.profiles import best_profile, match_profiles, no_profile_problem
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
@@ -19,7 +21,7 @@ from equipoise.collector.settings import WHOLE_CLUSTER, CollectorSettings, Prome
 from equipoise.collector.shell.further_measurement import FurtherMeasurement
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.profile_learning import ProfileLearning
-from equipoise.collector.sources import PromqlSource, open_promql_source
+from equipoise.collector.sources import MetricSource, PromqlSource, open_promql_source
 from equipoise.collector.sources.prometheus.http import Refused
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.placement import ClusterPlacement
@@ -34,9 +36,6 @@ from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.process.clock import Clock
 
 ORDER = {"epoch": 1, "sequence": 1}
-
-Progress = Callable[[str], None]
-"""A function that receives a text about the next step."""
 
 
 class ClusterNow(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +64,7 @@ class ClusterNow(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterSources(msgspec.Struct, frozen=True, kw_only=True):
     """The sources of a reading. `profile_detected`: whether the profile was detected, not configured."""
 
-    source: PrometheusSource
+    source: MetricSource
     promql: PromqlSource | None = None
     """The source of further resources; None if there are none."""
 
@@ -74,40 +73,43 @@ class ClusterSources(msgspec.Struct, frozen=True, kw_only=True):
     settings: AllSettings
     profile_detected: bool
     clock: Clock
-    progress: Progress
+    activity: Activity
 
 
 @asynccontextmanager
 async def connected(
-    kube: Kube, settings: AllSettings, clock: Clock, progress: Progress, *, profile: str | None
+    kube: Kube, settings: AllSettings, clock: Clock, activity: Activity, *, profile: str | None
 ) -> AsyncIterator[ClusterSources]:
     """The sources of a reading: the listed objects and Prometheus. `profile`: the configured profile; None: detect it.
 
     Raises CommandFailed if permissions are missing, Prometheus cannot be queried, or no profile fits.
     """
-    progress("reading nodes and pods from the API server")
+    activity.begin("reading nodes and pods from the API server")
     volumes = settings.shared.protection.persistent_volumes
     objects = await list_nodes_and_pods(kube, settings.descheduler.workloads, volumes=volumes)
     moves = await open_moves(kube, settings.shared.kubernetes.namespace)
     prometheus, memory = settings.collector.prometheus, settings.shared.load.memory
-    if profile is None:
-        progress("detecting the metrics of Prometheus")
-        profile = await detected_profile(settings.collector, settings.shared.load, objects.watched.nodes, clock)
-        detected, prometheus = True, msgspec.structs.replace(prometheus, profile=profile)
-    else:
-        detected = False
+    detected = profile is None
+    if detected:
+        activity.begin("detecting the metrics of Prometheus")
+        profile = await detected_profile(
+            settings.collector, settings.shared.load, objects.watched.nodes, clock, activity
+        )
+        prometheus = msgspec.structs.replace(prometheus, profile=profile)
     collector = msgspec.structs.replace(settings.collector, prometheus=prometheus)
-    source = PrometheusSource(prometheus, memory=memory, clock=clock)
-    promql = open_promql_source(collector, settings.shared.load, clock)
+    source = CountedSource(PrometheusSource(prometheus, memory=memory, clock=clock), activity)
+    opened = open_promql_source(collector, settings.shared.load, clock)
+    promql = None if opened is None else CountedPromql(opened, activity)
     try:
-        await source.time()
+        if not detected:
+            await source.time()
     except SourceError as error:
         source.close()
         raise PrometheusUnusable(prometheus, error) from None
     try:
         yield ClusterSources(
             source=source, promql=promql, objects=objects, moves=moves, profile_detected=detected, clock=clock,
-            progress=progress, settings=msgspec.structs.replace(settings, collector=collector),
+            activity=activity, settings=msgspec.structs.replace(settings, collector=collector),
         )  # fmt: skip
     finally:
         source.close()
@@ -128,11 +130,17 @@ class PrometheusUnusable(CommandFailed):
         )
 
 
-async def detected_profile(settings: CollectorSettings, load: LoadSettings, nodes: Sequence[Node], clock: Clock) -> str:
+async def detected_profile(
+    settings: CollectorSettings,
+    load: LoadSettings,
+    nodes: Sequence[Node],
+    clock: Clock,
+    activity: Activity | None = None,
+) -> str:
     """The profile that fits Prometheus. Raises PrometheusUnusable, and CommandFailed if no profile fits."""
     prometheus = settings.prometheus
     try:
-        matches = await match_profiles(settings, nodes, load=load, clock=clock)
+        matches = await match_profiles(settings, nodes, load=load, clock=clock, activity=activity)
     except SourceError as error:
         raise PrometheusUnusable(prometheus, error) from None
     best = best_profile(matches)
@@ -156,7 +164,7 @@ async def read_cluster(
     Raises CommandFailed if nothing can be measured.
     """
     settings, load = connection.settings.collector, connection.settings.shared.load
-    clock, progress = connection.clock, connection.progress
+    clock, activity = connection.clock, connection.activity
     placement = placement_of(settings, load, connection.objects, connection.moves, clock.now())
     measurement = Measurement(
         settings=settings, load=load, source=connection.source, placement=placement, clock=clock,
@@ -167,16 +175,16 @@ async def read_cluster(
     )
     for window in windows:
         if window != load.shortest:
-            progress(f"measuring the last {window.name}")
+            activity.begin(f"measuring the last {window.name}")
             await measurement.round(window)
             await further.round(window)
     if settings.profile.enabled and days:
         # The first round finds the scrape interval, without which no profile is measured.
         await measurement.round(load.shortest)
         learning = ProfileLearning(settings=settings, load=load, measurement=measurement, clock=clock)
-        await _measure_days(learning, progress)
+        await _measure_days(learning, activity)
     # The shortest window is measured last, so that its samples are new when they are evaluated.
-    progress(f"measuring the last {load.shortest.name}")
+    activity.begin(f"measuring the last {load.shortest.name}")
     if load.resources:
         await measurement.round(load.shortest)  # it finds the difference of clocks
         await further.round(load.shortest)
@@ -203,11 +211,11 @@ def placement_of(
     return placement
 
 
-async def _measure_days(learning: ProfileLearning, progress: Progress) -> None:
+async def _measure_days(learning: ProfileLearning, activity: Activity) -> None:
     """Measure every hour of the past day, newest first, until Prometheus refuses one."""
     for number in range(SLOTS):
         slot = learning.next_slot()
-        progress(f"measuring the past day of workloads: hour {number + 1} of {SLOTS}")
+        activity.begin(f"measuring the past day of workloads: hour {number + 1} of {SLOTS}")
         if slot is None or await learning.measure(slot):
             return
 

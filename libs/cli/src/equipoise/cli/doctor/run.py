@@ -23,9 +23,10 @@ from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import Settings
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.options import BusOptions, Output
+from equipoise.cli.progress import Activity, shown_activity
 from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
-from equipoise.cli.terminal import print_result
+from equipoise.cli.terminal import listed, print_result
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.bus.nats.connection import CommandNats
@@ -37,6 +38,9 @@ from equipoise.runtime.process.logging import configure_logging
 
 CHECK_TIMEOUT = 120.0
 """Seconds that one check may take."""
+
+MAX_RUNNING = 3
+"""The number of checks that are named while they run."""
 
 URL_SETTINGS = {"prometheus": "collector.prometheus.url", "load-watcher": "collector.loadWatcher.url"}
 """The setting with the URL of each source of metrics."""
@@ -92,6 +96,7 @@ async def run_doctor(
     configure_logging(Logging(level="error"), "doctor")
     clock = SystemClock()
     async with AsyncExitStack() as stack:
+        activity = await stack.enter_async_context(shown_activity("connecting"))
         no_cluster = KubeError(0, "NoCluster", cluster_problem)
         environment = Environment(
             settings=settings, clock=clock, kube=no_cluster, services_nats=services_nats, file=file
@@ -109,7 +114,7 @@ async def run_doctor(
         await _read_effective(environment, prometheus_url)
         if not isinstance(environment.kube, KubeError) and not environment.unconfirmed_url:
             await _reach_prometheus(environment, stack, find=find_prometheus)
-        diagnosis = await diagnose(environment, checks)
+        diagnosis = await diagnose(environment, checks, activity)
     print_result(diagnosis, show, output=output)
     return diagnosis.healthy
 
@@ -209,9 +214,25 @@ def _note(text: str) -> None:
     click.echo(text, err=True)
 
 
-async def diagnose(environment: Environment, checks: Mapping[str, Check] = CHECKS) -> Diagnosis:
-    """The findings of every check, in the order of the table."""
-    results = await asyncio.gather(*(_result(check, environment) for check in checks.values()))
+async def diagnose(
+    environment: Environment, checks: Mapping[str, Check] = CHECKS, activity: Activity | None = None
+) -> Diagnosis:
+    """The findings of every check, in the order of the table. `activity`: shows which checks have not ended."""
+    running = dict.fromkeys(checks)
+
+    def show_running() -> None:
+        if activity is not None and running:
+            ended = len(checks) - len(running)
+            activity.begin(f"{ended} of {len(checks)} checks, waiting for {listed(list(running), MAX_RUNNING)}")
+
+    async def result(name: str, check: Check) -> list[Finding]:
+        findings = await _result(check, environment)
+        del running[name]
+        show_running()
+        return findings
+
+    show_running()
+    results = await asyncio.gather(*(result(name, check) for name, check in checks.items()))
     findings = [
         msgspec.structs.replace(finding, check=name)
         for name, found in zip(checks, results, strict=True)

@@ -8,6 +8,8 @@ from typing import Any, get_args
 import msgspec
 
 from equipoise.cli.effective.text import setting_at
+from equipoise.cli.progress import Activity
+from equipoise.cli.prometheus.counted_source import CountedSource
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.collector.decisions.interval_pods import interval_pods
 from equipoise.collector.decisions.node_names import NodeNames, node_names, texts_of
@@ -236,9 +238,10 @@ async def match_profiles(
     load: LoadSettings,
     clock: Clock,
     without: Collection[str] = (),
+    activity: Activity | None = None,
 ) -> dict[str, ProfileMatch]:
     """The match of every profile that measures `load.memory`, except `custom`, whose queries are not known, and those
-    of `without`.
+    of `without`. `activity`: counts the queries.
 
     Stops after a profile that measures pods and all nodes, each node by a target of its own: no other can be better.
     Raises SourceError if Prometheus does not respond.
@@ -248,7 +251,8 @@ async def match_profiles(
         if name == "custom" or name in without or load.memory not in _profile(name).memory:
             continue
         changed = msgspec.structs.replace(settings.prometheus, profile=name, custom=CustomQueries())
-        source = PrometheusSource(changed, memory=load.memory, clock=clock)
+        opened = PrometheusSource(changed, memory=load.memory, clock=clock)
+        source = opened if activity is None else CountedSource(opened, activity)
         try:
             await source.time()
             matches[name] = match = await match_profile(source, nodes, load, settings.scrape_interval)

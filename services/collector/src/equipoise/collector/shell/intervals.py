@@ -65,12 +65,15 @@ async def _find_machines(
     """The size of the machine that each node's exporter measures: for a node in a container, it may be the machine
     around it. Resources that cannot be queried are left out."""
     queries = [MetricQuery(subject="node", resource=name, aggregate="size", length=0.0, at=at) for name in RESOURCES]
+    supported = [query for query in queries if not source.unsupported(query)]
+    results = await asyncio.gather(*map(source.query, supported), return_exceptions=True)
     machines: dict[ResourceName, dict[str, float]] = {}
-    for query in queries:
-        if not source.unsupported(query):
-            with suppress(SourceError):
-                samples = await source.query(query)
-                machines[query.resource] = machine_sizes(samples, names, before.get(query.resource, {}))
+    for query, result in zip(supported, results, strict=True):
+        if isinstance(result, SourceError):
+            continue
+        if isinstance(result, BaseException):
+            raise result
+        machines[query.resource] = machine_sizes(result, names, before.get(query.resource, {}))
     return machines
 
 
@@ -81,10 +84,11 @@ async def find_pod_intervals(
 
     `pods`: `interval_pods` of each node; without any, only the series are determined.
     """
-    of_containers = await _pods_by_node(source, "containers", at)
-    intervals = ScrapeIntervals(pod_series="any" if of_containers else "pods")
     queries = _spacings(source, "pod", shortest, at) if pods else []
-    shown = [*await _pods_by_node(source, "pods", at), *of_containers] if queries else []
+    series: list[PodSeries] = ["containers", "pods"] if queries else ["containers"]
+    of_containers, *of_pods = await asyncio.gather(*(_pods_by_node(source, name, at) for name in series))
+    intervals = ScrapeIntervals(pod_series="any" if of_containers else "pods")
+    shown = [*chain.from_iterable(of_pods), *of_containers] if queries else []
     scrapes = choose_scrapes(shown, names, {})
     for query in queries if shown else []:
         samples: list[Sample] = []
@@ -111,11 +115,12 @@ async def find_pod_intervals(
 async def _pods_by_node(source: MetricSource, series: PodSeries, at: float) -> list[Sample]:
     """The number of pods that these series show, by resource, node and scrape; empty if the source has no such
     query."""
-    counts: list[Sample] = []
-    for resource in RESOURCES:  # some charts keep the series of one resource only
-        query = MetricQuery(subject="pod", resource=resource, aggregate="pods", pod_series=series, length=0.0, at=at)
-        counts += [] if source.unsupported(query) else await source.query(query)
-    return counts
+    queries = (  # some charts keep the series of one resource only
+        MetricQuery(subject="pod", resource=resource, aggregate="pods", pod_series=series, length=0.0, at=at)
+        for resource in RESOURCES
+    )
+    counts = await asyncio.gather(*(source.query(query) for query in queries if not source.unsupported(query)))
+    return list(chain.from_iterable(counts))
 
 
 @dataclass(kw_only=True)

@@ -23,7 +23,7 @@ async def run_report_now(options: NowOptions, *, as_json: bool) -> None:
         used = windows_used(chosen, evaluation.load.shortest.name)
         windows = tuple(window for window in evaluation.load.windows if window.name in used)
         now = await read_cluster(sources, windows=windows, days=True)
-        sources.progress("planning")
+        sources.activity.begin("planning")
         prometheus = sources.settings.collector.prometheus
         report = now_report(
             now,
