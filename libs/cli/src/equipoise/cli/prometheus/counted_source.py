@@ -47,9 +47,16 @@ class CountedPromql:
         return self._source.node_labels
 
     async def samples(
-        self, promql: str, subject: Subject, *, at: float, node_labels: Sequence[str] | None = None
+        self,
+        promql: str,
+        subject: Subject,
+        *,
+        at: float,
+        node_labels: Sequence[str] | None = None,
+        unnamed: bool = False,
     ) -> list[Sample]:
-        return await self._activity.count(self._source.samples(promql, subject, at=at, node_labels=node_labels))
+        samples = self._source.samples(promql, subject, at=at, node_labels=node_labels, unnamed=unnamed)
+        return await self._activity.count(samples)
 
     def close(self) -> None:
         self._source.close()
