@@ -6,11 +6,16 @@ import json
 import logging
 import random
 import time
+from contextlib import suppress
+from itertools import pairwise
+from statistics import median
 
+import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
 from bench import clusters
+from equipoise.binder.decisions.destination_check import LARGEST_BATCH, destination_search, refused_by_filters
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
 from equipoise.binder.decisions.limits.evictions_per_namespace import EvictionsPerNamespace
@@ -20,14 +25,16 @@ from equipoise.binder.decisions.limits.unusual_rate import UnusualRate
 from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import create_ledger
+from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec, Namespace
-from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, OwnerReference
-from equipoise.contracts.kubernetes.objects.pod import Pod, PodSpec, PodStatus
+from equipoise.contracts.kubernetes.objects.metadata import Condition, ObjectMeta, OwnerReference, ResourceRequirements
+from equipoise.contracts.kubernetes.objects.pod import Container, Pod, PodSpec, PodStatus
 from equipoise.contracts.kubernetes.objects.workload import WorkloadObject, WorkloadSpec, WorkloadStatus
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
@@ -40,6 +47,8 @@ from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.runtime.process.lifecycle import Runtime
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.volumes import Volumes
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -146,6 +155,37 @@ async def measure(intents: int, nodes: int, pods: int = 0) -> dict[str, float]:
         "intents": intents, "nodes": nodes, "evicted": evicted, "intents_per_second": round(intents / seconds, 1),
         "cpu_milliseconds_each": 1e3 * cpu / intents,
     }  # fmt: skip
+
+
+def measure_search(nodes: int, pods: int) -> dict[str, float]:
+    """CPU time of a search for a node that takes a replacement, if all are too hot for it, and of its longest step."""
+    generator, now, load = random.Random(1), 1_800_000_000.0, LoadSettings()
+    cluster = ClusterState(load)
+    for number in range(nodes):
+        placement = msgspec.structs.replace(clusters.placement(number, pods, now, generator), ready_since=0.0)
+        cluster.on_placement(placement, now)
+        cluster.on_utilization(clusters.utilization(placement, now, generator), now)
+    source, target, *_ = cluster.nodes
+    spec = PodSpec(containers=[Container(resources=ResourceRequirements(requests={"cpu": "10m"}))])
+    pod = PodInfo(Pod(metadata=ObjectMeta(name="web", namespace="shop", uid="web"), spec=spec))
+    totals, longest = [], []
+    for _ in range(5):
+        refusals = [refused_by_filters(pod, cluster.snapshot, Volumes())]
+        search = destination_search(
+            source, target, Resources(cpu=1_000.0), cluster.nodes, refusals,
+            usage_of=pod_usage(cluster.workloads, load=load, now=now), load=load, thresholds=Thresholds(), now=now,
+            skew=0.0,
+        )  # fmt: skip
+        times = [time.process_time()]
+        with suppress(StopIteration):
+            while True:
+                next(search)
+                times.append(time.process_time())
+        times.append(time.process_time())
+        assert len(times) > nodes / LARGEST_BATCH  # all nodes were examined
+        totals.append(times[-1] - times[0])
+        longest.append(max(later - earlier for earlier, later in pairwise(times)))
+    return {"a pod that no node takes, ms": 1e3 * median(totals), "its longest step, ms": 1e3 * median(longest)}
 
 
 def main() -> None:

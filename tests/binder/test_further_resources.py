@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement
 
-from equipoise.binder.decisions.destination_check import no_destination
+from equipoise.binder.decisions.destination_check import concluded, destination_search
 from equipoise.binder.state.cluster_state import NodeState
 from equipoise.contracts.configuration.settings import FurtherResource, FurtherThresholds, LoadSettings, Thresholds
 from equipoise.contracts.load.demand import pod_usage
@@ -37,17 +37,19 @@ def a_node(name: str, sends: float | None, *, age: float = 5.0, has: bool = True
 
 
 def why(*nodes: NodeState, load: LoadSettings = LOAD) -> str:
-    obstacle = no_destination(
-        "node-a",
-        "node-b",
-        SENDS,
-        {node.placement.node: node for node in nodes},
-        [],
-        usage_of=pod_usage({}, load=load, now=NOW),
-        load=load,
-        thresholds=THRESHOLDS,
-        now=NOW,
-        skew=0.0,
+    obstacle = concluded(
+        destination_search(
+            "node-a",
+            "node-b",
+            SENDS,
+            {node.placement.node: node for node in nodes},
+            [],
+            usage_of=pod_usage({}, load=load, now=NOW),
+            load=load,
+            thresholds=THRESHOLDS,
+            now=NOW,
+            skew=0.0,
+        )
     )
     return "" if obstacle is None else obstacle.why
 

@@ -10,7 +10,7 @@ from descheduler.cluster_states import WINDOWS, a_cluster, a_loaded_node, a_node
 from descheduler.cluster_states import a_pod as a_movable_pod
 from descheduler.snapshots import a_pod, a_snapshot, evaluation_settings
 
-from equipoise.binder.decisions.destination_check import no_destination
+from equipoise.binder.decisions.destination_check import concluded, destination_search
 from equipoise.binder.state.cluster_state import NodeState
 from equipoise.cli.cluster_now.nodes import nodes_now
 from equipoise.cli.cluster_now.spread import spread_of
@@ -109,11 +109,11 @@ def test_production_pods_that_terminate_count_for_targets(cores: float, targets:
 
 
 def no_node(*nodes: NodeState) -> str:
-    found = no_destination(
+    found = concluded(destination_search(
         "node-c", "node-a", Resources(cpu=1.0, memory=GIB), {node.placement.node: node for node in nodes}, [],
         usage_of=pod_usage({}, load=LOAD, now=NOW), load=LOAD,
         thresholds=Thresholds(high=ResourceThresholds(cpu=65)), now=NOW, skew=0.0,
-    )  # fmt: skip
+    ))  # fmt: skip
     return "" if found is None else found.why
 
 

@@ -19,8 +19,10 @@ from builders import (
 from scheduling.pods import a_pod
 
 from equipoise.binder.decisions.destination_check import (
+    LARGEST_BATCH,
     Obstacle,
-    no_destination,
+    concluded,
+    destination_search,
     refused_by_filters,
     source_refusal,
 )
@@ -61,17 +63,19 @@ def obstacle(
     snapshot = ClusterSnapshot()
     for node in nodes:
         put_placement(snapshot, node.placement)
-    return no_destination(
-        "node-a",
-        intended,
-        reduction,
-        {node.placement.node: node for node in nodes},
-        [refused_by_filters(pod, snapshot, Volumes())],
-        usage_of=pod_usage({each.workload: each for each in workloads}, load=LOAD, now=NOW),
-        load=LOAD,
-        thresholds=Thresholds(high=ResourceThresholds(cpu=65), pressure=pressure),
-        now=NOW,
-        skew=0.0,
+    return concluded(
+        destination_search(
+            "node-a",
+            intended,
+            reduction,
+            {node.placement.node: node for node in nodes},
+            [refused_by_filters(pod, snapshot, Volumes())],
+            usage_of=pod_usage({each.workload: each for each in workloads}, load=LOAD, now=NOW),
+            load=LOAD,
+            thresholds=Thresholds(high=ResourceThresholds(cpu=65), pressure=pressure),
+            now=NOW,
+            skew=0.0,
+        )
     )
 
 
@@ -105,13 +109,38 @@ def test_other_nodes_are_examined_only_if_the_target_is_refused(cpu: float) -> N
         examined.extend(node.placement.node for node in batch)
         return {}
 
-    found = no_destination(
+    found = concluded(destination_search(
         "node-a", "node-b", REDUCTION, nodes, [refused], usage_of=pod_usage({}, load=LOAD, now=NOW), load=LOAD,
         thresholds=Thresholds(high=ResourceThresholds(cpu=65)), now=NOW, skew=0.0,
-    )  # fmt: skip
+    ))  # fmt: skip
 
     assert found is None
     assert examined == ["node-b"] if cpu == 1.0 else examined[0] == "node-b" and len(examined) < 20
+
+
+def test_a_search_over_all_nodes_is_made_in_steps_between_which_nodes_may_change() -> None:
+    """In a cluster of thousands of nodes, one step would block the binder."""
+    nodes = {f"node-{number}": a_node(f"node-{number}", cpu=9.0) for number in range(3_000)}
+    examined = list[int]()
+
+    def refused(batch: Sequence[NodeState]) -> dict[str, str]:
+        examined.append(len(batch))
+        return {}
+
+    search = destination_search(
+        "node-a", "node-0", REDUCTION, nodes, [refused], usage_of=pod_usage({}, load=LOAD, now=NOW), load=LOAD,
+        thresholds=Thresholds(high=ResourceThresholds(cpu=65)), now=NOW, skew=0.0,
+    )  # fmt: skip
+    for _ in range(3):
+        next(search)
+    del nodes["node-2999"]
+    nodes["new"] = a_node("new", cpu=1.0)
+    found = concluded(search)
+
+    assert [1, 10, 100, LARGEST_BATCH, LARGEST_BATCH] == examined[:5]
+    assert 2_999 == sum(examined)
+    assert found is not None
+    assert found.why.startswith("no node for the replacement: node-0: its cpu load would be")
 
 
 def test_the_pods_own_node_is_no_target() -> None:

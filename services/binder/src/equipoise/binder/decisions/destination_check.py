@@ -4,7 +4,7 @@ Rules between pods (affinity, topology spread, host ports) are checked by the de
 placement on the bus has requests only, and only those of cpu, memory and the bands of reclaimed resources.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
 import msgspec
@@ -178,16 +178,24 @@ def refused_by_platform(pod: PodInfo, proven: Collection[Platform]) -> Refusals:
     return refused
 
 
+LARGEST_BATCH = 1_000
+"""Nodes that are examined in one step, which takes some 25 ms."""
+
+
 def _batches(names: Iterable[str]) -> Iterator[Sequence[str]]:
     """The first name alone, then ten times as many in each batch: most pods fit on their target, or on one of the next
     nodes."""
     remaining, size = iter(names), 1
     while batch := list(islice(remaining, size)):
         yield batch
-        size *= 10
+        size = min(10 * size, LARGEST_BATCH)
 
 
-def no_destination(
+DestinationSearch = Generator[None, None, Obstacle | None]
+"""A search that yields after each step. Most end in the first one."""
+
+
+def destination_search(
     source: str,
     target: str,
     reduction: Resources,
@@ -200,12 +208,12 @@ def no_destination(
     thresholds: Thresholds,
     now: float,
     skew: float,
-) -> Obstacle | None:
+) -> DestinationSearch:
     """Why the pod fits on no node but `source` without making it too hot; None when it fits on one.
 
     `reduction`: the load that moves with the pod. The intended `target` is checked first, and its reason is returned.
-    `nodes`: all nodes, by name. `refusals`: the last one of them that refuses a node has the reason. `usage_of`: see
-    `predicted_load`.
+    `nodes`: all nodes, by name, which may change between two steps. `refusals`: the last one of them that refuses a
+    node has the reason. `usage_of`: see `predicted_load`.
     """
     source_node = nodes.get(source)
     source_load = _load_to_leave(source_node, usage_of, load, now, skew) if source_node is not None else None
@@ -227,19 +235,33 @@ def no_destination(
             return Obstacle(why=f"{too_hot.why}, with pods that are not measured yet", unknown=True)
         return too_hot
 
+    def others() -> Iterator[str]:
+        yield from [name for name in nodes if name not in (source, target)]
+
     first = None
-    others = (name for name in nodes if name not in (source, target))
-    for names in _batches(chain([target] if target in nodes and target != source else [], others)):
-        batch = [nodes[name] for name in names]
+    for names in _batches(chain([target] if target in nodes and target != source else [], others())):
+        batch = [nodes[name] for name in names if name in nodes]
         refused = {name: why for refusals_of in refusals for name, why in refusals_of(batch).items()}
-        for name, node in zip(names, batch, strict=True):
+        for node in batch:
+            name = node.placement.node
             found = obstacle(node, refused.get(name, ""))
             if found is None:
                 return None
             first = first or msgspec.structs.replace(found, why=f"{name}: {found.why}")
+        yield
     if first is None:
         first = Obstacle(why="no other node is known", unknown=not target_removed)
     elif target not in nodes:
         why = "the node was removed" if target_removed else "the node is unknown"
         first = Obstacle(why=f"{target}: {why}", unknown=not target_removed)
     return msgspec.structs.replace(first, why=f"no node for the replacement: {first.why}")
+
+
+def concluded(search: DestinationSearch) -> Obstacle | None:
+    """The result of a search in one step."""
+    while True:
+        try:
+            next(search)
+        except StopIteration as end:
+            result: Obstacle | None = end.value
+            return result

@@ -8,7 +8,7 @@ import structlog
 
 from equipoise.binder.decisions.destination_check import (
     Obstacle,
-    no_destination,
+    destination_search,
     refused_by_filters,
     refused_by_platform,
     source_refusal,
@@ -17,6 +17,7 @@ from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish, Proceed, Retry, retry_while_fresh
 from equipoise.binder.decisions.staleness import check_age, check_epoch, check_readiness
 from equipoise.binder.decisions.surge.plan import SurgePlan, plan_of
+from equipoise.binder.shell.destination_searches import DestinationSearches
 from equipoise.binder.shell.live_reads import Unreadable, read_candidate, read_volumes
 from equipoise.binder.shell.surge_reads import read_surge_candidate
 from equipoise.binder.state.cluster_state import ClusterState
@@ -67,6 +68,7 @@ class Validation:
     def __post_init__(self) -> None:
         shared = self.shared
         self._load = shared.load
+        self._searches = DestinationSearches()
         self._rules = shared.rules
 
     async def validate(
@@ -204,7 +206,7 @@ class Validation:
             )
         except (Unreadable, ValueError) as error:
             return Obstacle(why=str(error))
-        return no_destination(
+        search = destination_search(
             intent.node,
             intent.target,
             intent.expected_reduction,
@@ -217,6 +219,7 @@ class Validation:
             now=now,
             skew=self.cluster.cycles.skew(now),
         )
+        return await self._searches.run(search)
 
 
 def _check_pod(intent: EvictionIntent, pod: Pod | None) -> Finish | None:

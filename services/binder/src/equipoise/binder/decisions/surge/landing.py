@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from equipoise.binder.decisions.destination_check import no_destination, refused_by_platform
+from equipoise.binder.decisions.destination_check import concluded, destination_search, refused_by_platform
 from equipoise.binder.state.cluster_state import ClusterState, NodeState
 from equipoise.binder.state.surge_move import SurgeMove
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
@@ -54,17 +54,19 @@ def landing_problem(
     if node != intent.target:
         known = cluster.nodes
         nodes = {name: _without(known[name], replacement) for name in (intent.node, node) if name in known}
-        obstacle = no_destination(
-            intent.node,
-            node,
-            intent.expected_reduction,
-            nodes,
-            [refused_by_platform(info, cluster.ready_platforms(move.workload, intent.node))],
-            usage_of=pod_usage(cluster.workloads, load=load, now=now),
-            load=load,
-            thresholds=thresholds,
-            now=now,
-            skew=cluster.cycles.skew(now),
+        obstacle = concluded(
+            destination_search(
+                intent.node,
+                node,
+                intent.expected_reduction,
+                nodes,
+                [refused_by_platform(info, cluster.ready_platforms(move.workload, intent.node))],
+                usage_of=pod_usage(cluster.workloads, load=load, now=now),
+                load=load,
+                thresholds=thresholds,
+                now=now,
+                skew=cluster.cycles.skew(now),
+            )
         )
         if obstacle is not None and not obstacle.unknown:
             return obstacle.why
