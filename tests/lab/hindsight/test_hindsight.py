@@ -15,7 +15,7 @@ from equipoise.lab.hindsight.hindsight_answer import (
 from equipoise.lab.hindsight.placement_problem import measured_days, placement_problem
 from equipoise.lab.hindsight.placement_search import EXPONENTS, PlacementSearch
 from equipoise.lab.hindsight.searched_placement import SearchedPlacement
-from equipoise.lab.model.trace import AntiAffinity, Trace, TraceSpreadConstraint
+from equipoise.lab.model.trace import AntiAffinity, Trace, TraceSpreadConstraint, TraceWorkload
 from equipoise.lab.replay import Replay
 from equipoise.lab.replay_plan import ReplayPlan
 from equipoise.lab.report.hindsight_table import hindsight_notes, hindsight_rows
@@ -52,6 +52,27 @@ def test_pods_that_use_their_cores_at_other_times_are_placed_together() -> None:
     assert (from_scratch.start, from_scratch.median_spread, from_scratch.unplaced) == ("scratch", 0.0, 0)
     assert found.complete
     assert len(hindsight_notes(found)) == 1
+
+
+def test_evictions_do_not_exchange_two_pods() -> None:
+    """Both nodes have room for two pods, but not for three."""
+    found = answer(changed(ONE_KIND_PER_NODE, workloads=tuple(_with_memory(ONE_KIND_PER_NODE, 14_000))))
+    exchanged = [each.median_spread for each in found.placements if each.moved and each.exchanges]
+    evicted = [each for each in found.placements if not each.exchanges]
+    assert 0.0 in exchanged
+    assert evicted
+    assert {0} == {each.moved for each in evicted}
+
+
+def test_rows_name_the_pods_that_evictions_can_move() -> None:
+    """With room for a third pod, both nodes get the same load by two moves."""
+    found = answer(changed(ONE_KIND_PER_NODE, workloads=tuple(_with_memory(ONE_KIND_PER_NODE, 10_000))))
+    assert "that of the trace, pods evicted" in {row[0] for row in hindsight_rows(found).rows}
+    assert min(each.median_spread for each in found.placements if not each.exchanges) == 0.0
+
+
+def _with_memory(trace: Trace, mib: int) -> list[TraceWorkload]:
+    return [type(each)(name=each.name, request_memory_mib=mib) for each in trace.workloads]
 
 
 def test_no_pod_moves_that_gains_less_than_the_price() -> None:

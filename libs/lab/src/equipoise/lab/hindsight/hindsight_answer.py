@@ -1,11 +1,12 @@
 """How even the load could be if all usage were known: with few pods moved, and with all pods placed anew."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 import numpy as np
 
+from equipoise.lab.hindsight.chain_search import ChainSearch
 from equipoise.lab.hindsight.first_placement import first_placement
 from equipoise.lab.hindsight.placement_problem import PlacementProblem, measured_days, placement_problem
 from equipoise.lab.hindsight.placement_search import EXPONENTS, PlacementSearch
@@ -15,6 +16,12 @@ from equipoise.lab.model.trace import Array, Trace
 
 _PRICES = (1.0, 0.5, 0.25, 0.18, 0.12, 0.08, 0.05)
 """What a moved pod has to gain, in points of the objective in each hour."""
+
+_PRICES_OF_EVICTIONS = (0.5, 0.18, 0.12, 0.08)
+"""The same without exchanges, which takes longer."""
+
+_CHAINS_PER_POD = 0.2
+"""How many chains are considered for each step of other moves."""
 
 _MOST_MOVED = 0.15
 """The share of moved pods above which no lower price is tried."""
@@ -39,6 +46,10 @@ class EvenPlacement(msgspec.Struct, frozen=True, kw_only=True):
 
     moved: int | None
     """The pods that are on another node than in the trace; None: the trace has no placement."""
+
+    exchanges: bool = True
+    """Whether two pods could change places. Without, the moves are those of evictions, in an order in which every pod
+    has room."""
 
     peak_spread: float
     median_spread: float
@@ -81,7 +92,7 @@ class HindsightSearch:
     @property
     def rounds_at_most(self) -> int:
         """The number of values that `advance` yields at most."""
-        return len(EXPONENTS) * (1 + (len(_PRICES) if self._placed else 0))
+        return len(EXPONENTS) * (1 + (len(_PRICES) + len(_PRICES_OF_EVICTIONS) if self._placed else 0))
 
     def advance(self) -> Iterator[str]:
         """Search; yields the state of the search after each round. The search from scratch comes first, so that it
@@ -90,34 +101,62 @@ class HindsightSearch:
         yield from self._search(scratch, 0.0, "placed anew")
         if self._placed:
             self._placements.append(self._figures("trace", SearchedPlacement(self._problem, self._problem.given)))
-            for price in _PRICES:
-                placement = SearchedPlacement(self._problem, self._problem.given)
-                yield from self._search(placement, price, "few moves")
-                if not self._complete:
-                    break
-                self._placements.append(self._figures("trace", placement))
-                if placement.moved > _MOST_MOVED * len(self._problem.workload):
-                    break
+            yield from self._search_few_moves(_PRICES, exchanges=True)
+            yield from self._search_few_moves(_PRICES_OF_EVICTIONS, exchanges=False)
         self._placements.append(self._figures("scratch", scratch))
 
-    def _search(self, placement: SearchedPlacement, price: float, title: str) -> Iterator[str]:
+    def _search_few_moves(self, prices: Sequence[float], *, exchanges: bool) -> Iterator[str]:
+        for price in prices:
+            placement = SearchedPlacement(self._problem, self._problem.given)
+            yield from self._search(placement, price, "few moves" if exchanges else "evictions", exchanges=exchanges)
+            if not self._complete:
+                return
+            self._placements.append(self._figures("trace", placement, exchanges=exchanges))
+            if placement.moved > _MOST_MOVED * len(self._problem.workload):
+                return
+
+    def _search(
+        self, placement: SearchedPlacement, price: float, title: str, *, exchanges: bool = True
+    ) -> Iterator[str]:
         generator = np.random.default_rng(self._request.seed)
-        nodes, pods = placement.load.shape[0], len(placement.node)
+        nodes = placement.load.shape[0]
         for exponent in EXPONENTS:
             # A smaller exponent makes the objective larger, and its gains.
             scaled = price * nodes ** (0.5 / exponent - 0.5 / EXPONENTS[-1])
-            search = PlacementSearch(placement, generator, exponent=exponent, price=scaled)
-            for _ in search.advance(self._request.steps * pods):
+            for _ in self._steps(placement, generator, exponent=exponent, price=scaled, exchanges=exchanges):
                 if not self._time_left():
                     self._complete = False
                     break
             peak, median = placement.spreads
             yield f"{title}, {placement.moved:,} pods moved, spread {peak:.0f} / {median:.0f}"
 
-    def _figures(self, start: Start, placement: SearchedPlacement) -> EvenPlacement:
+    def _steps(
+        self,
+        placement: SearchedPlacement,
+        generator: np.random.Generator,
+        *,
+        exponent: int,
+        price: float,
+        exchanges: bool,
+    ) -> Iterator[int]:
+        """The steps of a search with one exponent. Without exchanges, chains follow single moves, in turn."""
+        pods = len(placement.node)
+        if exchanges:
+            yield from PlacementSearch(placement, generator, exponent=exponent, price=price).advance(
+                self._request.steps * pods
+            )
+            return
+        for _ in range(self._request.steps):
+            search = PlacementSearch(placement, generator, exponent=exponent, price=price, exchanges=False)
+            yield from search.advance(pods)
+            chains = ChainSearch(placement, generator, exponent=exponent, price=price)
+            yield from chains.advance(round(_CHAINS_PER_POD * pods))
+
+    def _figures(self, start: Start, placement: SearchedPlacement, *, exchanges: bool = True) -> EvenPlacement:
         figures = load_figures(placement.loads(), self._problem.base)
         return EvenPlacement(
             start=start,
+            exchanges=exchanges,
             moved=placement.moved if self._placed else None,
             unplaced=placement.unplaced,
             **{name: figures[name] for name in EvenPlacement.__struct_fields__ if name in figures},

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from equipoise.lab.hindsight.node_deviations import power
 from equipoise.lab.hindsight.searched_placement import SearchedPlacement
 from equipoise.lab.model.trace import Array
 from equipoise.scheduling.model.arrays import Flags, Rows
@@ -33,15 +34,17 @@ class PlacementSearch:
         *,
         exponent: int,
         price: float = 0.0,
+        exchanges: bool = True,
     ) -> None:
         """`price`: the gain that a pod on another node than in the trace needs, in points of the objective in each
-        hour."""
+        hour. `exchanges`: whether two pods can change their nodes."""
         self._placement, self._problem = placement, placement.problem
         self._generator = generator
         self._exponent = exponent
         self._origin = placement.problem.given
         self._price = price * placement.problem.cpu.shape[1]
         self._candidates: Rows = np.flatnonzero(self._problem.movable & (placement.node >= 0))
+        self._exchangeable = self._candidates if exchanges else self._candidates[:0]
         self._recount()
 
     def advance(self, steps: int) -> Iterator[int]:
@@ -55,7 +58,7 @@ class PlacementSearch:
             yield step
 
     def _recount(self) -> None:
-        self._powers = _power(self._placement.load - self._problem.mean, self._exponent)
+        self._powers = power(self._placement.load - self._problem.mean, self._exponent)
         self._sums = self._powers.sum(axis=0)
 
     def _next_pod(self) -> int | None:
@@ -87,7 +90,7 @@ class PlacementSearch:
             placement.swap(pod, other)
         changed.append(node)
         self._sums = self._sums - self._powers[changed].sum(axis=0)
-        self._powers[changed] = _power(placement.load[changed] - self._problem.mean, self._exponent)
+        self._powers[changed] = power(placement.load[changed] - self._problem.mean, self._exponent)
         self._sums = self._sums + self._powers[changed].sum(axis=0)
 
     def _moves(self, pod: int) -> tuple[Rows, Array]:
@@ -105,7 +108,7 @@ class PlacementSearch:
         """The pods that can change nodes with the pod, and the change of the objective."""
         placement, problem = self._placement, self._problem
         source, workload = int(placement.node[pod]), int(problem.workload[pod])
-        others = self._candidates
+        others = self._exchangeable
         if len(others) > _MOST_SWAPS:
             others = self._generator.choice(others, _MOST_SWAPS, replace=False)
         nodes = placement.node[others]
@@ -144,15 +147,7 @@ class PlacementSearch:
         """
         exponent, mean, load, shares = self._exponent, self._problem.mean, self._placement.load, self._problem.shares
         sums = self._sums - self._powers[source] - self._powers[targets]
-        sums += _power(load[source] - mean + at_source * shares[source], exponent)
-        sums += _power(load[targets] - mean + at_targets * shares[targets], exponent)
+        sums += power(load[source] - mean + at_source * shares[source], exponent)
+        sums += power(load[targets] - mean + at_targets * shares[targets], exponent)
         changes: Array = (np.maximum(sums, 0.0) ** (1.0 / exponent)).sum(axis=1)
         return changes - float((np.maximum(self._sums, 0.0) ** (1.0 / exponent)).sum())
-
-
-def _power(values: Array, exponent: int) -> Array:
-    """values ** exponent, for a power of two."""
-    while exponent > 1:
-        values = values * values
-        exponent //= 2
-    return values

@@ -21,8 +21,10 @@ def hindsight_rows(answer: HindsightAnswer) -> Rows:
 def _row(placement: EvenPlacement, pods: int) -> tuple[str, ...]:
     if placement.start == "scratch":
         name = "all pods placed anew"
+    elif not placement.moved:
+        name = "that of the trace"
     else:
-        name = "that of the trace, pods moved" if placement.moved else "that of the trace"
+        name = "that of the trace, pods moved" if placement.exchanges else "that of the trace, pods evicted"
     moved = placement.moved
     return (
         name,
@@ -40,7 +42,10 @@ def _row(placement: EvenPlacement, pods: int) -> tuple[str, ...]:
 
 def hindsight_notes(answer: HindsightAnswer) -> tuple[str, ...]:
     """What a reader of the figures has to know."""
-    notes = ["Hindsight: the best that a local search found; pods change places there, which evictions cannot do."]
+    notes = [
+        "Hindsight: the best that a local search found. Pods change places there, which evictions cannot do, except in "
+        "the rows with evicted pods: in some order, each has room where it moves."
+    ]
     if answer.least_peak_spread or answer.least_median_spread:
         notes.append(
             f"Hindsight: no placement has a spread below {answer.least_peak_spread:.1f} in the peak hour and "
