@@ -13,6 +13,7 @@ MODULES = {
     "prioritize_cpu": "scorer.score_all",
     "hints": "hints.updates",
     "hint_placement": "hints.hint_placement",
+    "hint_sizes": "hints.hint_sizes",
     "hints_webhook": "hints.hints_webhook",
     "prioritize_http": "scorer.prioritize_http",
     "scorer_memory": "scorer.scorer_state",

@@ -157,6 +157,13 @@ class FrozenCluster:
         """Bytes, now."""
         return self.cluster.audit_log.stat().st_size
 
+    def _logged(self, position: int) -> tuple[list[bytes], int]:
+        """The whole lines of the audit log from a position on, and the position after them."""
+        with self.cluster.audit_log.open("rb") as log:
+            log.seek(position)
+            lines = [line for line in log if line.endswith(b"\n")]
+        return lines, position + sum(map(len, lines))
+
     async def bound(self, count: int, offset: int) -> list[audit.Binding]:
         """The last `count` bindings, when this many are logged after `offset`. Polls rarely: the cores are needed."""
         progressed_at, position, bindings = time.monotonic(), offset, 0
@@ -165,15 +172,25 @@ class FrozenCluster:
             if time.monotonic() > progressed_at + STALLED_SECONDS:
                 raise TimeoutError(f"{bindings} of {count} pods were bound, and none in {STALLED_SECONDS:g} s")
             await asyncio.sleep(1.0)
-            with self.cluster.audit_log.open("rb") as log:
-                log.seek(position)
-                for line in log:
-                    if not line.endswith(b"\n"):
-                        break
-                    position += len(line)
-                    if b'"subresource":"binding"' in line and b'"stage":"ResponseComplete"' in line:
-                        bindings, progressed_at = bindings + 1, time.monotonic()
+            lines, position = self._logged(position)
+            if new := sum(
+                b'"subresource":"binding"' in line and b'"stage":"ResponseComplete"' in line for line in lines
+            ):
+                bindings, progressed_at = bindings + new, time.monotonic()
         return self.cluster.bindings()[-count:]
+
+    async def running(self, count: int, offset: int) -> None:
+        """Waits until kwok has written the status of `count` different pods, as the log after `offset` shows."""
+        progressed_at, position, pods = time.monotonic(), offset, set[str]()
+        while len(pods) < count:
+            self.cluster.check()
+            if time.monotonic() > progressed_at + STALLED_SECONDS:
+                raise TimeoutError(f"{len(pods)} of {count} pods run, and none more since {STALLED_SECONDS:g} s")
+            await asyncio.sleep(0.2)
+            lines, position = self._logged(position)
+            objects = [json.loads(line)["objectRef"] for line in lines if b'"subresource":"status"' in line]
+            if new := {each["name"] for each in objects if each["resource"] == "pods"} - pods:
+                pods, progressed_at = pods | new, time.monotonic()
 
     async def event_count(self) -> int:
         """The number of events of pods, whichever scheduler reported them."""

@@ -19,6 +19,7 @@ from equipoise.cli.demo.configuration import scheduler_configuration
 from equipoise.contracts.hints.definition import GROUP, KIND, VERSION
 from equipoise.contracts.hints.hints_object import MAX_BYTES, stored_hints
 from equipoise.contracts.hints.policy import HINTED, NAME
+from equipoise.contracts.messages.placement import WorkloadHint
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.placement_hints.terms import workload_hint
 from equipoise.testbed.api import Api
@@ -80,9 +81,9 @@ def workload(number: int) -> str:
     return f"web-{number % WORKLOADS}"
 
 
-def owned_pod(number: int) -> Document:
-    """A pod of a Deployment, as a ReplicaSet would create it."""
-    pod, name = bare_pod(number), workload(number)
+def owned_pod(number: int, name: str | None = None) -> Document:
+    """A pod of the Deployment `name`, by default that of its number, as a ReplicaSet would create it."""
+    pod, name = bare_pod(number), name or workload(number)
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{name}-{HASH}", "uid": name, "controller": True}
     pod["metadata"] |= {"labels": {"app": name, "pod-template-hash": HASH}, "ownerReferences": [owner]}
     return pod
@@ -105,18 +106,25 @@ def replica_set(name: str) -> Document:
 
 def hints_of_all(nodes: Sequence[str]) -> Document:
     """Hints of every workload, of the default size. `nodes`: the least loaded first."""
-    settings = HintSettings()
-    hints = {}
-    for number in range(WORKLOADS):
-        # Different nodes for each, as after `scorer.hints` has counted the pods that the others will get.
-        best = nodes[number : number + settings.preferred_nodes]
-        grades = [settings.grades - settings.grades * place // len(best) for place in range(len(best))]
-        hint = workload_hint(best, grades, nodes[: -settings.avoided_nodes - 1 : -1], settings)
-        assert hint is not None
-        hints[f"Deployment.{workload(number)}"] = hint
+    return hints_object({workload(number): hint_of_size(nodes, number, HintSettings()) for number in range(WORKLOADS)})
+
+
+def hint_of_size(nodes: Sequence[str], number: int, settings: HintSettings) -> WorkloadHint:
+    """The hint of the workload with this number, with as many nodes and terms as these settings permit."""
+    # Different nodes for each, as after `scorer.hints` has counted the pods that the others will get.
+    best = nodes[number : number + settings.preferred_nodes]
+    grades = [settings.grades - settings.grades * place // len(best) for place in range(len(best))]
+    hint = workload_hint(best, grades, nodes[::-1][: settings.avoided_nodes], settings)
+    assert hint is not None
+    return hint
+
+
+def hints_object(hint_of_deployment: Mapping[str, WorkloadHint]) -> Document:
+    """The object with these hints. Raises ValueError if it has no room for all."""
+    hints = {f"Deployment.{name}": hint for name, hint in hint_of_deployment.items()}
     stored = stored_hints(hints, MAX_BYTES)
-    if len(stored.keys) < WORKLOADS:
-        raise ValueError(f"{MAX_BYTES} bytes hold the hints of {len(stored.keys)} of {WORKLOADS} workloads")
+    if len(stored.keys) < len(hints):
+        raise ValueError(f"{MAX_BYTES} bytes hold the hints of {len(stored.keys)} of {len(hints)} workloads")
     hinted: Document = msgspec.to_builtins(stored)
     return hinted | {
         "apiVersion": f"{GROUP}/{VERSION}",
@@ -135,7 +143,7 @@ async def stock(frozen: FrozenCluster, programs: Programs) -> AsyncIterator[Setu
 @asynccontextmanager
 async def hints(frozen: FrozenCluster, programs: Programs) -> AsyncIterator[Setup]:
     """Placement hints; the services that compute them every 15 s run beside it, except for the annotator."""
-    async with _policy(frozen), frozen.services(hints=True):
+    async with hint_policy(frozen, hints_of_all(list(frozen.loads))), frozen.services(hints=True):
         processes = dict(frozen.services_pids)
         yield Setup(program=programs.kube_scheduler, scheduler={}, processes=processes, hinted=True)
 
@@ -143,31 +151,32 @@ async def hints(frozen: FrozenCluster, programs: Programs) -> AsyncIterator[Setu
 @asynccontextmanager
 async def hints_alone(frozen: FrozenCluster, programs: Programs) -> AsyncIterator[Setup]:
     """The same hints without the services, which in a cluster run on other machines than kube-scheduler."""
-    async with _policy(frozen):
+    async with hint_policy(frozen, hints_of_all(list(frozen.loads))):
         yield Setup(program=programs.kube_scheduler, scheduler={}, hinted=True)
 
 
 @asynccontextmanager
-async def _policy(frozen: FrozenCluster) -> AsyncIterator[None]:
-    """The admission policy, and hints of every workload."""
+async def hint_policy(frozen: FrozenCluster, hinted: Document) -> AsyncIterator[None]:
+    """The admission policy, and an object with hints."""
     policy = list(yaml.safe_load_all((MANIFESTS / "policy.yaml").read_text()))
     async with frozen.cluster.api() as api:
         await api.apply(yaml.safe_load_all((MANIFESTS / "definition.yaml").read_text()))
         await api.wait(HINTS_API, lambda found: bool(found["resources"]), what="the kind of the hints is served")
-        await api.apply([hints_of_all(list(frozen.loads)), *policy])
-        await _until_hinted(api, True)
+        await api.apply([hinted, *policy])
+        name = next(iter(hinted["workloads"])).removeprefix("Deployment.")
+        await _until_hinted(api, name, True)
         try:
             yield
         finally:
             for kind in ("mutatingadmissionpolicybindings", "mutatingadmissionpolicies"):
                 await api.request("DELETE", f"{POLICIES}/{kind}/{NAME}")
-            await _until_hinted(api, False)
+            await _until_hinted(api, name, False)
 
 
-async def _until_hinted(api: Api, wanted: bool) -> None:
-    """Waits until new pods get hints, or none."""
+async def _until_hinted(api: Api, name: str, wanted: bool) -> None:
+    """Waits until new pods of a Deployment get hints, or none."""
     while True:
-        pod = await api.request("POST", "/api/v1/namespaces/default/pods?dryRun=All", owned_pod(0))
+        pod = await api.request("POST", "/api/v1/namespaces/default/pods?dryRun=All", owned_pod(0, name))
         if is_hinted(pod) is wanted:
             return
         await asyncio.sleep(0.1)

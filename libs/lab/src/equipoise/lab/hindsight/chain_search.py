@@ -49,7 +49,7 @@ class ChainSearch:
         self._placement, self._problem = placement, placement.problem
         self._generator = generator
         self._deviations = NodeDeviations(placement, exponent)
-        self._price = price * placement.problem.cpu.shape[1]
+        self._price: float = price * placement.problem.cpu.shape[1]
         self._candidates: Rows = np.flatnonzero(self._problem.movable & (placement.node >= 0))
 
     def advance(self, steps: int) -> Iterator[int]:
