@@ -45,7 +45,7 @@ class ChainSearch:
         exponent: int,
         price: float = 0.0,
     ) -> None:
-        """`price`: as for `PlacementSearch`."""
+        """The `price` is that of `PlacementSearch`: the gain that a pod on another node than in the trace needs."""
         self._placement, self._problem = placement, placement.problem
         self._generator = generator
         self._deviations = NodeDeviations(placement, exponent)
