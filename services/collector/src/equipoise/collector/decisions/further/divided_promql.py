@@ -42,14 +42,13 @@ _RELABELING = ("label_replace", "label_join")
 _TIMES = ("start", "end")
 """The functions that may follow `@`."""
 
-_ENDS = ("range", "number", "text")
-"""What no operand follows."""
-
 _GROUPING = ("by", "without")
 _MATCHING = ("on", "ignoring")
 _JOINING = ("group_left", "group_right")
-_WORDS = ("and", "or", "unless", "atan2", "bool", "offset", "inf", "nan")
-"""The words that are no metrics, and keep series apart."""
+_WORDS = ("and", "or", "unless", "atan2", "bool", "offset")
+"""The words that an operand follows, and that keep series apart."""
+
+_NUMBERS = ("inf", "nan")
 
 
 class UndividedPromqlError(Exception):
@@ -112,9 +111,8 @@ def divide_promql(promql: str, keys: Collection[str]) -> DividedPromql:
                 raise UndividedPromqlError(f"{word} combines series of several nodes")
         elif called:
             _check_call(tokens, at, keys)
-        elif word not in _WORDS:
-            before = tokens[begin - 1] if begin > 0 else None
-            if before and begin != behind_labels and (before.kind in _ENDS or before.text in (")", "}")):
+        elif word not in (*_WORDS, *_NUMBERS):
+            if begin != behind_labels and begin > 0 and _ends_operand(tokens[begin - 1]):
                 raise UndividedPromqlError(f"{token.text!r} is not understood")  # a word of a later version
             if at < len(tokens) and tokens[at].text == "{":
                 at = closing[at] + 1
@@ -129,6 +127,13 @@ class _Token(NamedTuple):
     text: str
     begin: int
     end: int
+
+
+def _ends_operand(token: _Token) -> bool:
+    """Whether an operator must follow this token."""
+    if token.kind == "name":
+        return token.text.lower() not in (*_WORDS, *_JOINING)
+    return token.kind != "symbol" or token.text in (")", "}")
 
 
 def _tokens(promql: str) -> list[_Token]:
