@@ -67,7 +67,8 @@ class GeneratedResponses:
 
     def _read(self, file: Path, query: MetricQuery) -> list[Sample]:
         subject = "node" if query.aggregate == "pods" else query.subject
-        return vector(result_of(decode_document(file.read_bytes()), "vector"), subject, self._labels)
+        labels = LabelCache(["node"], keep=False) if query.rare else self._labels
+        return vector(result_of(decode_document(file.read_bytes()), "vector"), subject, labels)
 
     def _write(self, file: Path, kind: str, query: MetricQuery, shards: Collection[int]) -> None:
         usage = ("2.5", str(2**33)) if kind == "node" else ("0.05", str(2**28))

@@ -1,6 +1,6 @@
 """Further resources beside cpu and memory: from the queries to the messages."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from collector.samples import a_sample
 from equipoise.collector.decisions.query import Origin, Sample, SourceError, Subject
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import open_promql_source
+from equipoise.collector.state.placement import PodName
 from equipoise.contracts.configuration.settings import FurtherResource, LoadSettings
 from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
@@ -56,6 +57,7 @@ class FakePromql:
         at: float,
         node_labels: Sequence[str] | None = None,
         unnamed: bool = False,
+        pods: Container[PodName] | None = None,
     ) -> list[Sample]:
         self.queries.append((promql, node_labels))
         if self.takes:

@@ -1,6 +1,6 @@
 """PromQL of the user that is limited to the nodes of a shard."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,6 +9,7 @@ from builders import NOW
 from equipoise.collector.decisions.node_names import node_names
 from equipoise.collector.decisions.query import NodeMatcher, Origin, Sample, SourceError, Subject
 from equipoise.collector.shell.promql_division import PromqlDivision, limited
+from equipoise.collector.state.placement import PodName
 from equipoise.collector.state.search_times import SearchTimes
 
 CLUSTER = ("a", "b", "c")
@@ -39,6 +40,7 @@ class Answers:
         at: float,
         node_labels: Sequence[str] | None = None,
         unnamed: bool = False,
+        pods: Container[PodName] | None = None,
     ) -> list[Sample]:
         self.queries.append(promql)
         if promql not in self.by_query:

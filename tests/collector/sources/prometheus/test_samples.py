@@ -109,6 +109,12 @@ def test_series_without_names_are_left_out() -> None:
     assert ["p"] == [s.pod for s in vector([an_element(namespace="n", pod="p")], "pod", LABELS)]
 
 
+def test_pods_that_are_not_asked_for_are_left_out() -> None:
+    """A result about all pods of a large cluster is large."""
+    pods = [an_element(namespace="n", pod=pod) for pod in ("a", "b")]
+    assert ["b"] == [sample.pod for sample in vector(pods, "pod", LABELS, pods={("n", "b")})]
+
+
 def test_a_search_for_labels_has_series_without_names_too() -> None:
     """A query that is limited by a label would leave them out."""
     found = vector([an_element(job="x"), an_element(node="a")], "node", LABELS, unnamed=True)

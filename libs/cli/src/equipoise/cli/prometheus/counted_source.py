@@ -1,12 +1,13 @@
 """Sources of metrics whose queries are counted, so that a command shows how far it is."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from equipoise.cli.progress import Activity
 from equipoise.collector.decisions.pressure.pressure_query import PressureQuery
 from equipoise.collector.decisions.query import MetricQuery, Sample, Subject
 from equipoise.collector.sources import PromqlSource
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
+from equipoise.collector.state.placement import PodName
 
 
 class CountedSource:
@@ -54,8 +55,9 @@ class CountedPromql:
         at: float,
         node_labels: Sequence[str] | None = None,
         unnamed: bool = False,
+        pods: Container[PodName] | None = None,
     ) -> list[Sample]:
-        samples = self._source.samples(promql, subject, at=at, node_labels=node_labels, unnamed=unnamed)
+        samples = self._source.samples(promql, subject, at=at, node_labels=node_labels, unnamed=unnamed, pods=pods)
         return await self._activity.count(samples)
 
     def close(self) -> None:

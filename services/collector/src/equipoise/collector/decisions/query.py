@@ -65,6 +65,9 @@ class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
     nodes: NodeMatcher | None = None
     """The nodes whose series are queried; None: all."""
 
+    rare: bool = False
+    """Whether no other query is about these series for a long time, so that their labels need not be kept."""
+
 
 class Scrape(NamedTuple):
     """What scraped a series, by labels that Prometheus adds to it. Empty: the series has none of this name."""

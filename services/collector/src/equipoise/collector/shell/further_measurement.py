@@ -1,7 +1,7 @@
 """Measures the further resources of nodes and pods (`load.resources`)."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -187,7 +187,7 @@ class FurtherMeasurement:
         usage = usage_promql(promql, window.length)
         async with self._about_pods:
             matcher = await self._matcher((name, "pod"), usage, (), self._source.node_labels, at, with_pods)
-            samples = await self._limited(usage, "pod", matcher, at)
+            samples = await self._limited(usage, "pod", matcher, at, pods=pods)
             amounts = await in_thread_if_many(len(pods), pod_amounts, samples, pods)
         self.usage.record_pods(name, amounts, at)
 
@@ -232,10 +232,12 @@ class FurtherMeasurement:
         matcher: NodeMatcher | None,
         at: float,
         node_labels: Sequence[str] | None = None,
+        pods: Container[PodName] | None = None,
     ) -> list[Sample]:
         if matcher is not None and not matcher.values:
             return []  # none of these nodes has series
-        return await self._source.samples(limited(promql, matcher), subject, at=at, node_labels=node_labels)
+        promql = limited(promql, matcher)
+        return await self._source.samples(promql, subject, at=at, node_labels=node_labels, pods=pods)
 
 
 def _created_at(node: Node, at: float) -> float:

@@ -143,10 +143,14 @@ class ProfileLearning:
 
     async def _usage(
         self, targets: Mapping[PodName, MeasurementTarget], criteria: WindowCriteria, nodes: Collection[str]
-    ) -> tuple[dict[PodName, Resources], Mapping[ResourceName, str]]:
+    ) -> tuple[Mapping[PodName, Resources], Mapping[ResourceName, str]]:
         """The usage of these pods, and why queries failed. With several shards, the pods of all nodes are measured in
         as many parts, one after the other: a response about all of them would be large, and needs much memory."""
+        source, usage = self.measurement.source, dict[PodName, Resources]()
         parts, others = self.measurement.divided.parts("pod", nodes, self.settings.shards)
+        if not parts:
+            measured = await measure_pods(source, targets, criteria)
+            return measured.usage, measured.failed
         groups = {node: number for number, (of_part, _) in enumerate(parts) for node in of_part}
         in_part: list[dict[PodName, MeasurementTarget]] = [{} for _ in parts]
         remaining = dict[PodName, MeasurementTarget]()
@@ -154,19 +158,17 @@ class ProfileLearning:
             for name, target in batch:
                 number = groups.get(target.node)
                 (remaining if number is None else in_part[number])[name] = target
-        usage = dict[PodName, Resources]()
         for of_part, (_, matcher) in zip(in_part, parts, strict=True):
             limited = msgspec.structs.replace(criteria, nodes=matcher)
-            measured = await measure_pods(self.measurement.source, of_part, limited)
+            measured = await measure_pods(source, of_part, limited, rare=True)
             if measured.failed:
                 return usage, measured.failed
             usage |= measured.usage
             # A series may name no node, or one of another cluster: then it may be of any node.
             remaining |= {name: target for name, target in of_part.items() if name not in measured.usage}
             of_part.clear()
-        measured = await measure_pods(
-            self.measurement.source, remaining, msgspec.structs.replace(criteria, nodes=others)
-        )
+        limited = msgspec.structs.replace(criteria, nodes=others)
+        measured = await measure_pods(source, remaining, limited, rare=True)
         usage |= measured.usage
         return usage, measured.failed
 

@@ -156,13 +156,17 @@ async def recent_samples(
 
 
 async def measure_pods(
-    source: MetricSource, targets: Mapping[PodName, MeasurementTarget], criteria: WindowCriteria
+    source: MetricSource,
+    targets: Mapping[PodName, MeasurementTarget],
+    criteria: WindowCriteria,
+    *,
+    rare: bool = False,
 ) -> PodRound:
-    """Query every pod's mean usage in one window."""
+    """Query every pod's mean usage in one window. `rare`: see MetricQuery."""
     counts = {min_samples(criteria, interval) for interval in criteria.intervals.all}
     query = MetricQuery(
         subject="pod", length=criteria.length, at=criteria.at, min_samples=min(counts, default=0.0),
-        pod_series=criteria.intervals.pod_series, jobs=criteria.jobs, nodes=criteria.nodes,
+        pod_series=criteria.intervals.pod_series, jobs=criteria.jobs, nodes=criteria.nodes, rare=rare,
     )  # fmt: skip
     unsupported = _unsupported(source, query, ["mean", "count"])
     resources = [resource for resource in RESOURCES if resource not in unsupported]

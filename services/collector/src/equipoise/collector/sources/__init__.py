@@ -3,13 +3,14 @@
 The module is imported only when it is chosen, so that settings stay pure and client libraries unloaded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from importlib import import_module
 from typing import Protocol, runtime_checkable
 
 from equipoise.collector.decisions.pressure.pressure_query import PressureQuery
 from equipoise.collector.decisions.query import MetricQuery, Sample, Subject
 from equipoise.collector.settings import SOURCES, CollectorSettings
+from equipoise.collector.state.placement import PodName
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import Kube
@@ -59,11 +60,12 @@ class PromqlSource(Protocol):
         at: float,
         node_labels: Sequence[str] | None = None,
         unnamed: bool = False,
+        pods: Container[PodName] | None = None,
     ) -> list[Sample]:
         """The result at `at` (Unix seconds on the source's clock). Raises SourceError, and nothing else.
 
         `node_labels`: the labels that name the node; None: those of the source. `unnamed`: series that name no node, or
-        no pod, are not left out.
+        no pod, are not left out. `pods`: others are left out; None: none are.
         """
         ...
 

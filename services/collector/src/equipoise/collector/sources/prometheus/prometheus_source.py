@@ -86,7 +86,8 @@ class PrometheusSource:
         if query.aggregate == "pods":  # a search for labels, which must not miss series without one
             return vector(result, "node", self._labels, unnamed=True)
         parse = spacings if query.aggregate == "spacing" else vector
-        return parse(result, query.subject, self._labels)
+        labels = LabelCache(self._settings.node_labels, keep=False) if query.rare else self._labels
+        return parse(result, query.subject, labels)
 
     def _promql(self, query: MetricQuery) -> str | None:
         usage = self._usage[query.resource].get(query.subject)

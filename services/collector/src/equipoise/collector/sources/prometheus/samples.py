@@ -6,7 +6,7 @@ is unknown. A fault of one element makes the value of that element NaN, which sa
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -16,6 +16,7 @@ import msgspec
 from equipoise.collector.decisions.node_names import host_of
 from equipoise.collector.decisions.query import Origin, Sample, Scrape, SourceError, Subject, series_name
 from equipoise.collector.sources.prometheus.json_document import NOT_JSON, Element, SeriesInParts
+from equipoise.collector.state.placement import PodName
 from equipoise.contracts.bounds import LATEST
 
 _NUMBER = "0123456789+-.eE"
@@ -90,13 +91,21 @@ def time_of(result: Any) -> float:
     return value
 
 
-def vector(result: Any, subject: Subject, labels: "LabelCache", *, unnamed: bool = False) -> list[Sample]:
+def vector(
+    result: Any,
+    subject: Subject,
+    labels: "LabelCache",
+    *,
+    unnamed: bool = False,
+    pods: Container[PodName] | None = None,
+) -> list[Sample]:
     """Samples of an instant vector. Elements without a name (of node, or of namespace and pod) are left out, unless
-    `unnamed`."""
+    `unnamed`, and so are pods that are not among `pods`, unless it is None."""
     return [
         _sample(series, subject, _instant(element))
         for element in elements(result)
         if (series := labels.of(element, subject, unnamed=unnamed)) is not None
+        and (pods is None or (series.namespace, series.pod) in pods)
     ]
 
 
@@ -158,9 +167,11 @@ def _sample(series: _SeriesLabels, subject: Subject, value: float) -> Sample:
 class LabelCache:
     """Decodes the labels of each series once: every query is about the same series."""
 
-    def __init__(self, node_labels: Sequence[str]) -> None:
-        """`node_labels`: those that may name the node; the first one present is used."""
+    def __init__(self, node_labels: Sequence[str], *, keep: bool = True) -> None:
+        """`node_labels`: those that may name the node; the first one present is used. `keep`: False for a single
+        response: no later one is about the same series."""
         self._node_labels = node_labels
+        self._keep = keep
         self._recent: dict[bytes, _SeriesLabels | None] = {}
         self._old: dict[bytes, _SeriesLabels | None] = {}
         self._origins: dict[Origin, Origin] = {}
@@ -190,7 +201,8 @@ class LabelCache:
         if series is None:
             labels = decoded(text)
             series = self._parse(labels) if isinstance(labels, Mapping) else None
-        self._recent[text] = series
+        if self._keep:
+            self._recent[text] = series
         return series
 
     def _parse(self, metric: Mapping[str, Any]) -> _SeriesLabels:
