@@ -7,7 +7,9 @@ same round.
 
 import argparse
 import asyncio
+import os
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -31,6 +33,7 @@ from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 
 PODS = 200
 WORKLOADS = 10
+IDLE_SECONDS = 3.0
 ROUNDS = 5
 WITHOUT = "none"
 DEFAULT = "default"
@@ -72,34 +75,58 @@ def pod(size: int | None, number: int) -> Document:
     return created
 
 
-async def measure(frozen: FrozenCluster, size: int | None, first: int) -> Cost:
+class CpuClock:
+    """CPU seconds of the processes of a cluster, without what they use while nothing happens."""
+
+    def __init__(self, frozen: FrozenCluster) -> None:
+        self._cluster = frozen.cluster
+        self._idle = dict.fromkeys(PROCESSES, 0.0)
+
+    async def measure_idle(self) -> None:
+        """Takes what the processes use now, per second, for what they use while nothing happens."""
+        before, started = self._seconds(), time.monotonic()
+        await asyncio.sleep(IDLE_SECONDS)
+        elapsed, after = time.monotonic() - started, self._seconds()
+        self._idle = {name: (after[name] - before[name]) / elapsed for name in PROCESSES}
+
+    def now(self) -> dict[str, float]:
+        """The CPU seconds so far. Only differences have a meaning."""
+        return {name: value - self._idle[name] * time.monotonic() for name, value in self._seconds().items()}
+
+    def _seconds(self) -> dict[str, float]:
+        return {name: cpu_seconds(self._cluster.pid(name)) for name in PROCESSES}
+
+
+async def measure(frozen: FrozenCluster, clock: CpuClock, size: int | None, first: int) -> Cost:
     """The cost of one burst. kube-scheduler is stopped until all pods are created. The pods have the numbers from
     `first` on, and remain."""
-    cluster, offset = frozen.cluster, frozen.audit_log_size()
-    cluster.kill("kube-scheduler", signal.SIGSTOP)
-    before = cpu_seconds(cluster.pid("kube-apiserver"))
-    await frozen.create_pods(PODS, pod=lambda number: pod(size, first + number))
-    created = {name: cpu_seconds(cluster.pid(name)) for name in PROCESSES}
-    cluster.kill("kube-scheduler", signal.SIGCONT)
-    await frozen.running(PODS, offset)
-    seconds = {name: cpu_seconds(cluster.pid(name)) - created[name] for name in PROCESSES}
-    return {
-        name: 1_000 * value / PODS for name, value in (seconds | {CREATION: created["kube-apiserver"] - before}).items()
-    }
+    pods = [pod(size, first + number) for number in range(PODS)]
+    scheduler, offset, before = frozen.cluster.pid("kube-scheduler"), frozen.audit_log_size(), clock.now()
+    # Without the guard of the cluster, which would send the signal later while the machine is busy.
+    os.kill(scheduler, signal.SIGSTOP)
+    await frozen.create_pods(PODS, pod=lambda number: pods[number])
+    created = clock.now()
+    os.kill(scheduler, signal.SIGCONT)
+    await frozen.running({each["metadata"]["name"] for each in pods}, offset)
+    after = clock.now()
+    seconds = {name: after[name] - created[name] for name in PROCESSES}
+    seconds[CREATION] = created["kube-apiserver"] - before["kube-apiserver"]
+    return {name: 1_000 * value / PODS for name, value in seconds.items()}
 
 
 async def measure_round(frozen: FrozenCluster, order: Sequence[str]) -> Mapping[str, Cost]:
     """The cost of each size, in this order. There are no pods before and after."""
-    names, costs = list(SIZES), dict[str, Cost]()
+    names, costs, clock = list(SIZES), dict[str, Cost](), CpuClock(frozen)
     # The first burst is not counted: the pods of the last round are still being removed from caches.
-    await measure(frozen, None, 0)
+    await measure(frozen, clock, None, 0)
+    await clock.measure_idle()
     for position, name in enumerate(order, start=1):
         size = None if name == WITHOUT else names.index(name)
-        costs[name] = await measure(frozen, size, position * PODS)
-        progress(f"{name}: " + ", ".join(f"{process} {value:.2f} ms" for process, value in costs[name].items()))
-    pods = (await frozen.cluster.request("GET", PODS_PATH))["items"]
-    if wrong := sum(is_hinted(each) is (SWITCH in each["metadata"]["labels"]) for each in pods):
-        raise RuntimeError(f"{wrong} of {len(pods)} pods have a hint that they must not have, or none")
+        costs[name] = await measure(frozen, clock, size, position * PODS)
+        progress(f"{name}: " + ", ".join(f"{part} {value:.2f} ms" for part, value in costs[name].items()))
+    created = (await frozen.cluster.request("GET", PODS_PATH))["items"]
+    if wrong := sum(is_hinted(each) is (SWITCH in each["metadata"]["labels"]) for each in created):
+        raise RuntimeError(f"{wrong} of {len(created)} pods have a hint that they must not have, or none")
     await frozen.remove_pods()
     return costs
 

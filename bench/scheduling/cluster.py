@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -179,18 +179,18 @@ class FrozenCluster:
                 bindings, progressed_at = bindings + new, time.monotonic()
         return self.cluster.bindings()[-count:]
 
-    async def running(self, count: int, offset: int) -> None:
-        """Waits until kwok has written the status of `count` different pods, as the log after `offset` shows."""
-        progressed_at, position, pods = time.monotonic(), offset, set[str]()
-        while len(pods) < count:
+    async def running(self, pods: Collection[str], offset: int) -> None:
+        """Waits until kwok has written the status of these pods, as the log after `offset` shows."""
+        progressed_at, position, waiting = time.monotonic(), offset, set(pods)
+        while waiting:
             self.cluster.check()
             if time.monotonic() > progressed_at + STALLED_SECONDS:
-                raise TimeoutError(f"{len(pods)} of {count} pods run, and none more since {STALLED_SECONDS:g} s")
+                raise TimeoutError(f"{len(waiting)} of {len(pods)} pods did not start, none in {STALLED_SECONDS:g} s")
             await asyncio.sleep(0.2)
             lines, position = self._logged(position)
             objects = [json.loads(line)["objectRef"] for line in lines if b'"subresource":"status"' in line]
-            if new := {each["name"] for each in objects if each["resource"] == "pods"} - pods:
-                pods, progressed_at = pods | new, time.monotonic()
+            if started := waiting & {each["name"] for each in objects if each["resource"] == "pods"}:
+                waiting, progressed_at = waiting - started, time.monotonic()
 
     async def event_count(self) -> int:
         """The number of events of pods, whichever scheduler reported them."""

@@ -85,7 +85,7 @@ RATIOS = (
     Ratio(name="trimaran", other="trimaran_stock", target=None),
     Ratio(name="trimaran", other="trimaran_stock", load="burst", figure="pods_per_second", target=None),
 )
-OF_STOCK = ("p50", "mean", "pods_per_second")
+OF_STOCK = ("p50", "mean", "pods_per_second", "scheduling_cpu")
 
 
 async def measure(frozen: FrozenCluster, setup: Setup, load: str) -> Run:

@@ -70,6 +70,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     cpu: Mapping[str, float]
     """Milliseconds per pod, by process."""
 
+    @property
+    def scheduling_cpu(self) -> float:
+        """Milliseconds per pod of kube-scheduler and the API server, which other programs affect less than the rate."""
+        return self.cpu["kube-scheduler"] + self.cpu["kube-apiserver"]
+
 
 Round = Mapping[str, Mapping[str, Run]]
 """The runs of a round, by participant and load."""
