@@ -239,6 +239,25 @@ def test_helm_test_may_read_the_policy_of_hints(helm: Helm, hints: bool) -> None
     assert (("placementhints", "list", "") in permitted) == hints
 
 
+def test_helm_test_has_the_files_that_the_collector_has(helm: Helm) -> None:
+    """`doctor` reads them where the configuration of the collector names them: tokens, CAs. And the source of metrics
+    that was found, if the configuration names none."""
+    volume = {"name": "prometheus", "secret": {"secretName": "prometheus-client"}}
+    mount = {"name": "prometheus", "mountPath": "/etc/prometheus-client", "readOnly": True}
+    values = {"collector": {"extraVolumes": [volume], "extraVolumeMounts": [mount]}}
+    rendered = documents_in(helm.text(values))
+    for kind, name in (("Deployment", "equipoise-collector"), ("Job", "equipoise-test")):
+        pod = named(rendered, kind, name)["spec"]["template"]["spec"]
+        [container] = pod["containers"]
+        assert volume in pod["volumes"]
+        assert mount in container["volumeMounts"]
+        [discovered] = [each for each in pod["volumes"] if each["name"] == "discovered"]
+        assert discovered["configMap"] == {"name": "equipoise-discovered", "optional": True}
+        folders = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+        variables = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+        assert variables["EQUIPOISE_DISCOVERED"] == f"{folders['discovered']}/equipoise.yaml"
+
+
 def test_co_location_is_the_overlay(helm: Helm) -> None:
     """With the permissions of NATS, and with the evictions of agents as k8s/colocation/evictions."""
     values = {"mode": "advise", "reclaimer": {"enabled": True}, "agent": {"enabled": True}}

@@ -38,6 +38,7 @@ from equipoise.cli.doctor.checks.hints import descheduler_findings
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.foreign_configuration.documents import find_document
 from equipoise.cli.install.given_values import given_values
+from equipoise.cli.install.named_objects import required_objects
 from equipoise.cli.service_settings import all_settings
 from equipoise.collector.decisions.node_colocation import RESERVATION, THIRD_PARTY, node_colocation
 from equipoise.collector.decisions.query import SourceError, Subject
@@ -345,14 +346,18 @@ def _prices(raw: bytes) -> Any:
         return read_prices(file)
 
 
-VALUES = {"image": {"registry": "registry.example.com"}, "mode": "observe"}
+VALUES = {
+    "image": {"registry": "registry.example.com"},
+    "mode": "observe",
+    "collector": {"extraVolumes": [{"name": "token", "secret": {"secretName": "prometheus-client"}}]},
+}
 
 
 def _values(raw: bytes) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "values.yaml"
         file.write_bytes(raw)
-        return given_values([str(file)], [])
+        return [*required_objects(given_values([str(file)], []))]
 
 
 def _documents() -> Iterator[Reader]:
@@ -483,6 +488,7 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.cli.doctor.foreign_configuration": ("extender in a ConfigMap", "policy in a ConfigMap"),
     "equipoise.cli.cluster_access.kubeconfig": ("kubeconfig",),
     "equipoise.cli.install.given_values": ("values of the chart",),
+    "equipoise.cli.install.named_objects": ("values of the chart",),
     "equipoise.cli.lab.replays": (),  # a value on the command line
     "equipoise.cli.plan.changes": ("message PlanResponse",),
     "equipoise.cli.up.running_up": (),  # what `up` has written

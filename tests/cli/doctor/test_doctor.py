@@ -56,7 +56,8 @@ from equipoise.cli.doctor.checks.versions import (
     service_findings,
 )
 from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding
-from equipoise.cli.doctor.run import diagnose, show
+from equipoise.cli.doctor.run import diagnose, settings_for, show
+from equipoise.cli.effective.settings import file_settings
 from equipoise.cli.effective.trust import permitted_moves
 from equipoise.cli.prepare.created_objects import DISCOVERED
 from equipoise.cli.progress import Activity
@@ -83,6 +84,7 @@ from equipoise.contracts.messages.health import EFFECTIVE_CONFIGURATION, HEARTBE
 from equipoise.runtime.bus.inspection import Allowed, Identity, StreamState
 from equipoise.runtime.bus.inspection import Rights as BusRights
 from equipoise.runtime.bus.permissions import permissions_of
+from equipoise.runtime.configuration import API_VERSION, KIND
 from equipoise.runtime.configuration.discovered import REASON
 from equipoise.runtime.configuration.sections import Shared
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, NODES, KubeError
@@ -533,6 +535,38 @@ async def test_why_the_services_use_no_prometheus_is_named_beside_the_one_that_d
 
     assert findings["http://127.0.0.1:9"].state == "error"
     assert ("source of metrics" in findings) == was_found
+
+
+async def test_without_a_source_only_the_reason_is_named() -> None:
+    """Nobody has configured the default URL."""
+    clock = SystemClock()
+    kube = MemoryKube(clock)
+    metadata = ObjectMeta(name=DISCOVERED, namespace="equipoise-system")
+    kube.put(CONFIG_MAPS, ConfigMap(metadata=metadata, data={REASON: "nothing is measured: no Prometheus"}))
+
+    findings = await findings_of("prometheus", Environment(settings=AllSettings(), clock=clock, kube=kube))
+
+    assert {subject: finding.state for subject, finding in findings.items()} == {"source of metrics": "error"}
+    assert "no Prometheus" in findings["source of metrics"].message
+
+
+def test_a_file_is_read_with_the_source_of_metrics_that_was_found(tmp_path: Path) -> None:
+    """As the collectors read it, in the Job of `helm test`."""
+    file, found = tmp_path / "equipoise.yaml", tmp_path / "found.yaml"
+    header = {"apiVersion": API_VERSION, "kind": KIND}
+    source = {"prometheus": {"url": "http://found:9090", "profile": "kube-prometheus"}}
+    found.write_text(yaml.safe_dump(header | {"collector": source}))
+
+    def settings(collector: dict[str, Any]) -> PrometheusSettings:
+        file.write_text(yaml.safe_dump(header | {"collector": collector}))
+        variables = {"EQUIPOISE_DISCOVERED": str(found)}
+        read = settings_for(file, variables, prometheus_url=None, nats={}, cluster=None).collector.prometheus
+        assert file_settings(file, variables)["collector"]["prometheus"]["url"] == read.url
+        return read
+
+    assert settings({}) == PrometheusSettings(url="http://found:9090", profile="kube-prometheus")
+    own = {"prometheus": {"url": "http://own:9090"}}
+    assert settings(own) == PrometheusSettings(url="http://own:9090"), "two sources are never mixed"
 
 
 async def test_an_unreachable_load_watcher_is_an_error_with_its_own_setting() -> None:

@@ -65,12 +65,19 @@ async def test_another_installation_is_an_error_and_missing_storage_a_warning() 
         ),
         (["a", "b"], [], "warning", "http://prometheus.a.svc:9090, http://prometheus.b.svc:9090"),
         ([], ["tenant"], "warning", "no Prometheus (not used"),
+        ([], [], "warning", "no Prometheus: nothing would be measured"),
     ],
 )
 def test_the_source_of_metrics_is_named(trusted: list[str], others: list[str], state: str, words: str) -> None:
-    found = source_finding(Servers(trusted=[*map(server, trusted)], others=[*map(server, others)]))
+    found = source_finding(
+        Servers(trusted=[*map(server, trusted)], others=[*map(server, others)]), metrics_server=False
+    )
     assert found.state == state
     assert words in found.message
+
+
+def test_without_a_prometheus_metrics_server_is_named() -> None:
+    assert "metrics-server would be used" in source_finding(Servers(trusted=[], others=[]), metrics_server=True).message
 
 
 async def test_what_the_values_answer_is_not_asked(tmp_path: Path) -> None:
@@ -106,6 +113,21 @@ def test_a_file_of_values_that_is_no_yaml_is_named(tmp_path: Path) -> None:
     file.write_text("a: [")
     with pytest.raises(InvalidInput, match=r"mine\.yaml cannot be read as YAML"):
         given_values([str(file)], [])
+
+
+def test_single_values_precede_those_of_files_and_later_files_earlier_ones(tmp_path: Path) -> None:
+    """As in Helm. A list is one value."""
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("nats: {existingSecret: a, enabled: true}\nmode: advise\n")
+    second.write_text("nats: {existingSecret: b}\ncollector: {extraVolumes: [{name: c}]}\n")
+    assert given_values([str(first), str(second)], ["mode=evict,nats.tls.existingSecret=d", "moves="]) == {
+        "nats.existingSecret": "b",
+        "nats.enabled": True,
+        "collector.extraVolumes": [{"name": "c"}],
+        "mode": "evict",
+        "nats.tls.existingSecret": "d",
+        "moves": "",
+    }
 
 
 @pytest.mark.parametrize(

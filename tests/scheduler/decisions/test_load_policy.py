@@ -144,7 +144,9 @@ async def test_without_loads_pods_are_scheduled_as_without_the_plugin() -> None:
             assert ["wrong password"] == live.health.report().problems
 
             await clock.advance(BUS_PAUSE_SECONDS)
-            assert ["no collector has completed a cycle yet"] == live.health.report().problems
+            assert [
+                "no collector has completed a cycle yet: `equipoise doctor` finds why"
+            ] == live.health.report().problems
             live.add_pod("api")
             await live.settle()
             assert {"node-a", "node-b"} == {live.node_of("web"), live.node_of("api")}

@@ -6,7 +6,7 @@
 from typing import Any
 
 from e2e.real_nodes.agent.machine import run_on_virtual_machine
-from e2e.real_nodes.agent.steps import OFFERED, QUOTA, AgentOnNode, Steps
+from e2e.real_nodes.agent.steps import OFFERED, AgentOnNode, Steps
 from e2e.real_nodes.virtual_node import NAMESPACE, ROOT, V1, VirtualNode
 
 from equipoise.testbed import objects
@@ -22,26 +22,8 @@ async def run(real: RealCluster, api: Api) -> dict[str, Any]:
     await api.apply([objects.namespace(NAMESPACE)])
     await node.start_shell()
     await node.offer(OFFERED)
-    uid, before = await steps.limited_pod()
-    ready = await steps.agent.deploy(QUOTA)
-    limited = await steps.is_limited(uid)
-    problems = (await steps.agent.get("readyz"))["problems"]
-    killed = await steps.killed(uid)
-    limited_again = await steps.kubelet_restarted(uid)
-    pressure = await steps.pressure()
-    cpus = await steps.cpuset()
-    restored = await steps.restored(uid)
-    return {
-        "group": (await node.run(f"ls --directory {ROOT}/cpu/kubepods*")).strip(),
-        "before": V1.pod_limits(before, uid),
-        "agent_ready_seconds": ready,
-        "limited_seconds": [limited, limited_again],
-        "problems": problems,
-        "killed": killed,
-        "pressure": pressure,
-        "cpuset": cpus,
-        "restored": restored,
-    }
+    group = (await node.run(f"ls --directory {ROOT}/cpu/kubepods*")).strip()
+    return {"group": group, **await steps.with_systemd()}
 
 
 if __name__ == "__main__":

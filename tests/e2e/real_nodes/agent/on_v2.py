@@ -25,31 +25,6 @@ STATIC = {
 """Settings of the kubelet. MemoryQoS is on by default since 1.37, and writes memory.high only with a factor."""
 
 
-async def with_systemd(steps: Steps) -> dict[str, Any]:
-    """Everything with the systemd driver."""
-    uid, before = await steps.limited_pod()
-    ready = await steps.agent.deploy(QUOTA)
-    note(f"the agent was ready {ready:.0f} s after its start")
-    limited = await steps.is_limited(uid)
-    problems = (await steps.agent.get("readyz"))["problems"]
-    killed = await steps.killed(uid)
-    limited_again = await steps.kubelet_restarted(uid)
-    pressure = await steps.pressure()
-    cpus = await steps.cpuset()
-    restored = await steps.restored(uid)
-    await steps.node.remove_pods("limited", "burner")
-    return {
-        "before": V2.pod_limits(before, uid),
-        "agent_ready_seconds": ready,
-        "limited_seconds": [limited, limited_again],
-        "problems": problems,
-        "killed": killed,
-        "pressure": pressure,
-        "cpuset": cpus,
-        "restored": restored,
-    }
-
-
 async def with_static_cpus(steps: Steps) -> dict[str, Any]:
     """The limits beside a kubelet that gives CPUs to a pod alone and writes `memory.high` of containers."""
     exclusive = await steps.start_exclusive("exclusive", 1)
@@ -84,7 +59,8 @@ async def run(real: RealCluster, api: Api) -> dict[str, Any]:
     await node.start_shell()
     resolved = await steps.resolve()
     await node.offer(OFFERED)
-    systemd = await with_systemd(steps)
+    systemd = await steps.with_systemd()
+    await node.remove_pods("limited", "burner")
     note(f"with the systemd driver: {systemd}")
 
     real.power_off(node.name)

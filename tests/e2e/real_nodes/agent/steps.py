@@ -137,6 +137,27 @@ class Steps:
     node: VirtualNode
     agent: AgentOnNode
 
+    async def with_systemd(self) -> dict[str, Any]:
+        """All steps with the systemd driver. The pods `limited` and `burner` remain."""
+        uid, before = await self.limited_pod()
+        ready = await self.agent.deploy(QUOTA)
+        limited = await self.is_limited(uid)
+        problems = (await self.agent.get("readyz"))["problems"]
+        killed = await self.killed(uid)
+        limited_again = await self.kubelet_restarted(uid)
+        pressure = await self.pressure()
+        cpus = await self.cpuset()
+        return {
+            "before": self.node.cgroups.pod_limits(before, uid),
+            "agent_ready_seconds": ready,
+            "limited_seconds": [limited, limited_again],
+            "problems": problems,
+            "killed": killed,
+            "pressure": pressure,
+            "cpuset": cpus,
+            "restored": await self.restored(uid),
+        }
+
     async def resolve(self) -> str:
         """What a pod gets from the DNS server of the cluster for the Service of the API server."""
         name = "kubernetes.default.svc.cluster.local"

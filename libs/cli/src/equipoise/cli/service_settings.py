@@ -15,6 +15,9 @@ from equipoise.contracts.configuration.settings import Section
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.runtime.configuration import Shared, read_document, read_sections
+from equipoise.runtime.configuration.discovered import beneath
+from equipoise.runtime.configuration.env_overrides import overridden
+from equipoise.runtime.configuration.loading import all_sections, discovered_document
 from equipoise.runtime.process.bounded_files import read_bounded_text
 from equipoise.scorer.settings import ScorerSettings
 
@@ -45,6 +48,16 @@ class AllSettings(msgspec.Struct, frozen=True, kw_only=True):
 def read_file(configuration: Path | None) -> dict[str, Any]:
     """The document of a configuration file; empty without one. Raises ConfigurationError."""
     return {} if configuration is None else read_document(read_bounded_text(configuration))
+
+
+def read_installed(configuration: Path | None, environment: Mapping[str, str]) -> dict[str, Any]:
+    """The document of a configuration file, as a pod reads it: with the variables that override it, and the source of
+    metrics that the installation found.
+
+    Raises ConfigurationError.
+    """
+    document = overridden(read_file(configuration), environment, all_sections(SERVICE_SETTINGS), ())
+    return beneath(document, discovered_document(environment))
 
 
 def all_settings(document: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> AllSettings:

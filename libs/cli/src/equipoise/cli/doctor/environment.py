@@ -15,7 +15,7 @@ from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource, open_source
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects.node import Node
-from equipoise.contracts.messages.health import EffectiveConfiguration
+from equipoise.contracts.messages.health import EffectiveConfiguration, Heartbeat
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
@@ -75,8 +75,16 @@ class Environment:
     prometheus_was_found: bool = False
     """Whether this command found Prometheus by itself: no configuration names it."""
 
+    unused_credentials: tuple[str, ...] = ()
+    """The settings with files and credentials of the collectors for Prometheus, which this command does not have."""
+
     unconfirmed_url: str = ""
     """Why the source of metrics is not queried: its URL is known only from the bus."""
+
+    heartbeats: list[Heartbeat] | None = None
+    """The last heartbeat of each process; None until `service_heartbeats` has read them."""
+
+    awaiting_heartbeats: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     _nodes: list[Node] | KubeError | None = field(default=None, init=False)
     _listing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)

@@ -25,7 +25,7 @@ from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.options import BusOptions, Output
 from equipoise.cli.progress import Activity, shown_activity
 from equipoise.cli.prometheus.access import reached_prometheus
-from equipoise.cli.service_settings import AllSettings, all_settings, read_file
+from equipoise.cli.service_settings import AllSettings, all_settings, read_installed
 from equipoise.cli.terminal import listed, print_result
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.runtime.bus import BusError
@@ -59,7 +59,7 @@ def settings_for(
     `nats`: values that are not None override those of the section. Raises ConfigurationError, and ValueError for
     invalid options.
     """
-    settings = all_settings(read_file(configuration), environment)
+    settings = all_settings(read_installed(configuration, environment), environment)
     shared = settings.shared
     given = {name: value for name, value in nats.items() if value is not None}
     server = CommandNats(**msgspec.structs.asdict(shared.nats) | given, client="doctor")
@@ -157,13 +157,14 @@ async def _read_effective(environment: Environment, prometheus_url: str | None) 
     if prometheus_url is not None:
         return
     source = adopted.settings.collector.source
-    if unused := [setting for setting in adopted.private if setting.startswith("collector.prometheus.")]:
+    if unused := tuple(setting for setting in adopted.private if setting.startswith("collector.prometheus.")):
+        environment.unused_credentials = unused
         _note(
             f"not used: {', '.join(unused)} of the collector. Files and credentials are only taken from --config FILE"
         )
     url = _source_url(adopted.settings.collector)
     place = next((place for place, values in installed.items() if url and _source_url(values.collector) == url), "")
-    if place:
+    if place and adopted.settings.collector.names_source:
         _note(f"{source} {url}, which the collector publishes and the {place} has")
     environment.unconfirmed_url = _unconfirmed(adopted, installed, unread)
 

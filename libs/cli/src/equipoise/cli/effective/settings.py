@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from equipoise.binder.settings import BinderSettings
 from equipoise.cli.effective.running import Settings
-from equipoise.cli.service_settings import SERVICE_SETTINGS, read_file
+from equipoise.cli.service_settings import SERVICE_SETTINGS, read_installed
 from equipoise.contracts.configuration.settings import Section
 from equipoise.runtime.configuration import read_sections, to_document, without_header
 from equipoise.runtime.configuration.errors import convert, field_types, sections_in
@@ -22,7 +22,7 @@ def binder_settings(settings: Settings) -> BinderSettings:
 
 def file_settings(file: Path, environment: Mapping[str, str]) -> Settings:
     """All sections of a configuration file with the variables that override it. Raises ConfigurationError."""
-    return to_sections(read_file(file), environment)
+    return to_sections(read_installed(file, environment), environment)
 
 
 @cache

@@ -1,7 +1,7 @@
 """The values of the chart that a command gives, in files and one by one."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,26 +9,32 @@ import yaml
 
 from equipoise.cli.exit_codes import InvalidInput
 
-_NAME = re.compile(r"(?:^|,)\s*([\w.-]+)=")
-"""The name of a value in the syntax of Helm: `a.b=1,c=2`."""
+_SETTING = re.compile(r"(?:^|,)\s*([\w.-]+)=([^,]*)")
+"""The name and the text of a value in the syntax of Helm: `a.b=1,c=2`."""
+
+GivenValues = Mapping[str, Any]
+"""Values by their dotted names. A list is one value."""
 
 
-def given_values(files: Sequence[str], settings: Sequence[str]) -> frozenset[str]:
-    """The dotted names of all values. Raises InvalidInput for a file that is no YAML."""
-    names = {name for setting in settings for name in _NAME.findall(setting)}
+def given_values(files: Sequence[str], settings: Sequence[str]) -> GivenValues:
+    """All values; the last of a name precedes, and `settings` precede files, as in Helm.
+
+    Raises InvalidInput for a file that is no YAML.
+    """
+    values: dict[str, Any] = {}
     for file in files:
         try:
             # As Helm: a file of values may have aliases, which the configuration of Equipoise may not.
             document = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             raise InvalidInput(f"{file} cannot be read as YAML: {error}") from error
-        names |= set(_names(document, ""))
-    return frozenset(names)
+        values |= _leaves(document, "")
+    return values | {name: text for setting in settings for name, text in _SETTING.findall(setting)}
 
 
-def _names(value: Any, prefix: str) -> Iterator[str]:
+def _leaves(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     if not isinstance(value, dict):
-        yield prefix.removesuffix(".")
+        yield prefix.removesuffix("."), value
         return
     for key, inner in value.items():
-        yield from _names(inner, f"{prefix}{key}.")
+        yield from _leaves(inner, f"{prefix}{key}.")

@@ -17,6 +17,9 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.helm import run_helm
 from equipoise.cli.install.existing_secrets import existing_secrets
 from equipoise.cli.install.given_values import given_values
+from equipoise.cli.install.named_objects import missing_objects
+from equipoise.cli.prepare.created_objects import discovery_reason
+from equipoise.cli.prepare.discovery import has_metrics_server
 from equipoise.cli.prepare.storage import missing_storage
 from equipoise.cli.prometheus.trusted import Servers, known_servers, names_of
 from equipoise.cli.terminal import result_console
@@ -90,6 +93,10 @@ async def run_install(cluster: Kubernetes, request: Request, *, confirmed: bool)
     if shutil.which("helm") is None:
         raise CommandFailed(f"there is no program helm here: install it, and run `{shlex.join(command)}`")
     await run_helm(command, cluster.kubeconfig)
+    async with connect_kube(cluster, "install", clock) as kube:
+        reason = await discovery_reason(kube, cluster.namespace)
+    if reason and SOURCE.isdisjoint(given_values(request.values, request.settings)):
+        click.echo(f"source of metrics: {reason}")
     click.echo("next: `equipoise doctor` checks the installation, `equipoise report` shows what is uneven")
 
 
@@ -100,8 +107,9 @@ async def checks(kube: Kube, request: Request, namespace: str, clock: Clock) -> 
     findings += await _installations(kube, request, given, namespace, clock)
     findings += await _permitted("storage", _storage(kube, given, namespace))
     findings += await _permitted("secret", existing_secrets(kube, namespace, given, kube.server_time(clock.now())))
+    findings += await _permitted("named objects", missing_objects(kube, namespace, given))
     findings += await _permitted("quota", _quotas(kube, namespace))
-    if given.isdisjoint(SOURCE):
+    if SOURCE.isdisjoint(given):
         findings += await _permitted("source of metrics", _source(kube))
     return findings
 
@@ -152,7 +160,8 @@ async def _quotas(kube: Kube, namespace: str) -> list[Finding]:
 
 
 async def _source(kube: Kube) -> list[Finding]:
-    return [source_finding(await known_servers(kube))]
+    servers = await known_servers(kube)
+    return [source_finding(servers, metrics_server=await has_metrics_server(kube))]
 
 
 def _of_clone(request: Request) -> bool:
@@ -176,10 +185,11 @@ def job_quota_problem(quotas: Iterable[ResourceQuota]) -> str:
     return ""
 
 
-def source_finding(servers: Servers) -> Finding:
+def source_finding(servers: Servers, *, metrics_server: bool) -> Finding:
     """The source of metrics that the Job equipoise-prepare will choose, unless the values name a source."""
     if len(servers.trusted) == 1:
         return Finding("ok", "source of metrics", f"Prometheus {names_of(servers.trusted)}{servers.not_used}")
     trusted = f"several Prometheus servers: {names_of(servers.trusted)}" if servers.trusted else "no Prometheus"
-    fix = "set config.collector.prometheus.url, else metrics-server is used if there is one, with short windows only"
-    return Finding("warning", "source of metrics", f"{trusted}{servers.not_used}", fix)
+    then = "metrics-server would be used, with short windows only" if metrics_server else "nothing would be measured"
+    fix = "set config.collector.prometheus.url and config.collector.prometheus.profile"
+    return Finding("warning", "source of metrics", f"{trusted}{servers.not_used}: {then}", fix)

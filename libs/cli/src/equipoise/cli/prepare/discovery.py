@@ -73,20 +73,24 @@ async def discover(
         await clock.sleep(RETRY_PERIOD)
     if discovered.collector:
         return discovered
-    try:
-        metrics_server = await kube.served_versions("metrics.k8s.io", "NodeMetrics")
-    except KubeError:
-        metrics_server = []  # its API is registered, but metrics-server does not respond
-    if metrics_server:
+    if await has_metrics_server(kube):
         reason = f"metrics-server is used, because {discovered.reason}. To use a Prometheus, {discovered.fix}"
         if discovered.temporary:
             reason += f"; to search again, {REPEAT}"
         return Discovered(collector={"source": "metrics-server"}, reason=reason)
     reason = (
-        f"nothing is measured: {discovered.reason}; the cluster has no metrics-server either. Install one, or "
-        f"{discovered.fix}"
+        f"nothing is measured: {discovered.reason}; the cluster has no metrics-server either. "
+        f"{discovered.fix[0].upper()}{discovered.fix[1:]}, or install a Prometheus or metrics-server"
     )
     return Discovered(collector={}, reason=reason, temporary=discovered.temporary)
+
+
+async def has_metrics_server(kube: Kube) -> bool:
+    """Whether metrics-server responds."""
+    try:
+        return bool(await kube.served_versions("metrics.k8s.io", "NodeMetrics"))
+    except KubeError:
+        return False  # its API is registered, but metrics-server does not respond
 
 
 async def _prometheus(kube: Kube, settings: AllSettings, clock: Clock, profile_of: ProfileDetection) -> Discovered:

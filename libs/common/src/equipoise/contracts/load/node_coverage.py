@@ -34,7 +34,7 @@ def coverage_problem(
     problem = next((cycle.problem for cycle in shards if cycle.problem), "")
     because = f" ({problem})" if problem else ""
     if not shards:
-        return "no collector has completed a cycle yet"
+        return "no collector has completed a cycle yet: `equipoise doctor` finds why"
     if not current:
         return f"no collector has completed a cycle within {max_age:g} s{because}"
     if abs(skew := skew_of(current)) > load.freshness.skew_unknown:

@@ -57,14 +57,17 @@ def load_configuration(
     document = {} if path is None else read_document(_text_of(path))
     strict = all_sections({service: section})
     others = [name for name in SECTIONS if name not in strict]
-    document = beneath(overridden(document, environment, strict, others), _discovered(environment))
+    document = beneath(overridden(document, environment, strict, others), discovered_document(environment))
     shared, own = read_sections(document, {service: section})
     plain = msgspec.json.encode([shared, own[service]], enc_hook=encode_value, order="deterministic")
     return Configuration(shared=shared, own=own[service], hash=hashlib.sha256(plain).hexdigest()[:12])
 
 
-def _discovered(environment: Mapping[str, str]) -> dict[str, Any]:
-    """The document of the file that the variable names; empty without one. Raises ConfigurationError."""
+def discovered_document(environment: Mapping[str, str]) -> dict[str, Any]:
+    """The source of metrics that the installation found, from the file that the variable names; empty without one.
+
+    Raises ConfigurationError.
+    """
     file = environment.get(DISCOVERED)
     if not file or not Path(file).exists():
         return {}

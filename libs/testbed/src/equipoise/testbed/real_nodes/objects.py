@@ -9,7 +9,9 @@ from equipoise.testbed.real_nodes.addresses import DNS_SERVICE, HUB, node_addres
 
 MONITORING = "monitoring"
 PROMETHEUS = "prometheus"
-_METRICS = "kubelet-metrics"
+METRICS_ROLE = "kubelet-metrics"
+"""The ClusterRole that permits to read the metrics of nodes."""
+
 _RBAC = "rbac.authorization.k8s.io"
 
 METRICS_PATHS = ("/metrics", "/metrics/cadvisor", "/metrics/resource")
@@ -33,14 +35,14 @@ def first_objects() -> list[Manifest]:
         {
             "apiVersion": f"{_RBAC}/v1",
             "kind": "ClusterRole",
-            "metadata": {"name": _METRICS},
+            "metadata": {"name": METRICS_ROLE},
             "rules": [{"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]}],
         },
         {
             "apiVersion": f"{_RBAC}/v1",
             "kind": "ClusterRoleBinding",
-            "metadata": {"name": _METRICS},
-            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": _METRICS},
+            "metadata": {"name": METRICS_ROLE},
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": METRICS_ROLE},
             "subjects": [{"kind": "ServiceAccount", "name": PROMETHEUS, "namespace": MONITORING}],
         },
     ]

@@ -16,6 +16,7 @@ from equipoise.cli.doctor.checks.measurements.nodes import nodes
 from equipoise.cli.doctor.checks.measurements.pressure import pressure
 from equipoise.cli.doctor.checks.measurements.prometheus import prometheus
 from equipoise.cli.doctor.checks.permissions import permissions
+from equipoise.cli.doctor.checks.services import services
 from equipoise.cli.doctor.checks.streams import streams
 from equipoise.cli.doctor.checks.versions import versions
 from equipoise.cli.doctor.environment import Environment, Finding
@@ -30,6 +31,7 @@ CHECKS: Mapping[str, Check] = {
     "detached": detached_pods,
     "emptying": emptied_nodes,
     "bus": streams,
+    "services": services,
     "configuration": configuration,
     "trust": next_level,
     "prometheus": prometheus,

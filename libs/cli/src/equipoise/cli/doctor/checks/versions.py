@@ -5,12 +5,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from importlib.metadata import version
 
-from equipoise.cli.bus.heartbeats import LISTEN_SECONDS, read_heartbeats
-from equipoise.cli.doctor.colocation_parts import installed_parts
+from equipoise.cli.bus.heartbeats import LISTEN_SECONDS
 from equipoise.cli.doctor.environment import Environment, Finding
-from equipoise.contracts.bus.subjects import SERVICES, ServiceName
+from equipoise.cli.doctor.service_heartbeats import published_configurations, service_heartbeats
 from equipoise.contracts.kubernetes.supported_versions import NEWEST_KUBERNETES, OLDEST_KUBERNETES
-from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, EffectiveConfiguration, Heartbeat
+from equipoise.contracts.messages.health import EffectiveConfiguration, Heartbeat
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.kubernetes.client import KubeError
 
@@ -50,39 +49,12 @@ def kubernetes_finding(server: str) -> Finding:
 
 
 async def _service_findings(environment: Environment) -> list[Finding]:
-    if environment.nats_problem:
-        return [Finding("unknown", "services", "not checked: NATS cannot be reached, see the check bus")]
-    expected = set(SERVICES) | await _installed(environment)
-    published = _published(environment)
     try:
-        heartbeats = await read_heartbeats(
-            environment.settings.shared.nats,
-            environment.clock,
-            lambda found: _are_complete(found, expected, published),
-            user=environment.nats_user,
-        )
+        heartbeats = await service_heartbeats(environment)
     except BusError as error:
-        return [Finding("unknown", "services", f"their versions are unknown: {error}")]
+        return [Finding("unknown", "services", f"not checked: {error}")]
     findings = service_findings(heartbeats, version("equipoise-common"))
-    return [*findings, *contradictions(published, heartbeats)]
-
-
-def _published(environment: Environment) -> list[EffectiveConfiguration]:
-    """The published configurations of the processes that still run."""
-    if isinstance(environment.effective, str):
-        return []
-    oldest = environment.clock.now() - CONFIGURATION_LIFETIME
-    return [each for each in environment.effective if not each.stopped and each.at >= oldest]
-
-
-def _are_complete(
-    heartbeats: Collection[Heartbeat], services: Collection[str], published: Collection[EffectiveConfiguration]
-) -> bool:
-    """Whether there is a heartbeat of each service, and of each process with a configuration."""
-    processes = {(each.service, each.id) for each in heartbeats}
-    return {service for service, _ in processes} >= {*services} and processes >= {
-        (each.service, each.id) for each in published
-    }
+    return [*findings, *contradictions(published_configurations(environment), heartbeats)]
 
 
 def contradictions(
@@ -106,15 +78,6 @@ def contradictions(
                 f"{each.evictions or 'not known'!r} by its configuration"
             )
             yield Finding("warning", each.service, message, FORGED_FIX)
-
-
-async def _installed(environment: Environment) -> set[ServiceName]:
-    """The optional services in the cluster; empty if they are unknown. Their heartbeats may still arrive in time."""
-    try:
-        parts = await installed_parts(environment.api(), environment.settings.shared.kubernetes.namespace)
-    except KubeError:
-        return set()
-    return {"reclaimer"} if parts.reclaimer else set()
 
 
 def service_findings(heartbeats: Collection[Heartbeat], own: str) -> list[Finding]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from equipoise.cli.doctor.environment import Environment, Finding
-from equipoise.cli.prepare.created_objects import DISCOVERED
+from equipoise.cli.prepare.created_objects import DISCOVERED, discovery_reason
 from equipoise.cli.prometheus.profiles import (
     LABEL_FIX,
     ProfileMatch,
@@ -17,10 +17,8 @@ from equipoise.collector.decisions.profiles.query_profile import MemoryKind
 from equipoise.collector.decisions.query import SourceError
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.plain_text import plain_text
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.configuration.discovered import REASON
-from equipoise.runtime.kubernetes.client import CONFIG_MAPS, KubeError, find
+from equipoise.runtime.kubernetes.client import KubeError
 
 QUERY_FIXES: Mapping[str, str] = {
     "prometheus": "check collector.prometheus.url (or --prometheus URL) from this machine, and its authentication",
@@ -33,10 +31,9 @@ SLOW_SECONDS = 2.0
 
 SLOW_FIX = "check its CPU and memory, and what else queries it: loads are measured more seldom"
 
-UNCONFIRMED_FIX = "give the URL that is right with --prometheus URL, or the configuration with --config FILE"
+CREDENTIALS_FIX = "`helm test` checks it in the cluster; or give --config FILE with files of this machine"
 
-MAX_REASON = 2_000
-"""The largest number of characters that are shown of the reason that the Job equipoise-prepare has stored."""
+UNCONFIRMED_FIX = "give the URL that is right with --prometheus URL, or the configuration with --config FILE"
 
 SEARCH_AGAIN = (
     f"set collector.prometheus.url; or, to search again, delete the ConfigMap {DISCOVERED}, run `helm upgrade`, and "
@@ -56,22 +53,21 @@ _POLLED_FIXES: Mapping[str, str] = {
 
 
 async def prometheus(environment: Environment) -> list[Finding]:
-    return [*await _source(environment), *await _discovered(environment)]
+    collector = environment.settings.collector
+    named = collector.names_source and collector.source != "metrics-server" and not environment.prometheus_was_found
+    reason = "" if named else await _stored_reason(environment)
+    if reason and not collector.names_source:
+        return [Finding("error", "source of metrics", reason, SEARCH_AGAIN)]  # its default URL is of nobody
+    warning = [Finding("warning", "source of metrics", reason, SEARCH_AGAIN)] if reason else []
+    return [*await _source(environment), *warning]
 
 
-async def _discovered(environment: Environment) -> list[Finding]:
-    """Why the installation chose no Prometheus, if services use the source of metrics that was found then."""
-    settings, kube = environment.settings.collector, environment.kube
-    named = settings.names_source and settings.source != "metrics-server" and not environment.prometheus_was_found
-    if isinstance(kube, KubeError) or named:
-        return []
+async def _stored_reason(environment: Environment) -> str:
+    """Why the installation chose its source of metrics, or found none; empty if that is not known."""
     try:
-        stored = await find(kube, CONFIG_MAPS, DISCOVERED, environment.settings.shared.kubernetes.namespace)
+        return await discovery_reason(environment.api(), environment.settings.shared.kubernetes.namespace)
     except KubeError:
-        return []
-    if stored is None or not stored.data.get(REASON):
-        return []
-    return [Finding("warning", "source of metrics", plain_text(stored.data[REASON], MAX_REASON), SEARCH_AGAIN)]
+        return ""
 
 
 async def _source(environment: Environment) -> list[Finding]:
@@ -97,6 +93,10 @@ async def _source(environment: Environment) -> list[Finding]:
     except KubeError as error:
         return [Finding("unknown", subject, f"not checked: {error}")]
     except SourceError as error:
+        if environment.unused_credentials:
+            have = ", ".join(environment.unused_credentials)
+            message = f"not checked, because only the collectors have {have}: {error}"
+            return [Finding("unknown", subject, message, CREDENTIALS_FIX)]
         return [Finding("error", subject, f"cannot be queried: {error}", QUERY_FIXES[settings.source])]
     if has_profiles and not profiles[chosen].matches:
         profiles |= await _other_profiles(environment, nodes)
