@@ -158,9 +158,11 @@ class ProfileLearning:
             for name, target in batch:
                 number = groups.get(target.node)
                 (remaining if number is None else in_part[number])[name] = target
-        for of_part, (_, matcher) in zip(in_part, parts, strict=True):
+        owns = self.measurement.owns
+        for of_part, (names, matcher) in zip(in_part, parts, strict=True):
             limited = msgspec.structs.replace(criteria, nodes=matcher)
-            measured = await measure_pods(source, of_part, limited, rare=True)
+            rare = owns is not None and not any(map(owns, names))  # the rounds of the windows query our own nodes
+            measured = await measure_pods(source, of_part, limited, rare=rare)
             if measured.failed:
                 return usage, measured.failed
             usage |= measured.usage

@@ -33,7 +33,7 @@ from equipoise.scheduling.framework.plugin_calls import PluginFailed
 from equipoise.scheduling.framework.queue import QueuedPod, QueueSettings, SchedulingQueue
 from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, failed
 from equipoise.scheduling.framework.waiting_pods import LONGEST_WAIT, WaitingPod
-from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.pod_info import PodInfo, PodReader
 from equipoise.scheduling.scheduler import Decision, Extender
 
 KIND_OF: Mapping[type[Object], Kind] = {
@@ -66,6 +66,7 @@ class SchedulerState:
         self.waiting: dict[str, PodInfo] = {}
         """Pods of these schedulers without a node, by uid, as last reported."""
 
+        self._reader = PodReader()
         self._nodes: dict[str, Node] = {}
         """Nodes by name, as reported."""
 
@@ -327,7 +328,7 @@ class SchedulerState:
         parsed = self.assumed.get(uid) or self.waiting.get(uid)
         if parsed is None and before is not None:
             parsed = self.cluster.pod(uid, before.spec.node_name)
-        return PodInfo(after) if parsed is None else parsed.updated(after)
+        return self._reader.read(after) if parsed is None else parsed.updated(after)
 
     def _leave(self, pod: PodInfo, now: float) -> bool:
         """Records that the pod no longer waits. Returns whether this frees room on a node."""
