@@ -1,11 +1,13 @@
 """Nodes, causes and the report of the cluster as it is now, without I/O."""
 
 import io
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_workload
+from cli.narrow import assert_never_cut
 from cli.programs import invoke
 from descheduler.snapshots import a_pod, a_snapshot, cluster_of, evaluation_settings, placements_of
 from hypothesis import given
@@ -303,6 +305,15 @@ def test_a_further_resource_that_is_not_known_is_named_with_the_reason() -> None
 
     assert "the gpu load of 2 nodes: node-a: no sample; node-b: its capacity is 0" in text_of(report)
     assert "gpu load" in to.getvalue()
+
+
+def test_no_terminal_is_too_narrow() -> None:
+    """The commands at the end of the report are left out: they are never folded, so that they can be pasted."""
+    report = msgspec.structs.replace(the_report(), next=[])
+    nodes = [*report.hottest, a_node("gpu-1", None, set_apart="cordoned", unknown="its newest sample is 500 s old")]
+    listed = NodeList(cluster=CLUSTER, at=NOW, window="5m", spread=report.before, nodes=nodes)
+    assert_never_cut(show, report)
+    assert_never_cut(partial(show_nodes, wide=True), listed)
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 200])

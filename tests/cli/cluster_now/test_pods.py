@@ -1,5 +1,6 @@
 """`equipoise pods`: pods by usage beside what they request, without I/O."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -124,5 +125,5 @@ def test_a_long_list_is_shortened_in_text_and_says_so() -> None:
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_no_terminal_is_too_narrow_for_pods(wide: bool) -> None:
-    assert_never_cut(lambda to: show(pods(), to, wide=wide))
-    assert_never_cut(lambda to: show(pods("node-a"), to, wide=wide))
+    assert_never_cut(partial(show, wide=wide), pods())
+    assert_never_cut(partial(show, wide=wide), pods("node-a"))

@@ -121,7 +121,7 @@ def test_no_cell_is_cut_on_a_narrow_terminal() -> None:
     long = StayingNode(node="ip-10-0-12-34.eu-central-1.compute.internal", why="x " * 60, bound="constraints")
     answer = an_answer(staying=[long])
 
-    assert_never_cut(lambda to: show(answer, to))
+    assert_never_cut(show, answer)
 
 
 # prices

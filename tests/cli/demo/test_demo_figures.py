@@ -193,7 +193,7 @@ def test_the_second_measurement_is_at_the_same_time_of_a_later_day(earliest: flo
 
 def test_no_terminal_is_too_narrow_for_the_loads() -> None:
     """Before and after."""
-    assert_never_cut(lambda to: to.print(load_table({"a": 90.0, "b": 10.0}, {"a": 51.5, "b": 48.5})))
+    assert_never_cut(lambda loads, to: to.print(load_table(*loads)), ({"a": 90.0, "b": 10.0}, {"a": 51.5, "b": 48.5}))
 
 
 def a_result(replacements: dict[str, int]) -> DemoResult:

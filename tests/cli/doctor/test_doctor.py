@@ -831,4 +831,4 @@ def test_the_checks_are_documented() -> None:
 def test_no_terminal_is_too_narrow_for_findings() -> None:
     """With their fixes."""
     findings = [msgspec.structs.replace(node_finding(unknown(f"node-{n}")), check="nodes") for n in range(3)]
-    assert_never_cut(lambda to: show(Diagnosis(healthy=True, findings=findings), to))
+    assert_never_cut(show, Diagnosis(healthy=True, findings=findings))

@@ -5,6 +5,7 @@ import io
 import pytest
 from builders import NOW, a_placed_pod, a_placement
 from cli.buses import Bus
+from cli.narrow import assert_never_cut
 from cli.reclaimed_nodes import a_band, a_reclaimed_node, a_stale_node, cores
 from rich.console import Console
 
@@ -16,7 +17,7 @@ from equipoise.cli.explain.colocation import (
     read_co_located_pod,
     read_node_bands,
 )
-from equipoise.cli.reclaimed.nodes import node_bands
+from equipoise.cli.reclaimed.nodes import NodeBands, node_bands
 from equipoise.contracts.bus.subjects import node_placement, reclaimed_node
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
@@ -31,6 +32,14 @@ def text_of(message: ReclaimedNode) -> str:
     for part in node_parts(node_bands(message, NOW, 300.0), NOW):
         Console(file=text, width=400).print(part)
     return "\n".join(" ".join(line.split()) for line in text.getvalue().splitlines())
+
+
+def test_no_terminal_is_too_narrow() -> None:
+    def show(bands: NodeBands, to: Console) -> None:
+        for part in node_parts(bands, NOW):
+            to.print(part)
+
+    assert_never_cut(show, node_bands(a_reclaimed_node(), NOW, 300.0))
 
 
 def a_batch_pod(name: str = "batch-1") -> PlacedPod:

@@ -371,7 +371,7 @@ def test_without_a_terminal_no_line_is_filled_with_spaces() -> None:
 def test_no_terminal_is_too_narrow_for_a_history() -> None:
     """The evaluations are a table."""
     history = eviction_history("shop", "web-1", [evicted()], five_evaluations())
-    assert_never_cut(lambda to: show(history, to))
+    assert_never_cut(show, history)
 
 
 def test_a_dry_run_that_the_api_server_was_not_asked_about_is_named_so() -> None:

@@ -190,7 +190,7 @@ def test_the_inputs_of_a_window_are_one_row() -> None:
 
     assert row[1:6] == ["cpu,", "cores", "1.00", "0.83", "(1)"]
     assert row[6:12] == ["–", "0.25", "10.00", "20.8%", "→", "25.8%"]
-    assert row[12:] == ["1.0", "s", "old,", "valid", "for", "180", "s"]
+    assert row[12:] == ["1.0", "of", "180", "s"]
     assert "\n5m (unused)  cpu, cores       1.00   0.50 (1)  " in text
     assert "\narrived: shop/web-1\n" in text
     assert "reserved: 1 pods that may be placed here by the latest responses" in text
@@ -264,7 +264,7 @@ def test_no_terminal_is_too_narrow_for_scores() -> None:
     state.on_placement(a_placement("n05", [a_placed_pod("web-1")], sequence=2), NOW)
     state.on_placement(a_placement("silent"), NOW)
     explanation = explain(state, ExplainRequest(namespace="shop", name="web-1", node="silent"), NOW)
-    assert_never_cut(lambda to: show(explanation, to, "silent"))
+    assert_never_cut(lambda shown, to: show(shown, to, shown.nodes[-1].node), explanation)
 
 
 def test_a_batch_pod_shows_its_band_and_both_loads_of_a_node() -> None:

@@ -131,7 +131,7 @@ def test_a_node_without_measurement_is_unknown_and_not_idle() -> None:
 
 
 def test_no_terminal_is_too_narrow() -> None:
-    assert_never_cut(lambda to: show_load(found(), to, NOW, wide=True))
+    assert_never_cut(lambda shown, to: show_load(shown, to, NOW, wide=True), found())
     out = io.StringIO()
     many = replace(found(), pods=found().pods * 10)
     show_load(many, Console(file=out, width=200), NOW, wide=False)

@@ -47,4 +47,4 @@ def test_without_an_outcome_the_command_names_the_plan() -> None:
 def test_no_terminal_is_too_narrow_for_the_outcomes() -> None:
     outcomes = [an_outcome(Outcome.REJECTED_LIMIT, an_intent("web-1"), detail="5 of 5 in namespace shop")]
     recent = RecentOutcomes(cluster=CLUSTER, outcomes=outcomes)
-    assert_never_cut(lambda to: show(recent, to))
+    assert_never_cut(show, recent)

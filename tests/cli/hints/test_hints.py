@@ -2,11 +2,13 @@
 
 import io
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 from builders import NOW, preferring
+from cli.narrow import assert_never_cut
 from rich.console import Console
 
 from equipoise.cli.explain.pod_hint import PodHint, pod_hint
@@ -65,6 +67,15 @@ def printed(found: NamespaceHints, now: float, *, wide: bool = False) -> str:
     output = io.StringIO()
     show(found, Console(file=output, width=200), wide=wide, now=now)
     return output.getvalue()
+
+
+def test_no_terminal_is_too_narrow_for_hints() -> None:
+    """Names of nodes are the values of labels, of up to 63 characters."""
+    long = WeightedNodes(weight=50, hostnames=tuple(name * 63 for name in "abcde"))
+    found = msgspec.structs.replace(
+        namespace_hints(stored(), "shop", "", NOW), hints={f"Deployment.{63 * 'w'}": WorkloadHint(prefer=(long,))}
+    )
+    assert_never_cut(partial(show, wide=True, now=NOW), found)
 
 
 def test_the_nodes_with_the_highest_weights_are_shown() -> None:

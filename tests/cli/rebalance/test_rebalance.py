@@ -14,6 +14,7 @@ from binder.ledgers import a_ledger
 from builders import a_workload
 from cli.buses import Bus
 from cli.http_clusters import LEDGER_PATH, OWN, HttpCluster
+from cli.narrow import assert_never_cut
 from cli.published_modes import publish_configuration
 from rich.console import Console
 
@@ -91,6 +92,10 @@ def test_a_forecast_has_waves_risk_and_time() -> None:
     assert (plan.spread_before, plan.spread_after, plan.duration) == (0.6, 0.3, 120.0)
     assert (plan.risk.pods, plan.risk.seconds, plan.risk.unknown) == (2, 40.0, 0)
     assert (plan.budget, plan.lasts, plan.nodes, plan.fills) == (4, 3_600.0, 50, 1)
+
+
+def test_no_terminal_is_too_narrow_for_a_forecast() -> None:
+    assert_never_cut(show_forecast, forecast_of(a_plan(0.4, unknown=2)))
 
 
 def test_nodes_of_unknown_load_are_named_because_the_plan_does_not_count_them() -> None:

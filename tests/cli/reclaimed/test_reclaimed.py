@@ -154,7 +154,7 @@ def test_nodes_are_ordered_by_what_is_available_and_unknown_ones_are_last(order:
 
 
 def test_nothing_is_cut_on_narrow_terminals() -> None:
-    assert_never_cut(partial(show, listed(a_reclaimed_node("a"), a_stale_node("c")), wide=False))
+    assert_never_cut(partial(show, wide=False), listed(a_reclaimed_node("a"), a_stale_node("c")))
 
 
 def test_without_colors_the_text_has_no_escape_sequences(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -401,4 +401,4 @@ def test_no_terminal_is_too_narrow_for_a_report() -> None:
     report = reported(
         *(an_advice(number, hint=PREFERRED) for number in range(8)), a_review(HOUR, HOUR + 3_600, over={"hot": 900.0})
     )
-    assert_never_cut(lambda to: show(report, to))
+    assert_never_cut(show, report)

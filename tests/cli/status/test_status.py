@@ -5,6 +5,7 @@ import io
 import json
 import re
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -314,7 +315,7 @@ def a_full_status() -> ShownStatus:
 def test_no_terminal_is_too_narrow_for_a_cell() -> None:
     """A cut `counted` column once made a limit of 5 read as five used."""
     status = a_full_status()
-    assert_never_cut(lambda to: show(status, to, now=NOW))
+    assert_never_cut(partial(show, now=NOW), status)
     narrow = printed(lambda to: show(status, to, now=NOW), 40)
     assert "scope    node node-a\nused     2\nallowed  2\n" in narrow, narrow
 

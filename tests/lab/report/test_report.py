@@ -379,4 +379,4 @@ def test_the_figures_of_all_runs_are_written_as_json(folder: Path) -> None:
 def test_no_terminal_is_too_narrow_for_the_table() -> None:
     """Fourteen columns."""
     figures = [run.figures for run in several_runs()]
-    assert_never_cut(lambda to: to.print(table(figures, FittedTable)))
+    assert_never_cut(lambda shown, to: to.print(table(shown, FittedTable)), figures)

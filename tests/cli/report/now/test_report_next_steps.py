@@ -244,4 +244,4 @@ def test_kubectl_gets_the_cluster_of_the_report() -> None:
 def test_no_terminal_is_too_narrow_for_requests_that_are_too_high() -> None:
     """Commands are the exception: they are not folded, so that they can be pasted."""
     report = replace(the_report(), oversized=found(), next=[])
-    assert_never_cut(lambda to: show(report, to))
+    assert_never_cut(show, report)

@@ -219,7 +219,7 @@ def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | 
     batch_work = any(window.batch_work.count for window in node.windows)
     rows = table(
         "window", "", "measured>", "+ arrived>", "− departed>", *(["− batch work>"] if batch_work else []),
-        "+ reserved>", "of>", "= load", "sample"
+        "+ reserved>", "of>", "= load", "sample age"
     )  # fmt: skip
     for window in node.windows:
         for resource, unit in UNIT.items():
@@ -234,7 +234,7 @@ def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | 
                 "–" if getattr(window.reserved, resource) is None else amount(window.reserved, resource),
                 amount(node.base, resource),
                 f"unknown: {window.unknown_reason}" if window.unknown_reason else _load_change(window, resource),
-                _sample(window.age, window.lifetime) if first and window.age is not None else "",
+                f"{max(0.0, window.age):.1f} of {window.lifetime:.0f} s" if first and window.age is not None else "",
             )
         measured_to_of = [""] * (6 if batch_work else 5)  # statistics have only a load
         for name, value in window.statistics.items():
