@@ -1,6 +1,7 @@
 """Commands, output, error messages and exit codes of the program."""
 
 import asyncio
+import io
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from equipoise import cli as package
 from equipoise.cli.commands.completion import complete_for_kubectl
 from equipoise.cli.commands.config import COMMON
 from equipoise.cli.main import COMMANDS, FORMER, OTHERS, TASKS, main
+from equipoise.cli.terminal import VisibleConsole
 from equipoise.runtime.kubernetes.client import KubeError
 
 CLI = Path(package.__file__).parent
@@ -106,6 +108,43 @@ def test_version_prints_text_and_json() -> None:
 
     assert f"equipoise {json.loads(encoded)['version']}\n" == text
     assert text == invoke("--version").stdout
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+@pytest.mark.parametrize("command", ["nodes --watch", "rebalance --target-spread", "lab record --days"])
+def test_a_number_that_is_not_finite_is_refused(command: str, number: str) -> None:
+    """A command that waits for `nan` seconds repeats without a pause."""
+    result = invoke(*command.split(), number)
+    assert 2 == result.exit_code
+    assert "not a finite number" in result.output or "not in the range" in result.output
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("command", [("config", "defaults"), ("version",)])
+def test_output_that_cannot_be_written_is_an_error(command: tuple[str, ...]) -> None:
+    """Short output, which is written at the end, too."""
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run([*PROGRAM, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (1, "Error: the output cannot be written: No space left on device\n") == (run.returncode, run.stderr)
+
+
+def test_a_table_whose_reader_has_ended_is_no_failure() -> None:
+    """As `| head` does with it; text and JSON end with the same exit code."""
+
+    class Closed(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        VisibleConsole(file=Closed()).print("node-a")
+
+
+@pytest.mark.parametrize(("encoding", "written"), [("ascii", "\\u2026"), ("latin-1", "\\u2026"), ("utf-8", "…")])
+def test_output_is_written_in_any_encoding(encoding: str, written: str) -> None:
+    """Characters that it does not have are escaped, as JSON does it."""
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    run = subprocess.run([*PROGRAM, "config", "defaults"], capture_output=True, env=environment, check=True)
+    assert written in run.stdout.decode(encoding)
 
 
 def test_the_defaults_are_a_valid_configuration() -> None:

@@ -1,6 +1,7 @@
 """How a command ends: with an error message on stderr and an exit code, and with a traceback only for bugs."""
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -11,6 +12,9 @@ import click
 
 INTERRUPTED = 130
 TERMINATED = 143
+
+_NOT_WRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a write to a full disk. Those of stdout name no file."""
 
 
 class CommandFailed(click.ClickException):
@@ -51,19 +55,26 @@ def exit_codes() -> Iterator[None]:
     """Turn known errors into a message and an exit code: 1 failed, 2 invalid input, 130 Ctrl-C, 143 another signal."""
     try:
         yield
+        sys.stdout.flush()  # at exit, Python would report an error in words of its own
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
     except asyncio.CancelledError:
         raise SystemExit(TERMINATED) from None
     except BrokenPipeError:
-        # The other end of the pipe was closed (`| head`). Python would flush stdout again at exit and report an error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # the other end of the pipe was closed (`| head`)
         raise SystemExit(0) from None
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NOT_WRITTEN and error.filename is None:
+            _discard_output()
         reported = _reported(error)
         if reported is None:
             raise
         raise reported from None
+
+
+def _discard_output() -> None:
+    """Python would write the rest again at exit, and report an error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _reported(error: BaseException) -> click.ClickException | None:
@@ -86,6 +97,8 @@ def _reported(error: BaseException) -> click.ClickException | None:
         return CommandFailed(str(error))
     if isinstance(error, UnicodeDecodeError):
         return InvalidInput(f"the file is not UTF-8: {error.reason} at byte {error.start}")
+    if isinstance(error, OSError) and error.errno in _NOT_WRITTEN and error.filename is None:
+        return CommandFailed(f"the output cannot be written: {error.strerror}")
     if isinstance(error, OSError) and error.filename is not None:
         return CommandFailed(f"{error.filename}: {error.strerror}")
     return None

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,10 +55,21 @@ prices_option = click.option(
     help="Prices per hour, YAML or the nodes of OpenCost's /assets. Defaults to descheduler.consolidation.prices.",
 )
 
+
+class FiniteRange(click.FloatRange):
+    """A number in a range. Neither `nan`, which no comparison excludes, nor `inf`, for which no clock can wait."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
 watch_option = click.option(
     "-w",
     "--watch",
-    type=click.FloatRange(min=1),
+    type=FiniteRange(min=1),
     is_flag=False,
     flag_value=10.0,
     metavar="[SECONDS]",

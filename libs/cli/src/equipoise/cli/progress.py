@@ -113,7 +113,7 @@ async def shown_activity(
 @asynccontextmanager
 async def _changing_line(step: str, console: Console) -> AsyncIterator[Activity]:
     text = TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold"))
-    with Progress(SpinnerColumn(), text, TimeElapsedColumn(), console=console, transient=True) as line:
+    with Progress(SpinnerColumn("line"), text, TimeElapsedColumn(), console=console, transient=True) as line:
         task = line.add_task(step, total=None)
         yield Activity(step, lambda current: line.update(task, description=current))
 

@@ -104,6 +104,10 @@ class VisibleConsole(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(**({"highlight": False, "markup": False, "emoji": False} | options))
 
+    def on_broken_pipe(self) -> None:
+        """Lets the program end as after any other output (`| head`); rich would end it with exit code 1."""
+        raise BrokenPipeError
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         segments = visible_segments(super().render(renderable, options))
         return segments if self.is_terminal else without_line_end_spaces(segments)

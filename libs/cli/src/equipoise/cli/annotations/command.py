@@ -2,7 +2,7 @@
 
 import click
 
-from equipoise.cli.options import ClusterOptions, Output, cluster_options, output_option
+from equipoise.cli.options import ClusterOptions, FiniteRange, Output, cluster_options, output_option
 
 
 @click.group()
@@ -18,7 +18,7 @@ def annotations() -> None:
     help="Instead of annotations, remove reclaimed resources (kubernetes.io/batch-cpu and the like) from the status of "
     "nodes on which no pod requests them.",
 )
-@click.option("--rate", type=click.FloatRange(0.1, 1_000), default=10.0, show_default=True, help="Objects per second.")
+@click.option("--rate", type=FiniteRange(0.1, 1_000), default=10.0, show_default=True, help="Objects per second.")
 @click.option("--yes", "confirmed", is_flag=True, help="Remove them. Without it they are only counted.")
 @cluster_options
 @output_option

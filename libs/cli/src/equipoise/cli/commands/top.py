@@ -2,14 +2,14 @@
 
 import click
 
-from equipoise.cli.options import BusOptions, ClusterOptions, cluster_options, json_option, nats_options
+from equipoise.cli.options import BusOptions, ClusterOptions, FiniteRange, cluster_options, json_option, nats_options
 
 
 @click.command()
 @click.option("--once", is_flag=True, help="Print the nodes once as a table, when all loads are known, and end.")
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=30.0,
     show_default=True,
     help="With --once: seconds to wait for loads that are unknown.",

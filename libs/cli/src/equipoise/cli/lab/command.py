@@ -11,6 +11,7 @@ from equipoise.cli import completed_names
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.lab.question_options import question_options
 from equipoise.cli.options import (
+    FiniteRange,
     Function,
     configuration_option,
     context_option,
@@ -161,9 +162,7 @@ def compare(
 @prometheus_option
 @kubeconfig_option
 @context_option
-@click.option(
-    "--days", type=click.FloatRange(min=0, min_open=True), default=7.0, show_default=True, help="Days to record."
-)
+@click.option("--days", type=FiniteRange(min=0, min_open=True), default=7.0, show_default=True, help="Days to record.")
 @click.option("--step", type=click.IntRange(1), default=900, show_default=True, help="Seconds between two values.")
 @configuration_option("Configuration file: access to Prometheus and the API server.")
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="New folder.")

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from equipoise.cli.options import Function
+from equipoise.cli.options import FiniteRange, Function
 
 UPDATE_MODES = ("Off", "InPlaceOrRecreate")
 
@@ -38,7 +38,7 @@ def question_options(command: Function) -> Function:
     )
     @click.option(
         "--fewer-nodes-minutes",
-        type=click.FloatRange(min=0),
+        type=FiniteRange(min=0),
         default=30.0,
         show_default=True,
         help="After this time, no more sizes are replayed. Also for --requests.",
@@ -83,7 +83,7 @@ def question_options(command: Function) -> Function:
     )
     @click.option(
         "--hindsight-minutes",
-        type=click.FloatRange(min=0),
+        type=FiniteRange(min=0),
         default=30.0,
         show_default=True,
         help="After this time, the search ends with what it has.",

@@ -4,7 +4,15 @@ import os
 
 import click
 
-from equipoise.cli.options import BusOptions, ClusterOptions, Output, cluster_options, nats_options, output_option
+from equipoise.cli.options import (
+    BusOptions,
+    ClusterOptions,
+    FiniteRange,
+    Output,
+    cluster_options,
+    nats_options,
+    output_option,
+)
 
 
 @click.command()
@@ -16,7 +24,7 @@ from equipoise.cli.options import BusOptions, ClusterOptions, Output, cluster_op
 @click.option("--abort", is_flag=True, help="End the campaign. The usual limits hold again.")
 @click.option("--name", help="Name of the campaign, as that of a Kubernetes object. Events and outcomes contain it.")
 @click.option("--moves", type=click.IntRange(1, 500), help="The most moves. Default: those of the plan, up to 200.")
-@click.option("--target-spread", type=click.FloatRange(0, 100), help="End at this spread of the nodes, in points.")
+@click.option("--target-spread", type=FiniteRange(0, 100), help="End at this spread of the nodes, in points.")
 @click.option("--expires", help="End after this time, such as 4h; at most 7d. Default: twice the time of the plan.")
 @click.option("--yes", "confirmed", is_flag=True, help="Confirm without a prompt. Needed without a terminal.")
 @nats_options

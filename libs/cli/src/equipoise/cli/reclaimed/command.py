@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 import click
 
 from equipoise.cli import completed_names
-from equipoise.cli.options import BusOptions, ClusterOptions, Output, cluster_options, nats_options, wide_output_option
+from equipoise.cli.options import (
+    BusOptions,
+    ClusterOptions,
+    FiniteRange,
+    Output,
+    cluster_options,
+    nats_options,
+    wide_output_option,
+)
 
 if TYPE_CHECKING:
     from equipoise.cli.reclaimed.nodes import SortBy
@@ -29,7 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--max-age",
-    type=click.FloatRange(min=1),
+    type=FiniteRange(min=1),
     default=300.0,
     show_default=True,
     metavar="SECONDS",

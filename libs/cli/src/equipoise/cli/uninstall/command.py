@@ -2,12 +2,12 @@
 
 import click
 
-from equipoise.cli.options import ClusterOptions, cluster_options
+from equipoise.cli.options import ClusterOptions, FiniteRange, cluster_options
 
 
 @click.command()
 @click.option("--crane", is_flag=True, help="Also remove crane-scheduler's annotations from nodes.")
-@click.option("--rate", type=click.FloatRange(0.1, 1_000), default=10.0, show_default=True, help="Objects per second.")
+@click.option("--rate", type=FiniteRange(0.1, 1_000), default=10.0, show_default=True, help="Objects per second.")
 @click.option("--yes", "confirmed", is_flag=True, help="Remove everything. Without --yes, it is only listed.")
 @cluster_options
 def uninstall(crane: bool, rate: float, confirmed: bool, cluster: ClusterOptions) -> None:

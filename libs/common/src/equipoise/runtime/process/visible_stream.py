@@ -1,10 +1,15 @@
 """Makes stdout and stderr safe for text that others wrote, so that it cannot control the terminal."""
 
+import codecs
 import io
 import sys
+from contextlib import suppress
 from typing import Any, TextIO
 
 from equipoise.contracts.plain_text import visible
+
+ESCAPED = "equipoise.escaped"
+"""The name of our handler of characters that an encoding does not have."""
 
 
 class VisibleStream(io.TextIOBase):
@@ -62,10 +67,24 @@ class _Bytes(io.RawIOBase):
         return True
 
 
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """The characters that an encoding does not have, as JSON escapes them."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2)), error.end
+
+
+codecs.register_error(ESCAPED, _escaped)
+
+
 def make_output_visible() -> None:
-    """Replaces stdout and stderr of this program by a VisibleStream."""
+    """Replaces stdout and stderr of this program by a VisibleStream, which writes any text in any encoding."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            with suppress(OSError):  # it may be a file in which no position can be read
+                stream.reconfigure(errors=ESCAPED)
         if stream is not None and not isinstance(stream, VisibleStream):
             setattr(sys, name, VisibleStream(stream))
 
