@@ -8,6 +8,7 @@ import asyncio
 import gc
 import json
 import logging
+import os
 import random
 import subprocess
 import sys
@@ -223,12 +224,19 @@ PARTS: Mapping[str, Callable[[int], dict[str, float]]] = {
 def measured(part: str, nodes: int) -> dict[str, float]:
     progress(f"{part}: {nodes} nodes")
     command = [sys.executable, "-m", "bench.size", part, str(nodes)]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout  # noqa: S603  itself
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # as in the image
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout  # noqa: S603  itself
     figures: dict[str, float] = json.loads(output.splitlines()[-1])
     return figures
 
 
+def shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def main() -> None:
+    """Ends with the table of docs/benchmarks.md, on stderr like all that is no JSON."""
+    rows = [f"| what | {SIZES[0]:,} nodes | {SIZES[1]:,} nodes | growth |", "|---|---|---|---|"]
     for part in PARTS:
         small, large = (measured(part, nodes) for nodes in SIZES)
         for what, value in large.items():
@@ -237,6 +245,8 @@ def main() -> None:
             report(
                 f"size_{part}", value, what, target=target, nodes_5000=round(small[what], 4), growth=round(growth, 2)
             )
+            rows.append(f"| {part}: {what} | {shown(small[what])} | {shown(value)} | {growth:.2f} |")
+    progress("\n".join(rows))
 
 
 if __name__ == "__main__":
