@@ -105,6 +105,16 @@ async def test_pods_are_limited_by_the_label_of_their_series() -> None:
     assert "100% of the pods have series with several values of the label node" == undivided
 
 
+async def test_pods_aggregated_by_another_label_of_the_node_are_not_divided() -> None:
+    """Also while they have no series."""
+    promql = "sum by (instance, pod) (sent)"
+    assert (None, "") == await divided(Answers({BY_LABELS: []}), promql, "pod")
+    matcher, undivided = await divided(Answers({BY_LABELS: series(*CLUSTER, label="node")}), promql, "pod")
+
+    assert matcher is None
+    assert "by (instance, pod) may combine series of several nodes" == undivided
+
+
 @pytest.mark.parametrize(
     ("samples", "why"),
     [

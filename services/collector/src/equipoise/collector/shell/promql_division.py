@@ -79,7 +79,7 @@ class PromqlDivision:
         for selector in selectors:
             samples += await self._unnamed(f"count by ({', '.join(self.labels)}) ({selector})", at)
         labels = {sample.origin.label for sample in samples}
-        keys = next(keys for keys in self._keys(sorted(labels)) if not _why_undivided(promql, [keys]))
+        keys = next((keys for keys in self._keys(sorted(labels)) if not _why_undivided(promql, [keys])), None)
         if keys in POD_KEYS and len(labels) == 1:
             by_pod, by_node = f"count by ({', '.join(keys)})", f"count by ({', '.join((*keys, *labels))})"
             for selector in selectors:
