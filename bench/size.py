@@ -235,7 +235,7 @@ def shown(value: float) -> str:
 
 
 def main() -> None:
-    """Ends with the table of docs/benchmarks.md, on stderr like all that is no JSON."""
+    """Prints the table of docs/benchmarks.md at the end, on stderr like all output that is not JSON."""
     rows = [f"| what | {SIZES[0]:,} nodes | {SIZES[1]:,} nodes | growth |", "|---|---|---|---|"]
     for part in PARTS:
         small, large = (measured(part, nodes) for nodes in SIZES)

@@ -836,8 +836,8 @@ ALERTS: Sequence[Alert] = (
         meaning=(
             "`cgroups`: the kernel refuses values, for example because the cgroups are mounted read-only. `kubepods`: "
             "the cgroup of the pods is not found or cannot be listed. `pressure`: the kernel does not report who waits "
-            "for CPU: the node boots with `psi=0`, or has cgroup v1 without a mounted cgroup v2. There the "
-            "limits of each pod and `cpuThreshold` work, and batch pods are not limited because others wait."
+            "for CPU: the kernel was booted with `psi=0`, or the node has cgroup v1 without a mounted cgroup v2. On "
+            "such a node, the limits of each pod and `cpuThreshold` work, but no batch pod is limited by pressure."
         ),
         action=(
             "`equipoise_problem` names the pods, and `/readyz` of the agent the file and the error. Apply "

@@ -83,7 +83,7 @@ class CpuClock:
         self._idle = dict.fromkeys(PROCESSES, 0.0)
 
     async def measure_idle(self) -> None:
-        """Takes what the processes use now, per second, for what they use while nothing happens."""
+        """Measures the CPU seconds per second that the processes use while nothing happens."""
         before, started = self._seconds(), time.monotonic()
         await asyncio.sleep(IDLE_SECONDS)
         elapsed, after = time.monotonic() - started, self._seconds()
@@ -126,7 +126,7 @@ async def measure_round(frozen: FrozenCluster, order: Sequence[str]) -> Mapping[
         progress(f"{name}: " + ", ".join(f"{part} {value:.2f} ms" for part, value in costs[name].items()))
     created = (await frozen.cluster.request("GET", PODS_PATH))["items"]
     if wrong := sum(is_hinted(each) is (SWITCH in each["metadata"]["labels"]) for each in created):
-        raise RuntimeError(f"{wrong} of {len(created)} pods have a hint that they must not have, or none")
+        raise RuntimeError(f"{wrong} of {len(created)} pods have a hint that they must not have, or lack theirs")
     await frozen.remove_pods()
     return costs
 

@@ -13,7 +13,7 @@ def searching(name: str, steps: int, log: list[str]) -> DestinationSearch:
     return Obstacle(why=f"{name} found none")
 
 
-async def test_a_long_search_lets_others_go_on_and_keeps_other_long_searches_waiting() -> None:
+async def test_other_tasks_run_during_a_long_search_and_other_long_searches_wait() -> None:
     log = list[str]()
     searches = DestinationSearches()
 

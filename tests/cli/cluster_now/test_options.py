@@ -11,6 +11,6 @@ from equipoise.cli.progress import Activity
 
 async def test_a_reading_that_takes_too_long_ends_with_what_it_waited_for() -> None:
     activity = Activity("measuring the last 5m", lambda _: None)
-    with pytest.raises(CommandFailed, match="not finished within 0 s, while measuring the last 5m: 0 of 1 queries"):
+    with pytest.raises(CommandFailed, match="not read within 0 s; unfinished: measuring the last 5m: 0 of 1 queries"):
         async with limited_reading(activity, 0.01):
             await activity.count(asyncio.Event().wait())

@@ -115,7 +115,7 @@ def test_a_file_of_values_that_is_no_yaml_is_named(tmp_path: Path) -> None:
         given_values([str(file)], [])
 
 
-def test_single_values_precede_those_of_files_and_later_files_earlier_ones(tmp_path: Path) -> None:
+def test_single_values_override_those_of_files_and_later_files_override_earlier_ones(tmp_path: Path) -> None:
     """As in Helm. A list is one value."""
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     first.write_text("nats: {existingSecret: a, enabled: true}\nmode: advise\n")

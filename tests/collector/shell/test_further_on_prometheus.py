@@ -217,7 +217,7 @@ async def world(url: str) -> AsyncIterator[World]:
 
 
 class RecordedPromql:
-    """A PromqlSource that keeps what was queried, and how many samples there were."""
+    """A PromqlSource that records what was queried, and how many samples there were."""
 
     def __init__(self, source: PrometheusPromql) -> None:
         self._source = source

@@ -25,7 +25,7 @@ from equipoise.testbed.objects import Manifest
 from equipoise.testbed.real_nodes.objects import METRICS_ROLE
 
 FIRST, SECOND, TENANT = "metrics-a", "metrics-b", "tenant"
-"""Namespaces with a Prometheus. An administrator has permitted those of two of them to read the metrics of nodes."""
+"""Namespaces with a Prometheus. The ServiceAccounts of two of them may read the metrics of nodes."""
 
 PROMETHEUS = "prometheus"
 TOKEN_SECRET = "prometheus-client"
@@ -111,7 +111,7 @@ class Sources:
         return text
 
     async def search_again(self) -> str:
-        """Has a source found anew, as docs/install.md describes it. Returns the reason."""
+        """Has the installation search for a source again, as in docs/install.md. Returns the reason."""
         real = self.installation.real
         await self.installation.api.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{DISCOVERED}")
         await self.installation.helm("upgrade", VALUES)

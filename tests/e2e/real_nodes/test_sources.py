@@ -1,4 +1,4 @@
-"""What an operator is told about the source of metrics, and that tokens are used, in a namespace that is restricted."""
+"""What an operator sees of the source of metrics, and that tokens are used, in a restricted namespace."""
 
 import pytest
 from e2e.real_nodes.programs import SECONDS, result_of

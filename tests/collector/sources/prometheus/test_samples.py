@@ -109,7 +109,7 @@ def test_series_without_names_are_left_out() -> None:
     assert ["p"] == [s.pod for s in vector([an_element(namespace="n", pod="p")], "pod", LABELS)]
 
 
-def test_pods_that_are_not_asked_for_are_left_out() -> None:
+def test_pods_that_were_not_chosen_are_left_out() -> None:
     """A result about all pods of a large cluster is large."""
     pods = [an_element(namespace="n", pod=pod) for pod in ("a", "b")]
     assert ["b"] == [sample.pod for sample in vector(pods, "pod", LABELS, pods={("n", "b")})]

@@ -55,7 +55,7 @@ def exit_codes() -> Iterator[None]:
     """Turn known errors into a message and an exit code: 1 failed, 2 invalid input, 130 Ctrl-C, 143 another signal."""
     try:
         yield
-        sys.stdout.flush()  # at exit, Python would report an error in words of its own
+        sys.stdout.flush()  # at exit, Python would report an error in its own format
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
     except asyncio.CancelledError:
@@ -73,7 +73,7 @@ def exit_codes() -> Iterator[None]:
 
 
 def _discard_output() -> None:
-    """Python would write the rest again at exit, and report an error."""
+    """Redirects stdout to /dev/null. Python would write the rest again at exit, and report an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

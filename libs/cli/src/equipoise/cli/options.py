@@ -57,7 +57,7 @@ prices_option = click.option(
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range. Neither `nan`, which no comparison excludes, nor `inf`, for which no clock can wait."""
+    """A finite number in a range. `nan` passes every comparison with a limit, and no clock can wait for `inf`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)

@@ -21,7 +21,7 @@ Report = Callable[[str], None]
 T = TypeVar("T")
 
 _SHOWN: ContextVar[bool] = ContextVar("shown", default=False)
-"""Whether the activity of a command is shown already: a part of it shows no other one."""
+"""Whether the activity of a command is shown already: then its parts show no other one."""
 
 
 @contextmanager

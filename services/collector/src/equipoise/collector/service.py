@@ -310,5 +310,5 @@ class Collector:
 
 
 def _further_round(window: Window) -> str:
-    """The name of the rounds of the further resources in one window, beside the names of the windows."""
+    """The name of the rounds of the further resources in one window, which differs from that of the window."""
     return f"further resources in {window.name}"

@@ -145,7 +145,7 @@ async def limited_reading(activity: Activity, seconds: float = LONGEST_READING) 
             yield
     except TimeoutError:
         raise CommandFailed(
-            f"not finished within {duration(seconds)}, while {activity.text} (queries answered before: "
-            f"{activity.answered_before}). `equipoise doctor prometheus` states how long the simplest query takes: "
-            "check the CPU and memory of Prometheus, and what else queries it"
+            f"the cluster was not read within {duration(seconds)}; unfinished: {activity.text} (queries answered "
+            f"before: {activity.answered_before}). `equipoise doctor prometheus` shows how long the simplest query "
+            "takes: check the CPU and memory of Prometheus, and what else queries it"
         ) from None

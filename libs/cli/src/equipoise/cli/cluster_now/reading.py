@@ -118,7 +118,7 @@ async def connected(
 
 
 class PrometheusUnusable(CommandFailed):
-    """Prometheus cannot be queried. The message ends in what a person can do at the command line."""
+    """Prometheus cannot be queried. The message ends with what to do at the command line."""
 
     def __init__(self, prometheus: PrometheusSettings, error: SourceError) -> None:
         self.refused = isinstance(error, Refused)

@@ -17,9 +17,9 @@ GivenValues = Mapping[str, Any]
 
 
 def given_values(files: Sequence[str], settings: Sequence[str]) -> GivenValues:
-    """All values; the last of a name precedes, and `settings` precede files, as in Helm.
+    """All values. As in Helm, the last value of a name takes precedence, and `settings` take precedence over files.
 
-    Raises InvalidInput for a file that is no YAML.
+    Raises InvalidInput for a file that is not YAML.
     """
     values: dict[str, Any] = {}
     for file in files:

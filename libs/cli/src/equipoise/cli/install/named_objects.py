@@ -1,4 +1,4 @@
-"""Checks that the Secrets and ConfigMaps exist that the values name and that nothing creates.
+"""Checks that the Secrets and ConfigMaps that the values name exist, unless something creates them.
 
 Pods would wait for a missing one until Helm gives up, and Helm does not name it.
 """
@@ -38,7 +38,7 @@ class RequiredObject(NamedTuple):
 
 
 class NamedObject(ApiValue, frozen=True, kw_only=True):
-    """A Secret or a ConfigMap. A volume of a Secret alone has its name in `secret_name`."""
+    """A Secret or a ConfigMap. Only a volume of a Secret has the name in `secret_name`."""
 
     name: str = ""
     secret_name: str = ""
@@ -74,7 +74,7 @@ async def missing_objects(kube: Kube, namespace: str, given: GivenValues) -> lis
 
 
 def required_objects(given: GivenValues) -> Iterator[RequiredObject]:
-    """The objects that nothing creates."""
+    """The objects that the values name and that nothing creates."""
     with_cert_manager = _is_true(given.get("certManager.enabled", False))
     created = SECRET_VALUES.values() if _is_true(given.get("prepare.enabled", True)) else ()
     for value in SECRET_VALUES:
@@ -90,7 +90,7 @@ def required_objects(given: GivenValues) -> Iterator[RequiredObject]:
 
 
 def _sources(volumes: Any) -> Iterator[VolumeSource]:
-    """What volumes have. Helm names those that are wrong."""
+    """The sources of volumes. Invalid volumes are left out: Helm reports them."""
     try:
         for volume in msgspec.convert(volumes, list[NamedVolume]):
             yield volume

@@ -129,7 +129,7 @@ def _not_checked(subject: str, error: Forbidden) -> Finding:
 async def _installations(
     kube: Kube, request: Request, given: Collection[str], namespace: str, clock: Clock
 ) -> list[Finding]:
-    """Other installations, and the image of a first one. If it is not known whether this is the first, it is named."""
+    """Findings about other installations, and about the image if this is the first one, or if that is not known."""
     findings = []
     try:
         leases = await kube.list(LEASES, field_selector=f"metadata.name={DESCHEDULER_LEASE}")
@@ -190,6 +190,8 @@ def source_finding(servers: Servers, *, metrics_server: bool) -> Finding:
     if len(servers.trusted) == 1:
         return Finding("ok", "source of metrics", f"Prometheus {names_of(servers.trusted)}{servers.not_used}")
     trusted = f"several Prometheus servers: {names_of(servers.trusted)}" if servers.trusted else "no Prometheus"
-    then = "metrics-server would be used, with short windows only" if metrics_server else "nothing would be measured"
+    fallback = (
+        "metrics-server would be used, with short windows only" if metrics_server else "nothing would be measured"
+    )
     fix = "set config.collector.prometheus.url and config.collector.prometheus.profile"
-    return Finding("warning", "source of metrics", f"{trusted}{servers.not_used}: {then}", fix)
+    return Finding("warning", "source of metrics", f"{trusted}{servers.not_used}: {fallback}", fix)

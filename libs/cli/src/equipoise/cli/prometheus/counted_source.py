@@ -1,4 +1,4 @@
-"""Sources of metrics whose queries are counted, so that a command shows how far it is."""
+"""Sources of metrics whose queries are counted, so that a command can show its progress."""
 
 from collections.abc import Container, Sequence
 

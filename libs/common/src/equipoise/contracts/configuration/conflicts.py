@@ -312,7 +312,7 @@ def _packing_faults(
 
 
 def _packing_target(policy: Section) -> float | None:
-    """The CPU utilization in percent up to which a policy fills nodes; None: it packs none, or the value is invalid."""
+    """The CPU utilization in percent up to which a policy fills nodes; None without a valid one."""
     target = policy.get("targetUtilization", PACKING_TARGET)
     return target if policy.get("name") == "target_load_packing" and isinstance(target, int | float) else None
 

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from equipoise.contracts.plain_text import visible
 
 ESCAPED = "equipoise.escaped"
-"""The name of our handler of characters that an encoding does not have."""
+"""The name of our error handler for characters that an encoding lacks."""
 
 
 class VisibleStream(io.TextIOBase):
@@ -68,7 +68,7 @@ class _Bytes(io.RawIOBase):
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:
-    """The characters that an encoding does not have, as JSON escapes them."""
+    """The characters that an encoding lacks, escaped as in JSON."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
@@ -83,7 +83,7 @@ def make_output_visible() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
-            with suppress(OSError):  # it may be a file in which no position can be read
+            with suppress(OSError):  # a stream may have no position that can be read
                 stream.reconfigure(errors=ESCAPED)
         if stream is not None and not isinstance(stream, VisibleStream):
             setattr(sys, name, VisibleStream(stream))

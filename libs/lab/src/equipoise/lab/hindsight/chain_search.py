@@ -1,6 +1,6 @@
-"""Chains of two and three moves: a pod moves to another node, whose room it needs from a second pod, and so on.
+"""Chains of two and three moves: a pod moves into the room that a second pod leaves on another node, and so on.
 
-The last pod of a chain moves to a node that has room. So evictions can carry out a chain, the last move first, whereas
+The last pod of a chain moves to a node that has room. So evictions can carry out a chain, the last move first, while
 two pods that exchange their nodes need room on a third one. The best few pods are tried at each place of a chain.
 """
 
@@ -22,11 +22,11 @@ _THIRD_PODS = 4
 """The pods that are tried as the third of a chain, for each second one."""
 
 _COMPARED = 24
-"""The chains of a pod, those with the best estimates, of which the change of the objective is computed exactly."""
+"""The chains of a pod, those with the best estimates, for which the change of the objective is computed exactly."""
 
 
 class _Chain(NamedTuple):
-    """Pods, and the node to which each moves: that of the next one, and of the last one a node with room."""
+    """Pods, and the node to which each moves: that of the next pod, and a node with room for the last one."""
 
     pods: tuple[int, ...]
     nodes: tuple[int, ...]
@@ -35,7 +35,7 @@ class _Chain(NamedTuple):
 
 
 class ChainSearch:
-    """The search from one placement on, which it changes."""
+    """A search that starts with one placement, and changes it."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ChainSearch:
         return int(random.choice(candidates)) if len(candidates) else None
 
     def _improve(self, pod: int) -> None:
-        """Makes the best chain of the pod, if there is one that lowers the objective."""
+        """Carries out the best chain of the pod, if one lowers the objective."""
         chains = sorted(self._chains(pod), key=lambda chain: chain.cost)[:_COMPARED]
         changes = [self._change(chain) for chain in chains]
         if changes and min(changes) < -1e-9:
@@ -159,7 +159,7 @@ class ChainSearch:
 
 
 def _lowest(pods: Rows, costs: Array, number: int) -> Iterator[tuple[int, float]]:
-    """The pods with the lowest costs, and these."""
+    """The pods with the lowest costs, and their costs."""
     if len(pods) > number:
         lowest = np.argpartition(costs, number)[:number]
         pods, costs = pods[lowest], costs[lowest]

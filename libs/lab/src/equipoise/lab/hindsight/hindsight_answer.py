@@ -18,7 +18,7 @@ _PRICES = (1.0, 0.5, 0.25, 0.18, 0.12, 0.08, 0.05)
 """What a moved pod has to gain, in points of the objective in each hour."""
 
 _PRICES_OF_EVICTIONS = (0.5, 0.18, 0.12, 0.08)
-"""The same without exchanges, which takes longer."""
+"""The same for searches without exchanges, which take longer."""
 
 _CHAINS_PER_POD = 0.2
 """How many chains are considered for each step of other moves."""
@@ -48,7 +48,7 @@ class EvenPlacement(msgspec.Struct, frozen=True, kw_only=True):
     """The pods that are on another node than in the trace; None: the trace has no placement."""
 
     exchanges: bool = True
-    """Whether two pods could change places. Without, the moves are those of evictions, in an order in which every pod
+    """Whether two pods could change places. If not, evictions can carry out the moves, in an order in which every pod
     has room."""
 
     peak_spread: float

@@ -43,8 +43,8 @@ def _row(placement: EvenPlacement, pods: int) -> tuple[str, ...]:
 def hindsight_notes(answer: HindsightAnswer) -> tuple[str, ...]:
     """What a reader of the figures has to know."""
     notes = [
-        "Hindsight: the best that a local search found. Pods change places there, which evictions cannot do, except in "
-        "the rows with evicted pods: in some order, each has room where it moves."
+        "Hindsight: the best that a local search found. Pods may change places, which evictions cannot do. In the rows "
+        "with evicted pods they may not: in some order, each pod has room on the node to which it moves."
     ]
     if answer.least_peak_spread or answer.least_median_spread:
         notes.append(

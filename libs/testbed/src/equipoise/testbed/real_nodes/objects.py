@@ -10,7 +10,7 @@ from equipoise.testbed.real_nodes.addresses import DNS_SERVICE, HUB, node_addres
 MONITORING = "monitoring"
 PROMETHEUS = "prometheus"
 METRICS_ROLE = "kubelet-metrics"
-"""The ClusterRole that permits to read the metrics of nodes."""
+"""The ClusterRole that permits reading the metrics of nodes."""
 
 _RBAC = "rbac.authorization.k8s.io"
 

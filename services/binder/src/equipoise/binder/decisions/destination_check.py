@@ -179,7 +179,7 @@ def refused_by_platform(pod: PodInfo, proven: Collection[Platform]) -> Refusals:
 
 
 LARGEST_BATCH = 1_000
-"""Nodes that are examined in one step, which takes some 25 ms."""
+"""The most nodes that are examined in one step, which takes some 25 ms."""
 
 
 def _batches(names: Iterable[str]) -> Iterator[Sequence[str]]:
@@ -258,7 +258,7 @@ def destination_search(
 
 
 def concluded(search: DestinationSearch) -> Obstacle | None:
-    """The result of a search in one step."""
+    """The result of a search, without pauses between its steps."""
     while True:
         try:
             next(search)

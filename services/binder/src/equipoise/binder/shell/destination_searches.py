@@ -9,7 +9,7 @@ FIRST_STEPS = 3
 
 
 class DestinationSearches:
-    """One long search at a time: with ten of them in turn, each read of another intent would wait for ten steps."""
+    """Runs one long search at a time: with ten in turn, each read for another intent would wait for ten steps."""
 
     def __init__(self) -> None:
         self._long = asyncio.Lock()

@@ -15,8 +15,8 @@ from equipoise.collector.decisions.query import NodeMatcher, Origin, Sample
 from equipoise.collector.decisions.sharding import shard_of
 
 SPARE_VALUES = 100
-"""Values of a label that name no node may be as many as those that name one, and as many more. With more of them, such
-as the addresses of pods, queries would become too long."""
+"""How many more values of a label may name no node than name one. With more of them, such as the addresses of pods,
+queries would become too long."""
 
 
 class NodeLabel(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ def find_node_label(
 def in_parts(
     label: NodeLabel, nodes: Iterable[str], parts: int
 ) -> tuple[list[tuple[frozenset[str], NodeMatcher]], NodeMatcher]:
-    """Queries about some of these nodes each, and the one about all other series."""
+    """Queries that are each about some of these nodes, and one about all other series."""
     groups: dict[int, list[str]] = {}
     for node in nodes:
         if label.values.get(node):

@@ -27,7 +27,7 @@ class NodeMatcher(NamedTuple):
     label: str
     values: tuple[str, ...]
     excluded: bool = False
-    """True: those in which it has none of these values."""
+    """True: the series in which the label has none of these values."""
 
 
 class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):

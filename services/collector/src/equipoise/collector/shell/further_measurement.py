@@ -26,7 +26,7 @@ from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches, in_thread_if_many
 
 CAPACITY = "capacity"
-"""A key beside the subjects."""
+"""The key of queries about capacities, beside the subjects."""
 
 
 class _Nodes(NamedTuple):
@@ -67,7 +67,7 @@ class FurtherMeasurement:
 
     def __post_init__(self) -> None:
         self._about_pods = asyncio.Lock()
-        """A result about all pods is large: there is one at a time."""
+        """Held while a result about pods is read: such results are large, so there is one at a time."""
 
     @property
     def problem(self) -> str:

@@ -16,8 +16,8 @@ POD_KEYS = (("namespace", "pod"), ("exported_namespace", "exported_pod"))
 """The labels that name a pod. Its series are those of one node, so a step that keeps pods apart keeps nodes apart."""
 
 MAX_PODS_OF_SEVERAL_NODES = 0.01
-"""The share of names of pods with series of several nodes, as that of a pod that was created again on another node. If
-there are more, the label does not name the node on which a pod runs."""
+"""The largest share of names of pods with series of several nodes. A pod that was recreated on another node has them.
+If there are more, the label does not name the node on which a pod runs."""
 
 
 @dataclass(kw_only=True)
@@ -59,7 +59,7 @@ class PromqlDivision:
         return None if self.undivided else matcher
 
     def _keys(self, labels: Sequence[str]) -> list[tuple[str, ...]]:
-        """The labels of which each may keep the series of a node apart from others."""
+        """The sets of labels, each of which may keep the series of a node apart from others."""
         return [*((label,) for label in labels), *(POD_KEYS if self.subject == "pod" else ())]
 
     async def _samples(self, promql: str, raw: Sequence[str], at: float) -> list[Sample] | str:
@@ -94,8 +94,8 @@ class PromqlDivision:
 
 
 def _why_undivided(promql: str, alternatives: Sequence[tuple[str, ...]]) -> str:
-    """Why the expression may combine series with other values of these labels, whichever of the alternatives is used;
-    empty if it does not."""
+    """Why the expression may combine series with different values of these labels, whichever of the alternatives is
+    used; empty if it does not."""
     reasons = []
     for keys in alternatives:
         try:
@@ -108,7 +108,7 @@ def _why_undivided(promql: str, alternatives: Sequence[tuple[str, ...]]) -> str:
 
 
 def limited(promql: str, matcher: NodeMatcher | None) -> str:
-    """The PromQL about the series with this label, of PromQL for which `PromqlDivision` returned it."""
+    """The PromQL limited by a matcher that `PromqlDivision` returned for it."""
     return promql if matcher is None else divide_promql(promql, ()).limited(matcher)
 
 

@@ -65,7 +65,7 @@ class PromqlSource(Protocol):
         """The result at `at` (Unix seconds on the source's clock). Raises SourceError, and nothing else.
 
         `node_labels`: the labels that name the node; None: those of the source. `unnamed`: series that name no node, or
-        no pod, are not left out. `pods`: others are left out; None: none are.
+        no pod, are not left out. `pods`: all others are left out; None: all pods are kept.
         """
         ...
 

@@ -34,5 +34,5 @@ def problem_findings(heartbeats: Collection[Heartbeat]) -> list[Finding]:
             for (service, problem), number in sorted(processes.items())
         ]
     if not heartbeats:
-        return [Finding("unknown", "services", "their problems are unknown: none has published a heartbeat")]
+        return [Finding("unknown", "services", "their problems are unknown: no service has published a heartbeat")]
     return [Finding("ok", "services", f"no problem is reported by {len(heartbeats)} processes")]

@@ -100,8 +100,8 @@ class Meter:
     def _rate(self, key: str, counter: float | None) -> float | None:
         """The rate of a counter that has just been read.
 
-        A round takes a while, and not always the same: with the time of its begin, a pod that always waits would wait
-        for more than all of the time.
+        Rounds take time, and not always the same: if the rate used the time at which the round began, a pod that always
+        waits could have a rate above 1.
         """
         return self._rates.rate(key, counter, self._monotonic())
 

@@ -1,8 +1,8 @@
-"""Whether PromQL of the user can be limited to some series without another result for them, and the limited PromQL.
+"""Limits PromQL of the user to some series, if that does not change the result for them.
 
 Series are chosen by a label that names their node. Prometheus can leave out the others at once if every step of the
 expression keeps the chosen series apart from them: functions of single series, aggregations by that label, and
-operators that match series with the same value of it. PromQL with another step is not limited.
+operators that match series with the same value of it. PromQL with any other step is not limited.
 """
 
 import re
@@ -46,7 +46,7 @@ _GROUPING = ("by", "without")
 _MATCHING = ("on", "ignoring")
 _JOINING = ("group_left", "group_right")
 _WORDS = ("and", "or", "unless", "atan2", "bool", "offset")
-"""The words that an operand follows, and that keep series apart."""
+"""The words that come before an operand, and that keep series apart."""
 
 _NUMBERS = ("inf", "nan")
 
@@ -56,11 +56,11 @@ class UndividedPromqlError(Exception):
 
 
 class DividedPromql(msgspec.Struct, frozen=True, kw_only=True):
-    """PromQL whose result about chosen series is the part of its result that is about them."""
+    """PromQL that can be limited to chosen series: the result is then the part of its whole result about them."""
 
     promql: str
     selectors: tuple[tuple[int, int], ...]
-    """The begin and the end of each selector in it."""
+    """The start and the end of each selector in it."""
 
     def selector_texts(self) -> tuple[str, ...]:
         """Each selector once."""
@@ -80,7 +80,7 @@ class DividedPromql(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def divide_promql(promql: str, keys: Collection[str]) -> DividedPromql:
-    """The PromQL if series with other values of the labels `keys` never meet in it. Raises UndividedPromqlError.
+    """The PromQL, if no step combines series with different values of the labels `keys`. Raises UndividedPromqlError.
 
     The precedence of operators has no effect, because each must fulfill the same condition.
     """
@@ -149,7 +149,7 @@ def _tokens(promql: str) -> list[_Token]:
 
 
 def _closing(tokens: Sequence[_Token]) -> dict[int, int]:
-    """The indexes of the bracket that closes each other one."""
+    """The index of the closing bracket by that of its opening one."""
     closing, opened = dict[int, int](), list[int]()
     for index, token in enumerate(tokens):
         if token.text in ("(", "{"):
@@ -166,7 +166,7 @@ def _closing(tokens: Sequence[_Token]) -> dict[int, int]:
 
 
 def _labels(tokens: Sequence[_Token], closing: Mapping[int, int], at: int) -> tuple[list[str], int]:
-    """The labels in the brackets at `at`, and the index behind them."""
+    """The labels in the brackets at `at`, and the index after them."""
     if at not in closing:
         raise UndividedPromqlError(f"{tokens[at - 1].text!r} is not understood")
     names = [token for token in tokens[at + 1 : closing[at]] if token.kind in ("name", "text")]
@@ -174,13 +174,13 @@ def _labels(tokens: Sequence[_Token], closing: Mapping[int, int], at: int) -> tu
 
 
 def _check(clause: str, labels: Collection[str], keys: Collection[str]) -> None:
-    """Whether series with other values of the keys are kept apart by `by`, `without`, `on` or `ignoring`."""
+    """Checks that series with different values of the keys are kept apart by `by`, `without`, `on` or `ignoring`."""
     if set(keys).difference(labels) if clause in ("by", "on") else set(keys).intersection(labels):
         raise UndividedPromqlError(f"{clause} ({', '.join(labels)}) may combine series of several nodes")
 
 
 def _check_call(tokens: Sequence[_Token], at: int, keys: Collection[str]) -> None:
-    """Whether the function with its arguments at `at` keeps series apart."""
+    """Checks that the function with its arguments at `at` keeps series apart."""
     name = tokens[at - 1].text
     is_time = name in _TIMES and at > 1 and tokens[at - 2].text == "@"
     if name not in (*_FUNCTIONS, *_RELABELING) and not is_time:

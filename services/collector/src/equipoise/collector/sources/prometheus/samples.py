@@ -169,7 +169,7 @@ class LabelCache:
 
     def __init__(self, node_labels: Sequence[str], *, keep: bool = True) -> None:
         """`node_labels`: those that may name the node; the first one present is used. `keep`: False for a single
-        response: no later one is about the same series."""
+        response, if no later one is about the same series."""
         self._node_labels = node_labels
         self._keep = keep
         self._recent: dict[bytes, _SeriesLabels | None] = {}

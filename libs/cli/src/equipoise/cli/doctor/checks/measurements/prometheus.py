@@ -31,7 +31,7 @@ SLOW_SECONDS = 2.0
 
 SLOW_FIX = "check its CPU and memory, and what else queries it: loads are measured more seldom"
 
-CREDENTIALS_FIX = "`helm test` checks it in the cluster; or give --config FILE with files of this machine"
+CREDENTIALS_FIX = "run `helm test`, which checks it in the cluster, or give --config FILE with files on this machine"
 
 UNCONFIRMED_FIX = "give the URL that is right with --prometheus URL, or the configuration with --config FILE"
 
@@ -57,7 +57,7 @@ async def prometheus(environment: Environment) -> list[Finding]:
     named = collector.names_source and collector.source != "metrics-server" and not environment.prometheus_was_found
     reason = "" if named else await _stored_reason(environment)
     if reason and not collector.names_source:
-        return [Finding("error", "source of metrics", reason, SEARCH_AGAIN)]  # its default URL is of nobody
+        return [Finding("error", "source of metrics", reason, SEARCH_AGAIN)]  # nobody configured its default URL
     warning = [Finding("warning", "source of metrics", reason, SEARCH_AGAIN)] if reason else []
     return [*await _source(environment), *warning]
 
@@ -94,8 +94,8 @@ async def _source(environment: Environment) -> list[Finding]:
         return [Finding("unknown", subject, f"not checked: {error}")]
     except SourceError as error:
         if environment.unused_credentials:
-            have = ", ".join(environment.unused_credentials)
-            message = f"not checked, because only the collectors have {have}: {error}"
+            credentials = ", ".join(environment.unused_credentials)
+            message = f"not checked, because only the collectors have {credentials}: {error}"
             return [Finding("unknown", subject, message, CREDENTIALS_FIX)]
         return [Finding("error", subject, f"cannot be queried: {error}", QUERY_FIXES[settings.source])]
     if has_profiles and not profiles[chosen].matches:
