@@ -132,8 +132,8 @@ async def cpu_samples(
             try:
                 seconds = {name: cpu_seconds(pid) for name, pid in pids().items()}
                 samples.append(CpuSample(at=frozen.clock.now(), seconds=seconds))
-            except FileNotFoundError:
-                pass  # kube-scheduler has not been started yet
+            except (FileNotFoundError, KeyError):
+                pass  # kube-scheduler is not running
             await asyncio.sleep(SAMPLE_SECONDS)
 
     task = asyncio.create_task(sample())
