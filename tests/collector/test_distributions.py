@@ -17,6 +17,7 @@ from equipoise.cli.cluster_now.reading import ClusterNow, connected, read_cluste
 from equipoise.cli.doctor.checks.measurements.prometheus import prometheus as check_prometheus
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.progress import Activity
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.decisions.node_names import node_names, texts_of
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings, ScrapeJobs
@@ -580,7 +581,9 @@ async def _read_until(
     begun = time.monotonic()
     while True:
         try:
-            async with connected(kube, settings, clock, lambda _: None, profile=None) as connection:
+            async with connected(
+                kube, settings, clock, Activity("reading", lambda _: None), profile=None
+            ) as connection:
                 now = await read_cluster(connection, windows=(LOAD.shortest,))
                 profile = connection.settings.collector.prometheus.profile
             if wanted(now) or time.monotonic() - begun > 60:

@@ -1,13 +1,14 @@
 """A further resource from its PromQL to an eviction, through all five services."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import msgspec
 from collector.samples import a_sample
 from flow.loop import HOT, INTERVAL, Loop, annotations_of, settled
 
 from equipoise.collector.decisions.query import Sample, Subject
+from equipoise.collector.state.placement import PodName
 from equipoise.contracts.configuration.settings import (
     FurtherResource,
     FurtherThresholds,
@@ -36,7 +37,14 @@ class Network:
         self._loop = loop
 
     async def samples(
-        self, promql: str, subject: Subject, *, at: float, node_labels: Sequence[str] | None = None
+        self,
+        promql: str,
+        subject: Subject,
+        *,
+        at: float,
+        node_labels: Sequence[str] | None = None,
+        unnamed: bool = False,
+        pods: Container[PodName] | None = None,
     ) -> list[Sample]:
         placements = self._loop.placements()
         if subject == "pod":

@@ -269,20 +269,17 @@ config.descheduler.requirePressure: thresholds.pressure has no threshold for cpu
 {{- end }}
 {{- end }}
 
-{{- /* Rules with LessThan empty idle nodes, which the scorer fills first, or only up to its target. */}}
+{{- /* Rules with LessThan empty nodes that the scorer fills only up to its target. */}}
 {{- define "equipoise.idleRuleConflicts" -}}
 {{- $given := . }}
 {{- $gap := .constants.minGap }}
 {{- range eq (include "equipoise.emptiesIdle" .strategy) "a rule with LessThan" | ternary .strategy.rules list }}
 {{- $rule := . }}
-{{- if and (has .metric $given.constants.filtered) (eq .operator "LessThan") }}
+{{- if and (eq .metric "cpu") (eq .operator "LessThan") }}
 {{- range $given.policies }}
-{{- $place := trimPrefix "config." .path }}
 {{- $target := hasKey .settings "targetUtilization" | ternary .settings.targetUtilization $given.constants.packingTarget }}
-{{- if not (has .settings.name (list "target_load_packing" "rules")) }}
-{{- printf "%s.rules: nodes below %s %.6g%% are emptied, and %s (%s) fills idle nodes first: set scorer.policy to target_load_packing, or scorer.neutral: true beside kube-scheduler's MostAllocated\n" $given.path $rule.metric (float64 $rule.target) $place .settings.name }}
-{{- else if and (eq .settings.name "target_load_packing") (eq $rule.metric "cpu") (gt (addf $rule.target $gap) (float64 $target)) }}
-{{- printf "%s.rules: nodes below cpu %.6g%% are emptied, and %s fills them to %.6g%% only: lower the first to %.6g or raise targetUtilization to %.6g\n" $given.path (float64 $rule.target) $place (float64 $target) (subf $target $gap) (addf $rule.target $gap) }}
+{{- if and (eq .settings.name "target_load_packing") (gt (addf $rule.target $gap) (float64 $target)) }}
+{{- printf "%s.rules: nodes below cpu %.6g%% are emptied, and %s fills them to %.6g%% only: lower the first to %.6g or raise targetUtilization to %.6g\n" $given.path (float64 $rule.target) (trimPrefix "config." .path) (float64 $target) (subf $target $gap) (addf $rule.target $gap) }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -59,7 +59,8 @@ from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding
 from equipoise.cli.doctor.run import diagnose, settings_for, show
 from equipoise.cli.effective.settings import file_settings
 from equipoise.cli.effective.trust import permitted_moves
-from equipoise.cli.prepare.created_objects import DISCOVERED
+from equipoise.cli.prepare.created_objects import DISCOVERED, FILE
+from equipoise.cli.prepare.discovery import Discovered
 from equipoise.cli.progress import Activity
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.decisions.validation.nodes import NodeReading
@@ -548,6 +549,22 @@ async def test_without_a_source_only_the_reason_is_named() -> None:
 
     assert {subject: finding.state for subject, finding in findings.items()} == {"source of metrics": "error"}
     assert "no Prometheus" in findings["source of metrics"].message
+
+
+async def test_the_prometheus_that_the_installation_found_is_no_problem() -> None:
+    """Also where this command reads another configuration, or cannot reach it."""
+    clock = SystemClock()
+    kube = MemoryKube(clock)
+    metadata = ObjectMeta(name=DISCOVERED, namespace="equipoise-system")
+    found = Discovered(collector={"source": "prometheus", "prometheus": {"url": "http://a:9090"}}, reason="has metrics")
+    kube.put(CONFIG_MAPS, ConfigMap(metadata=metadata, data={FILE: found.document, REASON: found.reason}))
+    environment = Environment(
+        settings=AllSettings(), clock=clock, kube=kube, prometheus_problem="no pod of Prometheus is Ready"
+    )
+
+    findings = await findings_of("prometheus", environment)
+
+    assert ["no pod of Prometheus is Ready"] == [finding.message for finding in findings.values()]
 
 
 def test_a_file_is_read_with_the_source_of_metrics_that_was_found(tmp_path: Path) -> None:

@@ -40,6 +40,10 @@ def projected(source: Mapping[str, Any]) -> dict[str, Any]:
         ({"extender.tls.existingSecret": ""}, []),
         ({"extender.tls.existingSecret": "mine", "certManager.enabled": True}, []),
         ({"nats.existingSecret": "mine", "certManager.enabled": True}, ["Secret mine"]),
+        ({"extender.tls.existingSecret": "mine", "extender.enabled": False}, []),
+        ({"hints.webhook.tls.existingSecret": "mine", "hints.enabled": "false"}, []),
+        ({"agent.extraVolumes": [SECRET], "agent.enabled": False}, []),
+        ({"nats.existingSecret": "mine", "nats.enabled": False}, ["Secret mine"]),
         ({}, []),
     ],
 )

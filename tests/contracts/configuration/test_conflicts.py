@@ -99,10 +99,6 @@ REFUSED = {
         PACKING + strategies("name: rules, rules: [{metric: cpu, operator: LessThan, target: 38}]"),
         ["strategies[0].rules: nodes below cpu 38% are emptied", "fills them to 40% only: lower the first to 35"],
     ),
-    "a rule that empties what a levelling scorer fills": (
-        strategies("name: rules, rules: [{metric: memory, operator: LessThan, target: 20}]"),
-        ["strategies[0].rules: nodes below memory 20% are emptied, and scorer.policy (profile) fills idle nodes first"],
-    ),
     "packing beside levelling": (
         PACKING + strategies("name: low_node_load, deviation: {}"),
         ["scorer.policy: target_load_packing", "descheduler.strategies[0] levels them"],
@@ -210,19 +206,14 @@ ACCEPTED = {
     ),
     "a rule that empties idle nodes, alone, the scorer packs": PACKING
     + strategies("name: rules, rules: [{metric: cpu, operator: LessThan, target: 20}]"),
-    "a rule that empties nodes with a low metric that no policy fills": strategies(
-        "name: rules, rules: [{metric: pressure.io, operator: LessThan, target: 20}]"
+    "a rule that empties idle nodes, alone": strategies(
+        "name: rules, rules: [{metric: cpu, operator: LessThan, target: 20}]"
     ),
-    "a rule that empties idle nodes that the scorer avoids": scorer(
-        "policy: {name: rules, prefer: {metric: cpu, operator: GreaterThan}}"
-    )
-    + strategies("name: rules, rules: [{metric: cpu, operator: LessThan, target: 20}]"),
     "packing well below a rule that empties nodes": PACKING
     + strategies("name: rules, rules: [{metric: cpu, operator: GreaterThan, target: 50}]"),
     "packing beside a rule about another metric": PACKING
     + strategies("name: rules, rules: [{metric: memory, operator: GreaterThan, target: 30}]"),
-    "a rule that empties idle nodes of another pool": scorer("neutral: true")
-    + strategies(
+    "a rule that empties idle nodes of another pool": strategies(
         "name: rules, nodeSelector: {matchLabels: {pool: a}}, rules: [{metric: cpu, operator: LessThan, target: 20}]",
         "name: level_day, nodeSelector: {matchLabels: {pool: b}}",
     ),

@@ -172,7 +172,7 @@ async def test_a_url_that_the_api_server_has_too_is_asked_without_files_and_cred
     assert "not used: collector.prometheus.bearerTokenFile, collector.prometheus.headers of the collector" in output
     [finding] = [line for line in output.splitlines() if "only the collectors have" in line]
     assert finding.startswith("unknown"), "the collectors may measure everything"
-    assert "`helm test` checks it in the cluster" in output
+    assert "run `helm test`, which checks it in the cluster" in " ".join(output.split())
 
 
 async def test_an_environment_variable_of_the_collector_confirms_a_url(bus: Bus, cluster: HttpCluster) -> None:

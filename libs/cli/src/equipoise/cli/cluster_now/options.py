@@ -141,9 +141,11 @@ async def reading(options: NowOptions, profile: str | None = None) -> AsyncItera
 async def limited_reading(activity: Activity, seconds: float = LONGEST_READING) -> AsyncIterator[None]:
     """Ends a reading that takes too long. Raises CommandFailed."""
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(seconds) as limit:
             yield
     except TimeoutError:
+        if not limit.expired():
+            raise
         raise CommandFailed(
             f"the cluster was not read within {duration(seconds)}; unfinished: {activity.text} (queries answered "
             f"before: {activity.answered_before}). `equipoise doctor prometheus` shows how long the simplest query "

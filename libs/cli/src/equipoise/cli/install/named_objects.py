@@ -78,11 +78,11 @@ def required_objects(given: GivenValues) -> Iterator[RequiredObject]:
     with_cert_manager = _is_true(given.get("certManager.enabled", False))
     created = SECRET_VALUES.values() if _is_true(given.get("prepare.enabled", True)) else ()
     for value in SECRET_VALUES:
-        name = given.get(value)
+        name = None if _is_off(given, value) else given.get(value)
         if name and isinstance(name, str) and name not in created and (value == PASSWORDS or not with_cert_manager):
             yield RequiredObject(value, SECRETS, name)
     for value, volumes in given.items():
-        if value.endswith(VOLUMES):
+        if value.endswith(VOLUMES) and not _is_off(given, value):
             for source in _sources(volumes):
                 for reference, resource in ((source.secret, SECRETS), (source.config_map, CONFIG_MAPS)):
                     if reference is not None and reference.required_name:
@@ -97,6 +97,13 @@ def _sources(volumes: Any) -> Iterator[VolumeSource]:
             yield from volume.projected.sources
     except msgspec.ValidationError:
         return
+
+
+def _is_off(given: GivenValues, value: str) -> bool:
+    """Whether the part of the chart to which a value belongs is not installed. Services use the passwords of any
+    NATS."""
+    part = value.partition(".")[0]
+    return part != "nats" and not _is_true(given.get(f"{part}.enabled", True))
 
 
 def _is_true(value: Any) -> bool:

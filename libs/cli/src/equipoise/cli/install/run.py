@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Awaitable, Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -18,15 +19,16 @@ from equipoise.cli.helm import run_helm
 from equipoise.cli.install.existing_secrets import existing_secrets
 from equipoise.cli.install.given_values import given_values
 from equipoise.cli.install.named_objects import missing_objects
-from equipoise.cli.prepare.created_objects import discovery_reason
-from equipoise.cli.prepare.discovery import has_metrics_server
+from equipoise.cli.prepare.created_objects import FILE, stored_source
+from equipoise.cli.prepare.metrics_server import has_metrics_server
 from equipoise.cli.prepare.storage import missing_storage
 from equipoise.cli.prometheus.trusted import Servers, known_servers, names_of
 from equipoise.cli.terminal import result_console
 from equipoise.contracts.kubernetes.objects.cluster import ResourceQuota
 from equipoise.contracts.kubernetes.quantity import magnitude
-from equipoise.runtime.configuration import Kubernetes, Logging
-from equipoise.runtime.kubernetes.client import LEASES, QUOTAS, Forbidden, Kube
+from equipoise.runtime.configuration import ConfigurationError, Kubernetes, Logging, read_document
+from equipoise.runtime.configuration.discovered import names_source
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, LEASES, QUOTAS, Forbidden, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.installation import other_installations
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
@@ -43,6 +45,9 @@ JOBS = 2
 
 IMAGE = frozenset({"image.registry", "image.repository", "image.digest", "global.imageRegistry"})
 STORAGE = frozenset({"nats.enabled", "nats.persistence.enabled", "nats.persistence.storageClass"})
+CONFIGURATION = "equipoise"
+"""The ConfigMap of the chart with the configuration of the services."""
+
 SOURCE = frozenset({"config.collector.source", "config.collector.prometheus.url"})
 """The values each of which answers what a check asks."""
 
@@ -93,11 +98,19 @@ async def run_install(cluster: Kubernetes, request: Request, *, confirmed: bool)
     if shutil.which("helm") is None:
         raise CommandFailed(f"there is no program helm here: install it, and run `{shlex.join(command)}`")
     await run_helm(command, cluster.kubeconfig)
-    async with connect_kube(cluster, "install", clock) as kube:
-        reason = await discovery_reason(kube, cluster.namespace)
-    if reason and SOURCE.isdisjoint(given_values(request.values, request.settings)):
-        click.echo(f"source of metrics: {reason}")
+    if SOURCE.isdisjoint(given_values(request.values, request.settings)):
+        async with connect_kube(cluster, "install", clock) as kube:
+            await _print_source(kube, cluster.namespace)
     click.echo("next: `equipoise doctor` checks the installation, `equipoise report` shows what is uneven")
+
+
+async def _print_source(kube: Kube, namespace: str) -> None:
+    """Print which source of metrics was found, unless the values of an earlier release name one."""
+    with suppress(KubeError, ConfigurationError):  # the chart is installed
+        stored = await stored_source(kube, namespace)
+        configuration = await kube.get(CONFIG_MAPS, CONFIGURATION, namespace)
+        if stored is not None and not names_source(read_document(configuration.data.get(FILE, ""))):
+            click.echo(f"source of metrics: {stored.reason}")
 
 
 async def checks(kube: Kube, request: Request, namespace: str, clock: Clock) -> list[Finding]:

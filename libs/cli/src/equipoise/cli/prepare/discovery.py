@@ -14,13 +14,14 @@ from equipoise.cli.cluster_now.reading import PrometheusUnusable, detected_profi
 from equipoise.cli.effective.adopted import without_private
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.prepare.created_objects import DISCOVERED
+from equipoise.cli.prepare.metrics_server import has_metrics_server
 from equipoise.cli.prometheus.trusted import known_servers, names_of
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects.node import Node
 from equipoise.runtime.configuration import API_VERSION, KIND
-from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
+from equipoise.runtime.kubernetes.client import NODES, Kube
 from equipoise.runtime.process.clock import Clock
 
 WAIT_SECONDS = 60.0
@@ -83,14 +84,6 @@ async def discover(
         f"{discovered.fix[0].upper()}{discovered.fix[1:]}, or install a Prometheus or metrics-server"
     )
     return Discovered(collector={}, reason=reason, temporary=discovered.temporary)
-
-
-async def has_metrics_server(kube: Kube) -> bool:
-    """Whether metrics-server responds."""
-    try:
-        return bool(await kube.served_versions("metrics.k8s.io", "NodeMetrics"))
-    except KubeError:
-        return False  # its API is registered, but metrics-server does not respond
 
 
 async def _prometheus(kube: Kube, settings: AllSettings, clock: Clock, profile_of: ProfileDetection) -> Discovered:

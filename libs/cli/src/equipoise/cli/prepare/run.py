@@ -11,7 +11,7 @@ import click
 
 from equipoise.cli.bus.access import SECRETS, SecretObject
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
-from equipoise.cli.prepare.created_objects import DISCOVERED, LABELS
+from equipoise.cli.prepare.created_objects import DISCOVERED, FILE, LABELS
 from equipoise.cli.prepare.discovery import discover
 from equipoise.cli.prepare.secret_contents import Contents, Part, new_contents, secret_names
 from equipoise.cli.prepare.storage import missing_storage
@@ -118,7 +118,7 @@ async def write_discovered(kube: Kube, namespace: str, settings: AllSettings, cl
     if found.temporary:
         click.echo("not stored: to search again, run `helm upgrade`, and restart the collector")
         return
-    data = {"equipoise.yaml": found.document, REASON: found.reason}
+    data = {FILE: found.document, REASON: found.reason}
     await _is_created(kube, CONFIG_MAPS, ConfigMap(metadata=metadata, data=data), clock)
 
 

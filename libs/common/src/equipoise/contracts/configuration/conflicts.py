@@ -318,21 +318,16 @@ def _packing_target(policy: Section) -> float | None:
 
 
 def _idle_rule_faults(path: str, strategy: Section, scorer: Section) -> Iterator[str]:
-    """Rules with LessThan empty idle nodes, which the scorer fills first, or only up to its target."""
+    """Rules with LessThan empty nodes that the scorer fills only up to its target."""
     rules = _list(strategy.get("rules")) if _empties_idle_nodes(strategy) and strategy.get("name") == "rules" else []
     for rule in rules:
-        metric, limit = rule.get("metric"), rule.get("target")
-        if metric not in FILTERED or rule.get("operator") != "LessThan" or not isinstance(limit, int | float):
+        limit = rule.get("target")
+        is_idle_cpu = rule.get("metric") == "cpu" and rule.get("operator") == "LessThan"
+        if not is_idle_cpu or not isinstance(limit, int | float):
             continue
         for policy_path, policy in _policies(scorer):
             target = _packing_target(policy)
-            if policy.get("name") not in ("target_load_packing", "rules"):
-                yield (
-                    f"{path}.rules: nodes below {metric} {limit:g}% are emptied, and {policy_path} "
-                    f"({policy.get('name')}) fills idle nodes first: set scorer.policy to target_load_packing, or "
-                    "scorer.neutral: true beside kube-scheduler's MostAllocated"
-                )
-            elif target is not None and metric == "cpu" and limit + MIN_GAP > target:
+            if target is not None and limit + MIN_GAP > target:
                 yield (
                     f"{path}.rules: nodes below cpu {limit:g}% are emptied, and {policy_path} fills them to "
                     f"{target:g}% only: lower the first to {target - MIN_GAP:g} or raise targetUtilization to "

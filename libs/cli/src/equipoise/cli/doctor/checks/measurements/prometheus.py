@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from equipoise.cli.doctor.environment import Environment, Finding
-from equipoise.cli.prepare.created_objects import DISCOVERED, discovery_reason
+from equipoise.cli.prepare.created_objects import DISCOVERED, StoredSource, stored_source
 from equipoise.cli.prometheus.profiles import (
     LABEL_FIX,
     ProfileMatch,
@@ -55,19 +55,20 @@ _POLLED_FIXES: Mapping[str, str] = {
 async def prometheus(environment: Environment) -> list[Finding]:
     collector = environment.settings.collector
     named = collector.names_source and collector.source != "metrics-server" and not environment.prometheus_was_found
-    reason = "" if named else await _stored_reason(environment)
-    if reason and not collector.names_source:
-        return [Finding("error", "source of metrics", reason, SEARCH_AGAIN)]  # nobody configured its default URL
-    warning = [Finding("warning", "source of metrics", reason, SEARCH_AGAIN)] if reason else []
-    return [*await _source(environment), *warning]
+    stored = None if named else await _stored_source(environment)
+    if stored is None or stored.is_prometheus:
+        return await _source(environment)
+    if not collector.names_source and not environment.prometheus_problem:
+        return [Finding("error", "source of metrics", stored.reason, SEARCH_AGAIN)]  # nobody configured its default URL
+    return [*await _source(environment), Finding("warning", "source of metrics", stored.reason, SEARCH_AGAIN)]
 
 
-async def _stored_reason(environment: Environment) -> str:
-    """Why the installation chose its source of metrics, or found none; empty if that is not known."""
+async def _stored_source(environment: Environment) -> StoredSource | None:
+    """The source of metrics that the installation found; None if that is not known."""
     try:
-        return await discovery_reason(environment.api(), environment.settings.shared.kubernetes.namespace)
+        return await stored_source(environment.api(), environment.settings.shared.kubernetes.namespace)
     except KubeError:
-        return ""
+        return None
 
 
 async def _source(environment: Environment) -> list[Finding]:
