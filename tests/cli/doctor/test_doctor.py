@@ -551,12 +551,20 @@ async def test_without_a_source_only_the_reason_is_named() -> None:
     assert "no Prometheus" in findings["source of metrics"].message
 
 
-async def test_the_prometheus_that_the_installation_found_is_no_problem() -> None:
-    """Also where this command reads another configuration, or cannot reach it."""
+@pytest.mark.parametrize(
+    ("collector", "subjects"),
+    [
+        ({"source": "prometheus", "prometheus": {"url": "http://a:9090"}}, ["Prometheus"]),
+        ({"source": "metrics-server"}, ["Prometheus", "source of metrics"]),
+    ],
+)
+async def test_a_prometheus_that_the_installation_found_is_no_problem_but_that_it_cannot_be_reached(
+    collector: dict[str, Any], subjects: list[str]
+) -> None:
     clock = SystemClock()
     kube = MemoryKube(clock)
     metadata = ObjectMeta(name=DISCOVERED, namespace="equipoise-system")
-    found = Discovered(collector={"source": "prometheus", "prometheus": {"url": "http://a:9090"}}, reason="has metrics")
+    found = Discovered(collector=collector, reason="a reason")
     kube.put(CONFIG_MAPS, ConfigMap(metadata=metadata, data={FILE: found.document, REASON: found.reason}))
     environment = Environment(
         settings=AllSettings(), clock=clock, kube=kube, prometheus_problem="no pod of Prometheus is Ready"
@@ -564,7 +572,8 @@ async def test_the_prometheus_that_the_installation_found_is_no_problem() -> Non
 
     findings = await findings_of("prometheus", environment)
 
-    assert ["no pod of Prometheus is Ready"] == [finding.message for finding in findings.values()]
+    assert subjects == list(findings)
+    assert findings["Prometheus"].message == "no pod of Prometheus is Ready"
 
 
 def test_a_file_is_read_with_the_source_of_metrics_that_was_found(tmp_path: Path) -> None:

@@ -4,19 +4,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.install.given_values import given_values
-from equipoise.cli.install.run import Request, checks, helm_command, job_quota_problem, source_finding
+from equipoise.cli.install.run import Request, checks, helm_command, job_quota_problem, source_finding, used_source
 from equipoise.cli.main import main
+from equipoise.cli.prepare.created_objects import DISCOVERED
 from equipoise.cli.prometheus.access import PrometheusServer
 from equipoise.cli.prometheus.services import ServiceAddress
 from equipoise.cli.prometheus.trusted import Servers
-from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec, ResourceQuota, ResourceQuotaStatus
+from equipoise.contracts.kubernetes.objects.cluster import (
+    ConfigMap,
+    Lease,
+    LeaseSpec,
+    ResourceQuota,
+    ResourceQuotaStatus,
+)
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.configuration import Kubernetes
-from equipoise.runtime.kubernetes.client import LEASES, QUOTAS
+from equipoise.runtime.configuration.discovered import REASON
+from equipoise.runtime.configuration.loading import API_VERSION, KIND
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, LEASES, QUOTAS
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -51,6 +61,22 @@ async def test_another_installation_is_an_error_and_missing_storage_a_warning() 
     [other] = [each for each in findings if each.subject == "installation"]
     assert other.state == "error"
     assert "equipoise uninstall -n other" in other.fix
+
+
+@pytest.mark.parametrize(
+    ("collector", "expected"), [({}, "one was found"), ({"prometheus": {"url": "http://own:9090"}}, "")]
+)
+async def test_the_source_that_was_found_is_named_unless_the_installed_values_name_one(
+    collector: dict[str, object], expected: str
+) -> None:
+    """An upgrade keeps the values of the release. Without permissions, nothing is named."""
+    kube = MemoryKube(ManualClock())
+    configuration = yaml.safe_dump({"apiVersion": API_VERSION, "kind": KIND, "collector": collector})
+    for name, data in ((DISCOVERED, {REASON: "one was found"}), ("equipoise", {"equipoise.yaml": configuration})):
+        kube.put(CONFIG_MAPS, ConfigMap(metadata=ObjectMeta(name=name, namespace="equipoise-system"), data=data))
+    assert await used_source(kube, "equipoise-system") == expected
+    kube.refuse("get", status=403)
+    assert await used_source(kube, "equipoise-system") == ""
 
 
 @pytest.mark.parametrize(

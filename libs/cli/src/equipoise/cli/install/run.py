@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 from collections.abc import Awaitable, Collection, Iterable
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -98,19 +97,22 @@ async def run_install(cluster: Kubernetes, request: Request, *, confirmed: bool)
     if shutil.which("helm") is None:
         raise CommandFailed(f"there is no program helm here: install it, and run `{shlex.join(command)}`")
     await run_helm(command, cluster.kubeconfig)
-    if SOURCE.isdisjoint(given_values(request.values, request.settings)):
-        async with connect_kube(cluster, "install", clock) as kube:
-            await _print_source(kube, cluster.namespace)
+    async with connect_kube(cluster, "install", clock) as kube:
+        if reason := await used_source(kube, cluster.namespace):
+            click.echo(f"source of metrics: {reason}")
     click.echo("next: `equipoise doctor` checks the installation, `equipoise report` shows what is uneven")
 
 
-async def _print_source(kube: Kube, namespace: str) -> None:
-    """Print which source of metrics was found, unless the values of an earlier release name one."""
-    with suppress(KubeError, ConfigurationError):  # the chart is installed
+async def used_source(kube: Kube, namespace: str) -> str:
+    """Why the services use the source of metrics that was found, or none; empty if the values name one, or if this
+    cannot be read."""
+    try:
         stored = await stored_source(kube, namespace)
         configuration = await kube.get(CONFIG_MAPS, CONFIGURATION, namespace)
-        if stored is not None and not names_source(read_document(configuration.data.get(FILE, ""))):
-            click.echo(f"source of metrics: {stored.reason}")
+        is_configured = names_source(read_document(configuration.data.get(FILE, "")))
+    except (KubeError, ConfigurationError):
+        return ""  # the chart is installed all the same
+    return "" if stored is None or is_configured else stored.reason
 
 
 async def checks(kube: Kube, request: Request, namespace: str, clock: Clock) -> list[Finding]:
