@@ -55,10 +55,9 @@ class GeneratedResponses:
 
     async def query(self, query: MetricQuery) -> list[Sample]:
         kind = "node" if query.aggregate == "pods" else query.subject
-        chosen = set[int]() if query.nodes is None else {shard_of(value, SHARDS) for value in query.nodes.values}
-        shards = set(range(SHARDS)) if query.nodes is None else chosen
-        if query.nodes is not None and query.nodes.excluded:
-            shards = set(range(SHARDS)) - chosen
+        shards = set(range(SHARDS))
+        if query.nodes is not None:
+            shards = {shard_of(value, SHARDS) for value in query.nodes.values if value}
         name = f"{kind} {query.aggregate} {query.resource} {sorted(shards)}"
         file = self._folder / name
         if not file.exists():

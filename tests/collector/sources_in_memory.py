@@ -121,7 +121,7 @@ def has_value(query: MetricQuery, usage: Usage) -> bool:
 
 
 def is_queried(query: MetricQuery | PressureQuery, node: str) -> bool:
-    return query.nodes is None or (query.nodes.label == "node" and (node in query.nodes.values) != query.nodes.excluded)
+    return query.nodes is None or (query.nodes.label == "node" and node in query.nodes.values)
 
 
 def sample_count(query: MetricQuery, usage: Usage) -> float:

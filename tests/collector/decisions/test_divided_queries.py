@@ -8,7 +8,7 @@ import pytest
 from builders import NOW
 from collector.sources_in_memory import FakeSource, Usage
 
-from equipoise.collector.decisions.divided_queries import NodeLabel, find_node_label, in_parts
+from equipoise.collector.decisions.divided_queries import NodeLabel, find_node_label, in_parts, of_no_part
 from equipoise.collector.decisions.node_names import NodeNames, host_of, node_names
 from equipoise.collector.decisions.query import NodeMatcher, Origin, ResourceName, Sample, Scrape, Subject
 from equipoise.collector.decisions.scrape_choice import Scrapes
@@ -63,16 +63,19 @@ def test_queries_are_limited_only_by_a_label_that_all_series_have(samples: list[
 
 
 def test_parts_are_about_every_series_once() -> None:
-    """Nodes by their shard. The last part has the series of nodes that have no values of the label."""
+    """Nodes by their shard. The last part has the series of nodes that were removed, and of those without values."""
     nodes = {name: (f"{name}:1", f"{name}:2") for name in "abcdef"}
-    label = NodeLabel(label="instance", jobs=("kubelet",), values=nodes, unnamed=("proxy",))
-    parts, others = in_parts(label, [*nodes, "new"], 2)
+    label = NodeLabel(
+        label="instance", jobs=("kubelet",), values=nodes | {"gone": ("gone:1", "a:1")}, unnamed=("proxy",)
+    )
+    parts = in_parts(label, [*nodes, "new"], 2)
 
     assert [{"b", "c", "e", "f"}, {"a", "d"}] == [names for names, _ in parts]
     assert ("a:1", "a:2", "d:1", "d:2") == parts[1][1].values
-    every = tuple(sorted(value for values in nodes.values() for value in values))
-    assert NodeMatcher("instance", every, excluded=True) == others
-    assert every == tuple(sorted(value for _, matcher in parts for value in matcher.values))
+    every = sorted(value for values in nodes.values() for value in values)
+    assert every == sorted(value for _, matcher in parts for value in matcher.values)
+    assert NodeMatcher("instance", ("", "gone:1", "new", "proxy")) == of_no_part(label, parts, ["a", "gone", "new"])
+    assert NodeMatcher("instance", ("", "proxy")) == of_no_part(label, parts, ["a"])
 
 
 def test_series_of_jobs_that_measure_no_node_need_no_label() -> None:
@@ -91,6 +94,9 @@ def test_a_node_without_series_keeps_its_values() -> None:
     assert isinstance(same, NodeLabel)
     assert isinstance(other, NodeLabel)
     assert ({"a", "b"}, {"a"}) == (same.values.keys(), other.values.keys())
+    removed = find_node_label([a_sample("a", "node")], NAMES, ["kubelet"], before, kept=["deleted"])
+    assert isinstance(removed, NodeLabel)
+    assert {"a", "b", "deleted"} == removed.values.keys()
 
 
 @dataclass
@@ -116,6 +122,11 @@ class Search:
         names = node_names({name: [] for name in cluster})
         await self.divided.refresh(NOW + seconds, self.nodes, names, cluster, self.scrapes)
         return len(self.source.queries) - before
+
+    def label_of_pods(self) -> NodeLabel:
+        label = self.divided.label("pod")
+        assert label is not None
+        return label
 
     def of(self, subject: Subject) -> NodeMatcher | None:
         return self.divided.matcher(subject, sorted(self.nodes))[0]
@@ -217,6 +228,28 @@ async def test_a_label_that_is_lost_limits_no_query() -> None:
     await search.at(1_800)
     assert (None, None) == (search.of("node"), search.of("pod"))
     assert "no label" in search.divided.problem
+
+
+async def test_the_values_of_a_node_that_was_removed_are_kept_while_its_removal_is_known() -> None:
+    """An hour of the past has its series."""
+    search = Search()
+    labeled = search.source.query
+
+    async def with_ports(query: object) -> list[Sample]:
+        samples = await labeled(query)  # type: ignore[arg-type]
+        return [
+            msgspec.structs.replace(sample, origin=msgspec.structs.replace(sample.origin, text=f"{sample.node}:1"))
+            for sample in samples
+        ]
+
+    search.source.query = with_ports  # type: ignore[method-assign]
+    await search.at(0)
+    del search.source.nodes["c"], search.source.pods["shop", "web-c", "c"]
+    names = node_names({"a": [], "b": []})
+    await search.divided.refresh(NOW + 1_800, search.nodes, names, ["a", "b", "c"], search.scrapes)
+    assert NodeMatcher("node", ("", "c:1")) == of_no_part(search.label_of_pods(), [], ["c"])
+    await search.divided.refresh(NOW + 3_600, search.nodes, names, ["a", "b"], search.scrapes)
+    assert NodeMatcher("node", ("", "c")) == of_no_part(search.label_of_pods(), [], ["c"])
 
 
 def test_no_names_are_known_without_nodes() -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 from builders import NOW
-from collector.collectors import NO_PROFILE, World, a_node, a_world, collecting
+from collector.collectors import NO_PROFILE, World, a_node, a_pod, a_world, collecting
 from collector.samples import a_sample
 
 from equipoise.collector.decisions.query import Origin, Sample, SourceError, Subject
@@ -19,7 +19,7 @@ from equipoise.contracts.configuration.settings import FurtherResource, LoadSett
 from equipoise.contracts.kubernetes.objects.cluster import Lease, LeaseSpec
 from equipoise.contracts.kubernetes.objects.metadata import ObjectMeta
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.kubernetes.client import LEASES, NODES
+from equipoise.runtime.kubernetes.client import LEASES, NODES, PODS
 from equipoise.testbed.memory.clock import ManualClock
 
 NETWORK = FurtherResource(
@@ -42,9 +42,14 @@ class FakePromql:
     nodes: dict[str, float] = field(default_factory=lambda: {"a": 30.0, "b": 60.0})
     pods: dict[str, float] = field(default_factory=lambda: {"db-0": 12.0})
     capacity: dict[str, float] = field(default_factory=dict)
+    node_of_pods: str = "a"
     age: float = 5.0
     fails: Callable[[str], bool] = lambda promql: False
     takes: float = 0.0
+    running: int = 0
+    """The number of queries about pods now."""
+
+    most_running: int = 0
     closed: bool = False
     queries: list[tuple[str, Sequence[str] | None]] = field(default_factory=list)
     node_labels: Sequence[str] = ("node", "instance")
@@ -60,12 +65,20 @@ class FakePromql:
         pods: Container[PodName] | None = None,
     ) -> list[Sample]:
         self.queries.append((promql, node_labels))
+        about_pods = subject == "pod"
+        self.running += about_pods
+        self.most_running = max(self.most_running, self.running)
         if self.takes:
             await self.clock.sleep(self.takes)
+        self.running -= about_pods
         if self.fails(promql):
             raise SourceError("the response holds a scalar instead of a vector")
         if subject == "pod":
-            return [a_sample(value, namespace="shop", pod=pod) for pod, value in self.pods.items()]
+            origin = Origin(node=self.node_of_pods, label="node", text=self.node_of_pods)
+            return [
+                msgspec.structs.replace(a_sample(value, namespace="shop", pod=pod), origin=origin)
+                for pod, value in self.pods.items()
+            ]
         if promql.startswith("count("):
             return []
         if promql in ("gpus",):
@@ -245,3 +258,40 @@ async def test_with_shards_the_queries_are_about_the_nodes_of_the_replica() -> N
         "the query about total of nodes is not divided among the shards: sum combines series of several nodes"
         == problem
     )
+
+
+async def test_with_shards_the_nodes_of_pods_are_compared_with_the_label_of_their_series() -> None:
+    """An exporter may have the series of pods on other nodes. Pods that have left a node are known."""
+    settings = CollectorSettings(leader_election=False, shards=2, profile=NO_PROFILE)
+    async with measuring(settings, network=NETWORK) as (world, promql):
+        promql.node_of_pods = "b"
+        await world.advance(90)
+        problem = world.health.problems["shards"]
+        queries = [query for query, _ in promql.queries]
+
+    assert "pod_sent: 100% of the pods run on other nodes than their series name" in problem
+    assert "sum by (namespace, pod) (rate(pod_sent[300000ms]))" in queries
+
+
+async def test_a_pod_that_was_created_again_has_series_of_the_node_that_it_left() -> None:
+    settings = CollectorSettings(leader_election=False, shards=2, profile=NO_PROFILE)
+    async with measuring(settings, network=NETWORK) as (world, promql):
+        await world.advance(1)
+        world.kube.remove(PODS, "db-0", "shop")
+        world.kube.put(PODS, a_pod("db-0", "b"))
+        promql.queries.clear()
+        await world.advance(1_900)
+
+    queries = [query for query, _ in promql.queries]
+    assert 'count by (namespace, pod, job, node) (pod_sent{node=~"a|b"})' in queries
+    assert "sum by (namespace, pod) (rate(pod_sent[300000ms]))" not in queries
+
+
+async def test_one_result_about_pods_is_read_at_a_time() -> None:
+    """It is large."""
+    async with measuring(network=NETWORK, other=NETWORK) as (world, promql):
+        promql.takes = 1.0
+        await world.advance(60)
+
+    assert 1 == promql.most_running
+    assert {"network": 12.0, "other": 12.0} == world.nodes()["a"].pods["uid-db-0"].further

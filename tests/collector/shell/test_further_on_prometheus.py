@@ -34,7 +34,8 @@ MEMORY = "DCGM_FI_DEV_FB_USED"
 
 
 def network_page() -> str:
-    """Two devices of each of two nodes, and one of a node of another cluster."""
+    """Two devices of each of two nodes, and one of a node of another cluster. An exporter on worker-2 has the queues of
+    all pods."""
     sent = 1_000 + 50 * (time.monotonic() - BEGUN)
     devices = [("worker-1", "eth0"), ("worker-1", "eth1"), ("worker-2", "eth0"), ("elsewhere", "eth0")]
     lines = [f'sent_bytes_total{{node="{node}", device="{device}"}} {sent:.6f}' for node, device in devices]
@@ -42,6 +43,7 @@ def network_page() -> str:
     lines += [
         f'pod_sent_bytes_total{{node="{node}", namespace="shop", pod="{pod}"}} {sent / 2:.6f}' for node, pod in pods
     ]
+    lines += [f'queue_total{{node="worker-2", namespace="shop", pod="{pod}"}} {sent:.6f}' for _, pod in pods]
     return "\n".join([*lines, ""])
 
 
@@ -112,6 +114,7 @@ RESOURCES = {
     ),
     "gpuMemory": FurtherResource(
         node=f"sum by (Hostname) (avg_over_time({MEMORY}[$window]))",
+        pod="sum by (namespace, pod) (rate(queue_total[$window]))",
         capacity=f"sum by (Hostname) ({MEMORY} + DCGM_FI_DEV_FB_FREE)",
         node_label="Hostname",
     ),
@@ -245,7 +248,7 @@ async def test_resources_of_a_real_prometheus_are_measured(world: World) -> None
     assert {"network": 200.0, "gpuMemory": 9_000.0, "devices": 200.0}.items() <= (message.base.further or {}).items()
     assert 60.0 < further["network"] < 140.0  # twice 50 per second; a window of two seconds is not exact
     assert 3_000.0 == further["gpuMemory"]
-    assert {"network"} == (message.pods["uid-web"].further or {}).keys()
+    assert {"network", "gpuMemory"} == (message.pods["uid-web"].further or {}).keys()
     assert message.resources["network"].sampled_at > world.clock.now() - 10
 
 
@@ -323,11 +326,13 @@ async def test_a_shard_measures_its_nodes_as_one_collector_with_queries_about_th
 
     assert alone.base == message.base
     assert _reasons(alone) == _reasons(message)
-    assert {"network"} == (message.pods["uid-web"].further or {}).keys()
+    assert {"network", "gpuMemory"} == (message.pods["uid-web"].further or {}).keys()
     queried = dict(source.queried)
     chosen = 'node=~"worker-1|elsewhere"'
     assert 2 == queried[f"sum by (node) (rate(sent_bytes_total{{{chosen}}}[2000ms]))"]  # elsewhere may be any node
     assert 1 == queried['sum by (namespace, pod) (rate(pod_sent_bytes_total{node=~"worker-1"}[2000ms]))']
     assert "the query about nameless of nodes is not divided among the shards: sum combines" in shard.further.undivided
+    assert "about gpuMemory of pods is not divided among the shards: queue_total: 100% of" in shard.further.undivided
+    assert 1 == queried["sum by (namespace, pod) (rate(queue_total[2000ms]))"]
     assert "network" not in shard.further.undivided
     assert "not measured yet" == shard.message("worker-2").resources["network"].unknown

@@ -61,29 +61,51 @@ async def test_slots_include_pods_that_left() -> None:
 
 
 async def test_with_shards_the_pods_of_a_slot_are_queried_in_parts() -> None:
-    """Every replica learns the profiles of all workloads, with one part of the pods in memory at a time. The last part
-    has what names no node: pods of a node that was removed."""
+    """Every replica learns the profiles of all workloads, with one part of the pods in memory at a time, from its first
+    slot on. The last part has the pods of a node that was removed; there is none if no pod is missing."""
     world = a_world()
     settings = CollectorSettings(
         leader_election=False, shards=2, profile=ProfileSettings(backfill_interval=Duration(10))
     )  # fmt: skip
+    world.source.takes = 5.0  # a search for labels is longer than the time until the first slot
     async with world.bus, collecting(world, settings):
         await world.advance(60)
         world.kube.remove(PODS, "db-1", "shop")
         world.kube.remove(NODES, "b", "")
         world.source.pods["shop", "db-1", "b"].cpu = 1.5
         await world.advance(3_700)
-        slots = [query for query in world.source.queries if query.subject == "pod" and query.at % 3_600 == 0]
+        hours = [query for query in world.source.queries if query.subject == "pod" and query.length == 3_600]
+        slots = [query for query in hours if query.at % 3_600 == 0]
 
     assert 1.0 == max(value or 0.0 for value in world.workloads()["db"].profile["cpu"])
-    backfilled, last = {query.nodes for query in slots}, {query.nodes for query in slots if query.at > NOW}
-    in_parts = {
-        NodeMatcher("node", ("a",)),
-        NodeMatcher("node", ("b",)),
-        NodeMatcher("node", ("a", "b"), excluded=True),
-    }
-    assert in_parts < backfilled | {NodeMatcher("node", ("a",), excluded=True)}
-    assert {NodeMatcher("node", ("a",)), NodeMatcher("node", ("a",), excluded=True)} == last
+    backfilled = {query.nodes for query in slots if query.at <= NOW}
+    last = {query.nodes for query in slots if query.at > NOW}
+    assert {NodeMatcher("node", ("a",)), NodeMatcher("node", ("b",))} <= backfilled
+    assert None not in backfilled
+    assert {NodeMatcher("node", ("a",)), NodeMatcher("node", ("", "b"))} == last
+
+
+async def test_a_slot_without_its_last_part_is_that_of_the_others() -> None:
+    """With the reason."""
+    world = a_world()
+    world.source.fails = lambda query: query.nodes is not None and "" in query.nodes.values
+    settings = CollectorSettings(
+        leader_election=False, shards=2, profile=ProfileSettings(backfill_interval=Duration(10))
+    )  # fmt: skip
+    async with world.bus, collecting(world, settings):
+        await world.advance(60)
+        assert "profile" not in world.health.problems
+        del world.source.pods["shop", "db-1", "b"]
+        await world.advance(3_700)
+        slots = [
+            query
+            for query in world.source.queries
+            if query.subject == "pod" and query.at > NOW and query.length == 3_600
+        ]
+
+        assert "too many samples" in world.health.problems["profile"]
+        assert 24 == sum(value is not None for value in world.workloads()["db"].profile["cpu"])
+        assert 1 == sum("" in query.nodes.values for query in slots if query.nodes and query.resource == "cpu")
 
 
 async def test_slots_include_detached_pods() -> None:

@@ -1,5 +1,7 @@
 """PromQL of the user that is limited to the series of some nodes."""
 
+from time import process_time
+
 import pytest
 
 from equipoise.collector.decisions.further.divided_promql import UndividedPromqlError, divide_promql
@@ -29,6 +31,16 @@ CHOSEN = 'instance=~"a:9100|b-1:9100"'
         ("x or vector(0)", "x{%s} or vector(0)"),
         ('label_replace(x, "model", "$1", "name", "(.+)")', 'label_replace(x{%s}, "model", "$1", "name", "(.+)")'),
         ("-clamp_min(x, 0) ^ 2", "-clamp_min(x{%s}, 0) ^ 2"),
+        ('x # {c\n{a="b"}', 'x # {c\n{%s,a="b"}'),
+        ("x { # c }\n}", "x {%s # c }\n}"),
+        (
+            "sum by (instance,) (x) / on (instance) group_left y",
+            "sum by (instance,) (x{%s}) / on (instance) group_left y{%s}",
+        ),
+        (
+            'label_replace(label_replace(x, "a", "$1", "b", ""), "c", "$1", "d", "")',
+            'label_replace(label_replace(x{%s}, "a", "$1", "b", ""), "c", "$1", "d", "")',
+        ),
     ],
 )
 def test_each_selector_is_limited_if_every_step_keeps_nodes_apart(promql: str, limited: str) -> None:
@@ -59,6 +71,21 @@ def test_each_selector_is_limited_if_every_step_keeps_nodes_apart(promql: str, l
         ("(x", r"its '\(' is not understood"),
         ("x)", r"its '\)' is not understood"),
         ("sum by", "'by' is not understood"),
+        ("sum(x) by (instance) default 0", "'default' is not understood"),
+        ("sum(x) without (pod) limit 10", "'limit' is not understood"),
+        ("sum(x) by (instance) keep_metric_names", "'keep_metric_names' is not understood"),
+        ("median by (instance) (x)", "'median' is not understood"),
+        ("ANY WITHOUT (pod) (x)", "'ANY' is not understood"),
+        ('count_values by (instance) ("v", x)', "'count_values' is not understood"),
+        ("limitk by (instance) (1, x)", "'limitk' is not understood"),
+        ('x * on (instance) group_left (a) prefix "b" (y)', "'prefix' is not understood"),
+        (r'sum without ("inst\u0061nce") (x)', "is not understood as a label"),
+        ('sum without ("inst" + "ance") (x)', r"'\+' is not understood as a label"),
+        ("sum without (inst ance) (x)", "'ance' is not understood as a label"),
+        (r'label_replace(x, "inst\u0061nce", "$1", "a", "")', r"label_replace\(\) changes is not understood"),
+        ('label_replace(x, "inst" + "ance", "$1", "a", "")', r"label_replace\(\) changes is not understood"),
+        ('label_replace(x, ("instance"), "$1", "a", "")', r"label_replace\(\) changes is not understood"),
+        ("label_join(x)", r"label_join\(\) changes is not understood"),
         ("x ~ y", "'~ y' is not understood"),
         ("1", "it has no selector"),
         ("", "it has no selector"),
@@ -78,3 +105,44 @@ def test_a_step_that_keeps_pods_apart_needs_both_labels_of_a_pod() -> None:
 def test_selectors_are_named_once_each() -> None:
     promql = 'sum by (node) (x{a="b"}) / (sum by (node) (x{a="b"}) + y)'
     assert ('x{a="b"}', "y") == divide_promql(promql, ["node"]).selector_texts()
+
+
+@pytest.mark.parametrize(
+    "promql",
+    [
+        'label_replace(x, "pod", "$1", "exported_pod", "(.+)")',
+        "sum by (node) (x) * on (node) group_left (pod) y",
+    ],
+)
+def test_a_label_that_is_kept_is_written_by_no_step(promql: str) -> None:
+    """Pods of a result are named by labels of their series."""
+    divide_promql(promql, ["node"])
+    with pytest.raises(UndividedPromqlError, match="changes the label pod"):
+        divide_promql(promql, ["node"], ["pod"])
+
+
+RENAMED = 'label_replace(label_replace(%s, "pod", "$1", "exported_pod", "(.+)"), "namespace", "$1", "%s", "(.*)")'
+BY_EXPORTED = "sum by (exported_namespace, exported_pod) (x)"
+
+
+def test_the_labels_of_a_pod_may_be_copied_from_those_of_an_exporter() -> None:
+    """Both of them, and as they are."""
+    keys, kept = ["exported_namespace", "exported_pod"], ["namespace", "pod"]
+    divide_promql(RENAMED % (BY_EXPORTED, "exported_namespace"), keys, kept, exported=True)
+    for promql, why in (
+        (RENAMED % (BY_EXPORTED, "team"), "changes the label namespace"),
+        (f'label_replace({BY_EXPORTED}, "pod", "$1", "exported_pod", "(.+)")', "only pod is written"),
+        (f'label_replace({BY_EXPORTED}, "pod", "$1", "exported_pod", "(.+)-.*")', "changes the label pod"),
+        (f'label_replace({BY_EXPORTED}, "pod", "a-$1", "exported_pod", "(.+)")', "changes the label pod"),
+    ):
+        with pytest.raises(UndividedPromqlError, match=why):
+            divide_promql(promql, keys, kept, exported=True)
+
+
+def test_nested_functions_are_read_once() -> None:
+    """Their number of tokens is that of steps."""
+    depth = 5_000
+    promql = "label_replace(" * depth + "x" + ', "a", "", "", "")' * depth
+    began = process_time()
+    assert ("x",) == divide_promql(promql, ["node"]).selector_texts()
+    assert process_time() - began < 5.0

@@ -6,7 +6,6 @@ all nodes has shown.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from itertools import chain
 
 import msgspec
 
@@ -27,7 +26,7 @@ class NodeLabel(msgspec.Struct, frozen=True, kw_only=True):
     """The scrape jobs of these series."""
 
     values: Mapping[str, tuple[str, ...]]
-    """The values of the label, by node."""
+    """The values of the label, by node, and those of nodes that were removed not long ago."""
 
     unnamed: tuple[str, ...] = ()
     """Its values that name no node of this cluster: the address of a proxy, or of a node that was deleted. Any node may
@@ -40,12 +39,16 @@ class NodeLabel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_node_label(
-    samples: Iterable[Sample], names: NodeNames, jobs: Collection[str], before: NodeLabel | None = None
+    samples: Iterable[Sample],
+    names: NodeNames,
+    jobs: Collection[str],
+    before: NodeLabel | None = None,
+    kept: Collection[str] = (),
 ) -> NodeLabel | str:
     """The label that names the node of every series of these jobs; or why there is none.
 
     `before`: the last result. A node that has no series now keeps its values, because an exporter that failed returns
-    with them.
+    with them; and so does one of the nodes `kept`, which was removed: an hour of the past has series of it.
     """
     origins: set[Origin] = {sample.origin for sample in samples if sample.origin.scrape.job in jobs}
     labels = sorted({origin.label for origin in origins})
@@ -62,26 +65,35 @@ def find_node_label(
     unnamed = tuple(sorted(values.pop("", ())))
     if len(unnamed) > len(values) + SPARE_VALUES:
         return f"{len(unnamed)} values of the label {labels[0]} name no node of this cluster"
-    kept = before.values if before is not None and before.label == labels[0] else {}
+    last = before.values if before is not None and before.label == labels[0] else {}
     return NodeLabel(
         label=labels[0],
         jobs=tuple(sorted(jobs)),
-        values={name: texts for name, texts in kept.items() if names.has(name)}
+        values={name: texts for name, texts in last.items() if names.has(name) or name in kept}
         | {name: tuple(sorted(texts)) for name, texts in values.items()},
         unnamed=unnamed,
     )
 
 
-def in_parts(
-    label: NodeLabel, nodes: Iterable[str], parts: int
-) -> tuple[list[tuple[frozenset[str], NodeMatcher]], NodeMatcher]:
-    """Queries that are each about some of these nodes, and one about all other series."""
+def in_parts(label: NodeLabel, nodes: Iterable[str], parts: int) -> list[tuple[frozenset[str], NodeMatcher]]:
+    """Queries that are each about some of these nodes."""
     groups: dict[int, list[str]] = {}
     for node in nodes:
         if label.values.get(node):
             groups.setdefault(shard_of(node, parts), []).append(node)
     values = {number: sorted(text for node in group for text in label.values[node]) for number, group in groups.items()}
-    named = [
+    return [
         (frozenset(group), NodeMatcher(label.label, tuple(values[number]))) for number, group in sorted(groups.items())
     ]
-    return named, NodeMatcher(label.label, tuple(sorted(chain.from_iterable(values.values()))), excluded=True)
+
+
+def of_no_part(
+    label: NodeLabel, parts: Iterable[tuple[frozenset[str], NodeMatcher]], nodes: Iterable[str]
+) -> NodeMatcher:
+    """The series that name no node, or one of these nodes, and that are in none of these parts.
+
+    The label of a node that was never seen may have its name.
+    """
+    texts = {text for node in nodes for text in label.values.get(node, (node,))}
+    texts.difference_update(text for _, matcher in parts for text in matcher.values)
+    return NodeMatcher(label.label, ("", *sorted(texts.difference(label.unnamed)), *label.unnamed))

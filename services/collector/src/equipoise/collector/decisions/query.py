@@ -26,8 +26,6 @@ class NodeMatcher(NamedTuple):
 
     label: str
     values: tuple[str, ...]
-    excluded: bool = False
-    """True: the series in which the label has none of these values."""
 
 
 class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from equipoise.collector.decisions.divided_queries import NodeLabel, find_node_label, in_parts
+from equipoise.collector.decisions.divided_queries import NodeLabel, find_node_label
 from equipoise.collector.decisions.node_names import NodeNames
 from equipoise.collector.decisions.other_cluster import nodes_of_another_cluster
 from equipoise.collector.decisions.query import MetricQuery, NodeMatcher, ResourceName, Sample, SourceError, Subject
@@ -105,7 +105,9 @@ class DividedQueries:
         own = {names.of(sample.origin.node) for sample in samples if sample.origin.scrape.job in jobs}
         if subject == "node" and (why := nodes_of_another_cluster(own, cluster)):
             return why
-        label = await in_thread_if_many(len(samples), find_node_label, samples, names, jobs, self._labels.get(subject))
+        label = await in_thread_if_many(
+            len(samples), find_node_label, samples, names, jobs, self._labels.get(subject), cluster
+        )
         if isinstance(label, NodeLabel):
             scrapes |= chosen
         return label
@@ -125,12 +127,9 @@ class DividedQueries:
         matcher = None if label is None else label.matcher(nodes)
         return matcher, () if label is None or matcher is None else label.jobs
 
-    def parts(
-        self, subject: Subject, nodes: Iterable[str], parts: int
-    ) -> tuple[list[tuple[frozenset[str], NodeMatcher]], NodeMatcher | None]:
-        """The same as `in_parts`. Without a label of the nodes, there is one query about all series."""
-        label = self._labels.get(subject)
-        return ([], None) if label is None else in_parts(label, nodes, parts)
+    def label(self, subject: Subject) -> NodeLabel | None:
+        """The label of the nodes; None: queries are about all nodes."""
+        return self._labels.get(subject)
 
     def on_missing(self, nodes: Iterable[str]) -> None:
         """Records nodes of which a round found no series, or none of pods: their labels may have changed."""

@@ -219,11 +219,21 @@ class FurtherMeasurement:
             key,
             PromqlDivision(
                 source=self._source, subject="pod" if key[1] == "pod" else "node", labels=labels,
-                times=SearchTimes(length=length, period=self.load.longest.refresh_period),
+                times=SearchTimes(length=length, period=self.load.longest.refresh_period), nodes_of=self._nodes_of,
             ),
         )  # fmt: skip
         names, cluster = self.placement.addresses.names, self.cluster_nodes()
         return await division.matcher(promql, raw, at, nodes, names, cluster)
+
+    async def _nodes_of(self, pods: Collection[PodName]) -> dict[PodName, set[str]]:
+        """The node of each of these pods, and the one that a pod of this name has left."""
+        nodes = {name: {self.placement.departed[name][2]} for name in pods if name in self.placement.departed}
+        async for batch in in_batches(list(self.placement.nodes), NODES_PER_BATCH):
+            for node in batch:
+                for tracked in self.placement.tracked(node):
+                    if (name := (tracked.placed.namespace, tracked.placed.name)) in pods:
+                        nodes.setdefault(name, set()).add(node)
+        return nodes
 
     async def _limited(
         self,

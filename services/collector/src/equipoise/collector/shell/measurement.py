@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -142,10 +142,7 @@ class Measurement:
                 outage = self.outage
             else:
                 await self.intervals.refresh(at, self._scrapes["node"])
-                if self.owns is not None:
-                    await self.divided.refresh(
-                        at, self._own_nodes(), self.placement.addresses.names, self.cluster_nodes(), self._scrapes
-                    )
+                await self.find_labels(at, self._own_nodes())
                 outage, failures = await self._measure_nodes(window, at)
                 if window == self.load.shortest:
                     failures += await self._measure_pods(at)
@@ -172,6 +169,12 @@ class Measurement:
         reported = await self.source.time()
         self.skew = max(reported - self.clock.now(), min(self.skew, reported - requested_at))
         return self.source_now()
+
+    async def find_labels(self, at: float, nodes: Collection[str]) -> None:
+        """Searches for the labels by which queries are divided, if that is due for these nodes."""
+        if self.owns is not None:
+            names, cluster = self.placement.addresses.names, self.cluster_nodes()
+            await self.divided.refresh(at, nodes, names, cluster, self._scrapes)
 
     def source_now(self) -> float:
         return self.clock.now() + self.skew

@@ -6,11 +6,12 @@ Annotations are read once after a start; kinds of workloads that could not be li
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 import structlog
 
+from equipoise.collector.decisions.divided_queries import in_parts, of_no_part
 from equipoise.collector.decisions.query import ResourceName
 from equipoise.collector.decisions.replica_means import MeasuredPod, ReplicaMean, replica_means
 from equipoise.collector.decisions.restored_profile import largest_capacity, restore_problem, restored_profile
@@ -64,6 +65,17 @@ PROBLEM = "profile annotations"
 log = structlog.get_logger()
 
 
+class _SlotUsage(NamedTuple):
+    """The usage of pods in a slot."""
+
+    usage: Mapping[PodName, Resources]
+    failed: Mapping[ResourceName, str] = {}
+    """Why the slot is not measured."""
+
+    incomplete: Mapping[ResourceName, str] = {}
+    """Why it is measured without the pods whose series name no node, or a removed one."""
+
+
 @dataclass(kw_only=True)
 class ProfileLearning:
     """Measures the slots of the past day that were not measured yet."""
@@ -87,7 +99,8 @@ class ProfileLearning:
             if slot is not None:
                 problem = await self.measure(slot)
                 health.set_problem("profile", problem or None)
-                interval = min(2 * interval, self._slot) if problem else backfill
+                failed = problem and round(slot / self._slot) not in self._done
+                interval = min(2 * interval, self._slot) if failed else backfill
                 await self.clock.sleep(interval)
                 continue
             now = self.measurement.source_now()
@@ -127,30 +140,39 @@ class ProfileLearning:
             at=ended_at, length=self._slot, coverage=self.load.coverage.window, max_age=self._slot, lookback=self._slot,
             intervals=intervals, names=self._placement.addresses.names,
         )  # fmt: skip
-        usage, failed = await self._usage(targets, criteria, on_node)
+        # Else the first slot after a start would be one query about all pods, and new nodes of other shards in no part.
+        await self.measurement.find_labels(self.measurement.source_now(), on_node)
+        usage, failed, incomplete = await self._usage(targets, criteria, on_node)
         number = round(ended_at / self._slot)
         if failed:
             self._failures[number] += 1
-            resource, why = next(iter(failed.items()))
-            return f"{self.settings.source}: {resource} of pods in a slot of the 24-hour profile: {why}"
+            return self._problem(failed)
         means, present = await in_thread_if_many(len(owners), _workload_means, usage, owners, ended_at)
         await in_thread_if_many(len(targets), drain, targets, owners)
         async for workloads in in_batches(means, WORKLOADS_PER_BATCH):
             self.measurement.workload_store.record_slot(ended_at, {workload: means[workload] for workload in workloads})
         self.measurement.workload_store.retain(present)
         self._done.add(number)
-        return ""
+        return self._problem(incomplete) if incomplete else ""
+
+    def _problem(self, failed: Mapping[ResourceName, str]) -> str:
+        resource, why = next(iter(failed.items()))
+        return f"{self.settings.source}: {resource} of pods in a slot of the 24-hour profile: {why}"
 
     async def _usage(
         self, targets: Mapping[PodName, MeasurementTarget], criteria: WindowCriteria, nodes: Collection[str]
-    ) -> tuple[Mapping[PodName, Resources], Mapping[ResourceName, str]]:
-        """The usage of these pods, and why queries failed. With several shards, the pods of all nodes are measured in
-        as many parts, one after the other: a response about all of them would be large, and needs much memory."""
-        source, usage = self.measurement.source, dict[PodName, Resources]()
-        parts, others = self.measurement.divided.parts("pod", nodes, self.settings.shards)
-        if not parts:
+    ) -> _SlotUsage:
+        """The usage of these pods. With several shards, the pods of all nodes are measured in as many parts, one after
+        the other: a response about all of them would be large, and needs much memory."""
+        source, usage, label = (
+            self.measurement.source,
+            dict[PodName, Resources](),
+            self.measurement.divided.label("pod"),
+        )
+        parts = [] if label is None else in_parts(label, nodes, self.settings.shards)
+        if label is None or not parts:
             measured = await measure_pods(source, targets, criteria)
-            return measured.usage, measured.failed
+            return _SlotUsage(measured.usage, measured.failed)
         groups = {node: number for number, (of_part, _) in enumerate(parts) for node in of_part}
         in_part: list[dict[PodName, MeasurementTarget]] = [{} for _ in parts]
         remaining = dict[PodName, MeasurementTarget]()
@@ -164,15 +186,19 @@ class ProfileLearning:
             rare = owns is not None and not any(map(owns, names))  # the rounds of the windows query our own nodes
             measured = await measure_pods(source, of_part, limited, rare=rare)
             if measured.failed:
-                return usage, measured.failed
+                return _SlotUsage(usage, measured.failed)
             usage |= measured.usage
             # A series may name no node, or one of another cluster: then it may be of any node.
             remaining |= {name: target for name, target in of_part.items() if name not in measured.usage}
             of_part.clear()
-        limited = msgspec.structs.replace(criteria, nodes=others)
-        measured = await measure_pods(source, remaining, limited, rare=True)
-        usage |= measured.usage
-        return usage, measured.failed
+        if not remaining:
+            return _SlotUsage(usage)
+        others = of_no_part(label, parts, {target.node for target in remaining.values()})
+        measured = await measure_pods(source, remaining, msgspec.structs.replace(criteria, nodes=others), rare=True)
+        # Few pods are measured by this query. If it fails, the slot is that of the others.
+        if not measured.failed:
+            usage |= measured.usage
+        return _SlotUsage(usage, incomplete=measured.failed)
 
     async def restore(self, annotations: Mapping[Workload, Mapping[str, str]]) -> int:
         """Fill slots that were not measured from the annotations of workloads. Returns how many had a profile."""

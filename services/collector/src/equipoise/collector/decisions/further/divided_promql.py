@@ -55,38 +55,56 @@ class UndividedPromqlError(Exception):
     """Why PromQL cannot be limited."""
 
 
+class SelectorPlace(NamedTuple):
+    """The place of a selector in PromQL."""
+
+    begin: int
+    end: int
+    conditions: int | None
+    """The place of its first condition; None if it has no braces."""
+
+    has_conditions: bool
+
+
 class DividedPromql(msgspec.Struct, frozen=True, kw_only=True):
     """PromQL that can be limited to chosen series: the result is then the part of its whole result about them."""
 
     promql: str
-    selectors: tuple[tuple[int, int], ...]
-    """The start and the end of each selector in it."""
+    selectors: tuple[SelectorPlace, ...]
 
     def selector_texts(self) -> tuple[str, ...]:
         """Each selector once."""
-        return tuple(dict.fromkeys(self.promql[begin:end] for begin, end in self.selectors))
+        return tuple(dict.fromkeys(self.promql[selector.begin : selector.end] for selector in self.selectors))
 
     def limited(self, matcher: NodeMatcher) -> str:
         """The PromQL about the series with this label. `matcher` has values."""
-        condition = one_of(matcher.label, matcher.values)
+        return self.with_condition(one_of(matcher.label, matcher.values))
+
+    def with_condition(self, condition: str) -> str:
+        """The PromQL with a further condition in each selector."""
         parts, at = [], 0
-        for begin, end in self.selectors:
-            selector = self.promql[begin:end]
-            metric, brace, conditions = selector.partition("{")
-            separator = "," if brace and conditions.strip(" \t\r\n}") else ""
-            parts += [self.promql[at:begin], f"{metric}{{{condition}{separator}{conditions or '}'}"]
-            at = end
+        for selector in self.selectors:
+            if selector.conditions is None:
+                parts += [self.promql[at : selector.end], f"{{{condition}}}"]
+                at = selector.end
+            else:
+                separator = "," if selector.has_conditions else ""
+                parts += [self.promql[at : selector.conditions], condition, separator]
+                at = selector.conditions
         return "".join([*parts, self.promql[at:]])
 
 
-def divide_promql(promql: str, keys: Collection[str]) -> DividedPromql:
+def divide_promql(
+    promql: str, keys: Collection[str], kept: Collection[str] = (), *, exported: bool = False
+) -> DividedPromql:
     """The PromQL, if no step combines series with different values of the labels `keys`. Raises UndividedPromqlError.
 
-    The precedence of operators has no effect, because each must fulfill the same condition.
+    `kept`: further labels that no step may write; with `exported`, all of them may be copied from labels with the
+    prefix `exported_`. The precedence of operators has no effect, because each must fulfill the same condition.
     """
     tokens = _tokens(promql)
-    closing = _closing(tokens)
-    selectors, at, behind_labels = [], 0, 0
+    closing, unchanged, copied = _closing(tokens), {*keys, *kept}, set[str]()
+    selectors, at, behind_labels = list[SelectorPlace](), 0, 0
     while at < len(tokens):
         begin, token, word = at, tokens[at], tokens[at].text.lower()
         at += 1
@@ -94,29 +112,37 @@ def divide_promql(promql: str, keys: Collection[str]) -> DividedPromql:
         if token.kind != "name":
             if token.text == "{":
                 at = closing[begin] + 1
-                selectors.append((token.begin, tokens[closing[begin]].end))
+                selectors.append(_selector(tokens, closing, begin))
         elif word in (*_GROUPING, *_MATCHING):
             labels, at = _labels(tokens, closing, at)
-            behind_labels = at
+            if word in _MATCHING:
+                behind_labels = at
             _check(word, labels, keys)
         elif word in _JOINING:
             if called:
                 labels, at = _labels(tokens, closing, at)
                 behind_labels = at
-                if changed := set(labels).intersection(keys):
+                if changed := unchanged.intersection(labels):
                     raise UndividedPromqlError(f"{word} changes the label {min(changed)}")
         elif word in _AGGREGATIONS:
             after = closing[at] + 1 if called else at
             if after >= len(tokens) or tokens[after].text.lower() not in _GROUPING:
                 raise UndividedPromqlError(f"{word} combines series of several nodes")
         elif called:
-            _check_call(tokens, at, keys)
+            label = _written(tokens, closing, at)
+            if exported and label in kept and label not in keys and _is_copied(label, tokens[at - 1 : closing[at]]):
+                copied.add(label)
+            elif label in unchanged:
+                raise UndividedPromqlError(f"{token.text}() changes the label {label}")
         elif word not in (*_WORDS, *_NUMBERS):
-            if begin != behind_labels and begin > 0 and _ends_operand(tokens[begin - 1]):
+            after_operand = begin != behind_labels and begin > 0 and _ends_operand(tokens[begin - 1])
+            if after_operand or (at < len(tokens) and _is_argument(tokens[at])):
                 raise UndividedPromqlError(f"{token.text!r} is not understood")  # a word of a later version
+            selectors.append(_selector(tokens, closing, begin))
             if at < len(tokens) and tokens[at].text == "{":
                 at = closing[at] + 1
-            selectors.append((token.begin, tokens[at - 1].end))
+    if copied and copied != set(kept):
+        raise UndividedPromqlError(f"only {min(copied)} is written")
     if not selectors:
         raise UndividedPromqlError("it has no selector")
     return DividedPromql(promql=promql, selectors=tuple(selectors))
@@ -134,6 +160,20 @@ def _ends_operand(token: _Token) -> bool:
     if token.kind == "name":
         return token.text.lower() not in (*_WORDS, *_JOINING)
     return token.kind != "symbol" or token.text in (")", "}")
+
+
+def _is_argument(token: _Token) -> bool:
+    """Whether the word before this token is no metric, but an aggregation, or one with a text or a number."""
+    return token.kind in ("text", "number") or token.text.lower() in _GROUPING
+
+
+def _selector(tokens: Sequence[_Token], closing: Mapping[int, int], begin: int) -> SelectorPlace:
+    """The selector whose metric, or whose brace, is the token at `begin`."""
+    brace = begin if tokens[begin].text == "{" else begin + 1
+    if brace == len(tokens) or tokens[brace].text != "{":
+        return SelectorPlace(tokens[begin].begin, tokens[begin].end, None, has_conditions=False)
+    end = closing[brace]
+    return SelectorPlace(tokens[begin].begin, tokens[end].end, tokens[brace].end, has_conditions=end > brace + 1)
 
 
 def _tokens(promql: str) -> list[_Token]:
@@ -169,8 +209,14 @@ def _labels(tokens: Sequence[_Token], closing: Mapping[int, int], at: int) -> tu
     """The labels in the brackets at `at`, and the index after them."""
     if at not in closing:
         raise UndividedPromqlError(f"{tokens[at - 1].text!r} is not understood")
-    names = [token for token in tokens[at + 1 : closing[at]] if token.kind in ("name", "text")]
-    return [token.text[1:-1] if token.kind == "text" else token.text for token in names], closing[at] + 1
+    labels = list[str]()
+    for index, token in enumerate(tokens[at + 1 : closing[at]]):
+        is_label = token.kind in ("name", "text") and "\\" not in token.text
+        if not (is_label if index % 2 == 0 else token.text == ","):
+            raise UndividedPromqlError(f"{token.text!r} is not understood as a label")
+        if is_label:
+            labels.append(token.text[1:-1] if token.kind == "text" else token.text)
+    return labels, closing[at] + 1
 
 
 def _check(clause: str, labels: Collection[str], keys: Collection[str]) -> None:
@@ -179,18 +225,26 @@ def _check(clause: str, labels: Collection[str], keys: Collection[str]) -> None:
         raise UndividedPromqlError(f"{clause} ({', '.join(labels)}) may combine series of several nodes")
 
 
-def _check_call(tokens: Sequence[_Token], at: int, keys: Collection[str]) -> None:
-    """Checks that the function with its arguments at `at` keeps series apart."""
+def _written(tokens: Sequence[_Token], closing: Mapping[int, int], at: int) -> str:
+    """The label that the function with its arguments at `at` writes; empty if it writes none. Raises
+    UndividedPromqlError if it may combine series."""
     name = tokens[at - 1].text
     is_time = name in _TIMES and at > 1 and tokens[at - 2].text == "@"
     if name not in (*_FUNCTIONS, *_RELABELING) and not is_time:
         raise UndividedPromqlError(f"{name}() may combine series of several nodes")
-    if name in _RELABELING:
-        depth, label = 0, ""
-        for token in tokens[at:]:
-            depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(token.text, 0)
-            if depth == 1 and token.kind == "text":
-                label = token.text[1:-1]  # the first text among its arguments
-                break
-        if label in keys or "\\" in label:
-            raise UndividedPromqlError(f"{name}() changes the label {label}")
+    if name not in _RELABELING:
+        return ""
+    comma = at + 1
+    while comma < closing[at] and tokens[comma].text != ",":
+        comma = closing.get(comma, comma) + 1
+    label = [token.text for token in tokens[comma + 1 : min(comma + 3, closing[at])]]
+    if len(label) != 2 or label[0][0] not in "\"'`" or "\\" in label[0] or label[1] != ",":
+        raise UndividedPromqlError(f"the label that {name}() changes is not understood")
+    return label[0][1:-1]
+
+
+def _is_copied(label: str, call: Sequence[_Token]) -> bool:
+    """Whether this call copies the label of an exporter that has the prefix `exported_`."""
+    texts = [token.text[1:-1] for token in call[-7:] if token.kind == "text"]
+    is_copy = texts in ([label, "$1", f"exported_{label}", regex] for regex in ("(.+)", "(.*)"))
+    return is_copy and call[0].text == "label_replace"

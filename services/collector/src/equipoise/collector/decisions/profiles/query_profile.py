@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -13,14 +13,8 @@ MemoryKind = Literal["workingSet", "anonymous"]
 """The kinds of memory of `load.memory`."""
 
 
-class NoneOf(NamedTuple):
-    """Values that a label does not have."""
-
-    values: Sequence[str]
-
-
-Matchers = Mapping[str, str | NoneOf | Sequence[str]]
-"""Labels that every series must have: a value, one of several, or none of several."""
+Matchers = Mapping[str, str | Sequence[str]]
+"""Labels that every series must have: a value, or one of several."""
 
 
 class UsageQueries(Protocol):
@@ -63,13 +57,9 @@ def selector(metric: str, matchers: Matchers, *conditions: str) -> str:
 
 def one_of(name: str, values: Sequence[str]) -> str:
     """The condition that a label has one of these values."""
-    return f'{name}=~"{_alternatives(values)}"'
-
-
-def _alternatives(values: Sequence[str]) -> str:
     # A dash has no meaning here, and most names have one. Prometheus finds plain words faster.
     escaped = (re.escape(value).replace(r"\-", "-") for value in values)
-    return _quoted("|".join(escaped))
+    return f'{name}=~"{_quoted("|".join(escaped))}"'
 
 
 def among(pods: Sequence[PodName]) -> tuple[str, ...]:
@@ -80,9 +70,7 @@ def among(pods: Sequence[PodName]) -> tuple[str, ...]:
     return one_of("namespace", sorted(set(namespaces))), one_of("pod", sorted(set(names)))
 
 
-def _matcher(name: str, value: str | NoneOf | Sequence[str]) -> str:
-    if isinstance(value, NoneOf):
-        return f'{name}!~"{_alternatives(value.values)}"'
+def _matcher(name: str, value: str | Sequence[str]) -> str:
     return f'{name}="{_quoted(value)}"' if isinstance(value, str) else one_of(name, value)
 
 

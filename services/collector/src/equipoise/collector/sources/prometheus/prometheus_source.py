@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.collector.decisions.pressure.pressure_query import PressureQuery
 from equipoise.collector.decisions.profiles import PROFILES
-from equipoise.collector.decisions.profiles.query_profile import Matchers, MemoryKind, NoneOf
+from equipoise.collector.decisions.profiles.query_profile import Matchers, MemoryKind
 from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.sources import MetricSource
@@ -94,9 +94,7 @@ class PrometheusSource:
         if usage is None:
             return None
         jobs = getattr(self._settings.jobs, f"{query.subject}s") or query.jobs
-        nodes: Matchers = {}
-        if (chosen := query.nodes) is not None:
-            nodes = {chosen.label: NoneOf(chosen.values) if chosen.excluded else chosen.values}
+        nodes = {} if query.nodes is None else {query.nodes.label: query.nodes.values}
         matchers: Matchers = {**nodes, **({"job": jobs} if jobs else {}), **self._settings.matchers}
         promql = usage.promql(query, matchers)
         # Two results for nodes in the user's own PromQL may name a node by different labels: they cannot be matched.
