@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 from builders import NOW
-from collector.sources_in_memory import INTERVAL, FakeSource, Usage
+from collector.sources_in_memory import INTERVAL, FakeSource, Usage, a_sample
 
 from equipoise.collector.decisions.node_names import NodeNames, node_names
 from equipoise.collector.decisions.query import MetricQuery, Origin, Sample, Scrape, SourceError
@@ -105,6 +105,23 @@ async def test_only_the_series_of_pods_are_found_without_pods() -> None:
 
     assert ScrapeIntervals() == await of_pods(source, {})
     assert {("pods", "containers")} == {(query.aggregate, query.pod_series) for query in source.queries}
+
+
+class UnnamedContainers(FakeSource):
+    """A series of containers names no node."""
+
+    async def query(self, query: MetricQuery) -> list[Sample]:
+        samples = await super().query(query)
+        if query.aggregate == "pods" and query.pod_series == "containers":
+            return [a_sample(query, next(iter(self.pods.values())), "")]
+        return samples
+
+
+async def test_series_that_name_no_node_do_not_decide_which_series_of_pods_are_queried() -> None:
+    usual = a_source()
+    source = UnnamedContainers(usual.clock, nodes=usual.nodes, pods=usual.pods)
+
+    assert "pods" == (await of_pods(source, {})).pod_series
 
 
 async def test_intervals_are_unknown_when_a_query_fails() -> None:

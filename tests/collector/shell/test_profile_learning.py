@@ -82,11 +82,13 @@ async def test_with_shards_the_pods_of_a_slot_are_queried_in_parts() -> None:
     last = {query.nodes for query in slots if query.at > NOW}
     assert {NodeMatcher("node", ("a",)), NodeMatcher("node", ("b",))} <= backfilled
     assert None not in backfilled
+    rounds = [query for query in world.source.queries if query.subject == "pod" and query.length == 300 and query.nodes]
+    assert {query.jobs for query in slots} == {query.jobs for query in rounds if query.aggregate == "mean"}
     assert {NodeMatcher("node", ("a",)), NodeMatcher("node", ("", "b"))} == last
 
 
 async def test_a_slot_without_its_last_part_is_that_of_the_others() -> None:
-    """With the reason."""
+    """With the reason, and after another attempt."""
     world = a_world()
     world.source.fails = lambda query: query.nodes is not None and "" in query.nodes.values
     settings = CollectorSettings(
@@ -105,7 +107,27 @@ async def test_a_slot_without_its_last_part_is_that_of_the_others() -> None:
 
         assert "too many samples" in world.health.problems["profile"]
         assert 24 == sum(value is not None for value in world.workloads()["db"].profile["cpu"])
-        assert 1 == sum("" in query.nodes.values for query in slots if query.nodes and query.resource == "cpu")
+        assert 2 == sum("" in query.nodes.values for query in slots if query.nodes and query.resource == "cpu")
+
+
+async def test_the_last_part_of_a_slot_is_queried_again_after_a_failure_that_passes() -> None:
+    world = a_world()
+    settings = CollectorSettings(
+        leader_election=False, shards=2, profile=ProfileSettings(backfill_interval=Duration(10))
+    )  # fmt: skip
+    async with world.bus, collecting(world, settings):
+        await world.advance(600)
+        world.kube.remove(PODS, "db-1", "shop")
+        world.kube.remove(NODES, "b", "")
+        world.source.pods["shop", "db-1", "b"].cpu = 1.5
+        world.source.fails = lambda query: query.nodes is not None and "" in query.nodes.values
+        await world.advance(NOW + 3_600 - NOW % 3_600 + 76 - world.clock.now())
+        assert "too many samples" in world.health.problems["profile"]
+        world.source.fails = lambda _: False
+        await world.advance(60)
+
+        assert 0.65 == pytest.approx(max(value or 0.0 for value in world.workloads()["db"].profile["cpu"]))
+        assert "profile" not in world.health.problems
 
 
 async def test_slots_include_detached_pods() -> None:

@@ -157,16 +157,26 @@ class Sources:
         await until("the collectors report what is wanted", are_wanted)
         return problems
 
-    async def passed(self) -> dict[str, Any]:
-        """Waits until `helm test` succeeds: a load is known after one window of Prometheus."""
+    async def tested_until(self, text: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Repeats `helm test` until its result is as wanted, which `text` describes."""
         results: list[dict[str, Any]] = []
 
-        async def has_passed() -> bool:
+        async def is_wanted() -> bool:
             results.append(await self.tested())
-            return bool(results[-1]["passed"])
+            return wanted(results[-1])
 
-        await until("helm test succeeds", has_passed)
+        await until(text, is_wanted)
         return results[-1]
+
+    async def passed(self) -> dict[str, Any]:
+        """Waits until `helm test` succeeds: a load is known after one window of Prometheus."""
+        return await self.tested_until("helm test succeeds", lambda result: bool(result["passed"]))
+
+    async def reported(self, problem: str) -> dict[str, Any]:
+        """Waits until `helm test` shows a problem that the services report, which their next heartbeat has."""
+        return await self.tested_until(
+            "helm test shows what services report", lambda result: problem in " ".join(result["reported"])
+        )
 
     async def pods(self) -> list[str]:
         """The collectors, with their restarts."""
@@ -182,7 +192,8 @@ async def run(installation: Installation) -> dict[str, Any]:
     await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}])
 
     await installation.helm("install", VALUES)
-    nothing = {"reason": await sources.reason(), "test": await sources.tested()}
+    reason = await sources.reason()
+    nothing = {"reason": reason, "test": await sources.reported(reason)}
     note(f"without a Prometheus: {nothing}")
 
     await sources.start(TENANT, trusted=False)

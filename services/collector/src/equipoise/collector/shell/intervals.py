@@ -114,13 +114,13 @@ async def find_pod_intervals(
 
 async def _pods_by_node(source: MetricSource, series: PodSeries, at: float) -> list[Sample]:
     """The number of pods that these series show, by resource, node and scrape; empty if the source has no such
-    query."""
+    query. Series that name no node are left out."""
     queries = (  # some charts keep the series of one resource only
         MetricQuery(subject="pod", resource=resource, aggregate="pods", pod_series=series, length=0.0, at=at)
         for resource in RESOURCES
     )
     counts = await asyncio.gather(*(source.query(query) for query in queries if not source.unsupported(query)))
-    return list(chain.from_iterable(counts))
+    return [sample for of_resource in counts for sample in of_resource if sample.node]
 
 
 @dataclass(kw_only=True)

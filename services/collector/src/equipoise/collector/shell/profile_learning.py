@@ -90,6 +90,8 @@ class ProfileLearning:
         self._placement = self.measurement.placement
         self._done: set[int] = set()
         self._failures: Counter[int] = Counter()
+        self._incomplete: set[int] = set()
+        """The slots whose last part failed once."""
 
     async def run(self, health: Health) -> NoReturn:
         """Measure the slots of the past day first, newest first, then each slot as it ends."""
@@ -99,7 +101,7 @@ class ProfileLearning:
             if slot is not None:
                 problem = await self.measure(slot)
                 health.set_problem("profile", problem or None)
-                failed = problem and round(slot / self._slot) not in self._done
+                failed = problem and round(slot / self._slot) not in self._done | self._incomplete
                 interval = min(2 * interval, self._slot) if failed else backfill
                 await self.clock.sleep(interval)
                 continue
@@ -115,6 +117,7 @@ class ProfileLearning:
         self._done = {number for number in self._done if last - SLOTS < number <= last}
         missing = [number for number in range(last, last - SLOTS, -1) if number not in self._done]
         self._failures = Counter({number: self._failures[number] for number in missing})
+        self._incomplete.intersection_update(missing)
         return min(missing, key=self._failures.__getitem__) * self._slot if missing else None
 
     async def measure(self, ended_at: float) -> str:
@@ -147,6 +150,11 @@ class ProfileLearning:
         if failed:
             self._failures[number] += 1
             return self._problem(failed)
+        if incomplete and number not in self._incomplete:
+            # Tried once more after the other slots. If it fails again, the slot is that of the other parts.
+            self._incomplete.add(number)
+            self._failures[number] += 1
+            return self._problem(incomplete)
         means, present = await in_thread_if_many(len(owners), _workload_means, usage, owners, ended_at)
         await in_thread_if_many(len(targets), drain, targets, owners)
         async for workloads in in_batches(means, WORKLOADS_PER_BATCH):
@@ -173,6 +181,7 @@ class ProfileLearning:
         if label is None or not parts:
             measured = await measure_pods(source, targets, criteria)
             return _SlotUsage(measured.usage, measured.failed)
+        criteria = msgspec.structs.replace(criteria, jobs=label.jobs)  # as in the rounds of the windows
         groups = {node: number for number, (of_part, _) in enumerate(parts) for node in of_part}
         in_part: list[dict[PodName, MeasurementTarget]] = [{} for _ in parts]
         remaining = dict[PodName, MeasurementTarget]()
@@ -195,7 +204,6 @@ class ProfileLearning:
             return _SlotUsage(usage)
         others = of_no_part(label, parts, {target.node for target in remaining.values()})
         measured = await measure_pods(source, remaining, msgspec.structs.replace(criteria, nodes=others), rare=True)
-        # Few pods are measured by this query. If it fails, the slot is that of the others.
         if not measured.failed:
             usage |= measured.usage
         return _SlotUsage(usage, incomplete=measured.failed)
