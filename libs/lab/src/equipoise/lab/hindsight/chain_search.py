@@ -50,24 +50,14 @@ class ChainSearch:
         self._generator = generator
         self._deviations = NodeDeviations(placement, exponent)
         self._price: float = price * placement.problem.cpu.shape[1]
-        self._candidates: Rows = np.flatnonzero(self._problem.movable & (placement.node >= 0))
+        self._candidates = placement.candidates
 
     def advance(self, steps: int) -> Iterator[int]:
         """Consider the chains of one pod in each step; yields the number of the step."""
         for step in range(steps):
-            if (pod := self._next_pod()) is not None:
+            if (pod := self._placement.considered_pod(self._candidates, self._generator)) is not None:
                 self._improve(pod)
             yield step
-
-    def _next_pod(self) -> int | None:
-        """Any pod, or, in every second step, one of the most or least loaded node of an hour."""
-        candidates, random = self._candidates, self._generator
-        if random.random() < 0.5:
-            hour = int(random.integers(self._placement.load.shape[1]))
-            load = self._placement.load[:, hour]
-            node = load.argmax() if random.random() < 0.5 else load.argmin()
-            candidates = candidates[self._placement.node[candidates] == node]
-        return int(random.choice(candidates)) if len(candidates) else None
 
     def _improve(self, pod: int) -> None:
         """Carries out the best chain of the pod, if one lowers the objective."""

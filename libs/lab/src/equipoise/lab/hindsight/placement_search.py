@@ -43,7 +43,7 @@ class PlacementSearch:
         self._exponent = exponent
         self._origin = placement.problem.given
         self._price = price * placement.problem.cpu.shape[1]
-        self._candidates: Rows = np.flatnonzero(self._problem.movable & (placement.node >= 0))
+        self._candidates = placement.candidates
         self._exchangeable = self._candidates if exchanges else self._candidates[:0]
         self._recount()
 
@@ -53,23 +53,13 @@ class PlacementSearch:
             if step % _RECOUNTED == 0:
                 self._placement.count_loads()
                 self._recount()
-            if (pod := self._next_pod()) is not None:
+            if (pod := self._placement.considered_pod(self._candidates, self._generator)) is not None:
                 self._improve(pod)
             yield step
 
     def _recount(self) -> None:
         self._powers = power(self._placement.load - self._problem.mean, self._exponent)
         self._sums = self._powers.sum(axis=0)
-
-    def _next_pod(self) -> int | None:
-        """Any pod, or, in every second step, one of the most or least loaded node of an hour."""
-        candidates, random = self._candidates, self._generator
-        if random.random() < 0.5:
-            hour = int(random.integers(self._placement.load.shape[1]))
-            load = self._placement.load[:, hour]
-            node = load.argmax() if random.random() < 0.5 else load.argmin()
-            candidates = candidates[self._placement.node[candidates] == node]
-        return int(random.choice(candidates)) if len(candidates) else None
 
     def _improve(self, pod: int) -> None:
         """Makes the best move or swap of the pod, if there is one that lowers the objective."""

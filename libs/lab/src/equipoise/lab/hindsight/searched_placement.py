@@ -35,6 +35,12 @@ class SearchedPlacement:
             self._exclude(number)
 
     @property
+    def candidates(self) -> Rows:
+        """The pods that may move and have a node."""
+        rows: Rows = np.flatnonzero(self.problem.movable & (self.node >= 0))
+        return rows
+
+    @property
     def unplaced(self) -> int:
         return int((self.node < 0).sum())
 
@@ -80,6 +86,15 @@ class SearchedPlacement:
         fits = (self.free >= problem.requests[workload]).all(axis=1)
         rows: Rows = np.flatnonzero(fits & problem.allowed[workload] & ~self.excluded[workload])
         return rows
+
+    def considered_pod(self, candidates: Rows, generator: np.random.Generator) -> int | None:
+        """The pod that a search considers next: any, or, every second time, one of the most or least loaded node of an
+        hour. None if that node has no candidate."""
+        if generator.random() < 0.5:
+            load = self.load[:, int(generator.integers(self.load.shape[1]))]
+            node = load.argmax() if generator.random() < 0.5 else load.argmin()
+            candidates = candidates[self.node[candidates] == node]
+        return int(generator.choice(candidates)) if len(candidates) else None
 
     def _add(self, pod: int, node: int, number: int) -> None:
         workload = int(self.problem.workload[pod])
